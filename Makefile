@@ -1,0 +1,66 @@
+# The targets that people, CI and pre-commit share. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUST := $(shell find native -name '*.rs' -o -name 'Cargo.*' -not -path '*/target/*' 2>/dev/null)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help build demo test check format bench docs seal soak clean
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+build: $(VENV)/.built ## a virtual environment with the library built in place
+
+$(VENV)/.python: requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "ryecore needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.python pyproject.toml $(RUST)
+	@command -v cargo >/dev/null || { echo "ryecore builds a Rust extension and found no cargo: install Rust (https://rustup.rs, or your system's rustup package), then run make again"; exit 1; }
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: build ## sign a tool, run it through the verified chain, change a byte, see the refusal
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python examples/01_signed_tool.py
+
+test: build ## every test
+	@cd native && cargo test --quiet --workspace --exclude ryecore-py
+	@$(BIN)/python -m pytest
+
+check: build ## format, lint, types, layers, clippy, stubs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports --no-cache
+	@cd native && cargo fmt --all --check
+	@cd native && cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@$(BIN)/python -m mypy.stubtest ryecore._native
+
+format: build ## put code into the house's form
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+	@cd native && cargo fmt --all
+
+bench: build ## the quick set of benchmarks, one JSON line a figure
+	@$(BIN)/python -m tests.benchmarks
+
+docs: build ## the documentation site, into site/
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]' --no-build-isolation
+	@$(BIN)/mkdocs build --strict --quiet
+
+seal: build ## sign the system bundle and this project's own items with a throwaway key
+	@$(BIN)/python -m ryecore.items.seal src/ryecore/system .
+
+soak: build ## the long fault runs
+	@RYE_SOAK=1 $(BIN)/python -m pytest tests/integration --timeout=1200
+
+clean: ## remove what was built
+	@rm -rf $(VENV) native/target site .build src/ryecore/_native*.so
