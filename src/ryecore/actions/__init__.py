@@ -1,0 +1,1 @@
+"""The verbs that a person or a model uses."""

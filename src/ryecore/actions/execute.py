@@ -1,0 +1,164 @@
+"""execute: run a tool through its verified chain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from ryecore.actions.matrix import check_cell, check_modes
+from ryecore.chain.executor import PrimitiveExecutor
+from ryecore.chain.model import ExecutionResult
+from ryecore.chain.prepared import PreparedChain
+from ryecore.errors import AmbiguousItem, InputError, InvalidItemId, ItemNotFound, RyeError
+from ryecore.items.refs import ItemRef, check_item_id
+from ryecore.items.spaces import Spaces, locate
+from ryecore.policy import CallContext, allows, capability_of
+
+__all__ = ["ExecuteAction", "ExecuteOptions"]
+
+
+@frozen
+class ExecuteOptions:
+    """How to execute.
+
+    Attributes:
+        dry_run: Validate without executing.
+        target: `local`, `remote` or `remote:NAME`.
+        thread: `inline` or `fork`.
+        async_: Return at once.
+        model: The model of a directive's thread.
+        limit_overrides: Limits of a directive's thread.
+        timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
+        trace: Whether the result carries the events.
+    """
+
+    dry_run: bool = False
+    target: str = "local"
+    thread: str = "inline"
+    async_: bool = False
+    model: str | None = None
+    limit_overrides: Mapping[str, float] | None = None
+    timeout_s: float | None = None
+    trace: bool = False
+
+
+class ExecuteAction:
+    """Checks the matrix and the caller's capabilities, then executes.
+
+    Args:
+        spaces: Where a bare id is looked for.
+        executor: Executes tools.
+    """
+
+    def __init__(self, spaces: Spaces, executor: PrimitiveExecutor) -> None:
+        self._spaces = spaces
+        self._executor = executor
+
+    async def __call__(
+        self,
+        item: str | ItemRef,
+        parameters: Mapping[str, Any] | None,
+        options: ExecuteOptions,
+        ctx: CallContext,
+    ) -> ExecutionResult:
+        """Execute an item.
+
+        Args:
+            item: A canonical ref, or a bare id.
+            parameters: What the item is given; nothing by default.
+            options: How to execute.
+            ctx: On whose behalf, within what.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+        try:
+            check_modes(
+                options.target, options.thread, async_=options.async_, dry_run=options.dry_run
+            )
+            ref = item if isinstance(item, ItemRef) else self._ref(item)
+            check_cell(ref.kind, options.target, options.thread, async_=options.async_)
+            _check_tool_options(options)
+            _check_capability(ref, ctx)
+            given = _check_mapping(parameters)
+        except RyeError as error:
+            error.during(str(item))
+            raise
+        return await self._executor.execute(
+            ref,
+            given,
+            ctx,
+            timeout_s=options.timeout_s,
+            dry_run=options.dry_run,
+            trace=options.trace,
+        )
+
+    async def inspect(self, item: str | ItemRef, ctx: CallContext) -> PreparedChain:
+        """Make a tool's chain ready, and run nothing.
+
+        Raises:
+            RyeError: It is no tool, or its chain does not hold; with the trace.
+        """
+        ref = item if isinstance(item, ItemRef) else self._ref(item)
+        check_cell(ref.kind, "local", "inline", async_=False)
+        return await self._executor.inspect(ref, ctx)
+
+    def _ref(self, text: str) -> ItemRef:
+        """A canonical ref as it is; a bare id as the directive, else the tool (decision 10)."""
+        if not text:
+            raise InvalidItemId("item_id is required.", next_step="Pass tool:ID or directive:ID.")
+        if ":" in text:
+            return ItemRef.parse(text)
+        check_item_id(text)
+        found = [
+            ref for ref in (ItemRef("directive", text), ItemRef("tool", text)) if self._exists(ref)
+        ]
+        if len(found) == 2:
+            raise AmbiguousItem(
+                f"{text!r} is both {found[0]} and {found[1]}.",
+                next_step="Write which one you mean.",
+                candidates=tuple(map(str, found)),
+            )
+        # An unknown id goes on as a tool, whose error lists where it was looked for.
+        return found[0] if found else ItemRef("tool", text)
+
+    def _exists(self, ref: ItemRef) -> bool:
+        try:
+            locate(ref, self._spaces)
+        except ItemNotFound:
+            return False
+        except RyeError:
+            return True
+        return True
+
+
+def _check_tool_options(options: ExecuteOptions) -> None:
+    for name in ("model", "limit_overrides"):
+        if getattr(options, name) is not None:
+            raise InputError(
+                f"{name} is for directives; a tool has no model thread.",
+                next_step="Leave it out.",
+            )
+
+
+def _check_capability(ref: ItemRef, ctx: CallContext) -> None:
+    needed = capability_of("execute", ref.kind, ref.id)
+    if ctx.capabilities is not None and not allows(ctx.capabilities, needed):
+        raise InputError(
+            f"The caller lacks the capability {needed}.",
+            next_step="Grant it, or call something else.",
+        )
+
+
+def _check_mapping(parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, Mapping) or not all(isinstance(key, str) for key in parameters):
+        raise InputError(
+            f"Parameters are a mapping with text keys, not {type(parameters).__name__}.",
+            next_step='Pass one, such as {"path": "sales.csv"}.',
+        )
+    return parameters

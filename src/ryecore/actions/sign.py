@@ -1,0 +1,167 @@
+"""sign and verify: for the person whose key it is."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from attrs import frozen
+
+from ryecore.errors import InputError, RyeError, SigningError
+from ryecore.items.keys import AuthorKeys
+from ryecore.items.places import place_of, source_at
+from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.signature import CommentForm
+from ryecore.items.signing import SignedFile, find_files, sign_file
+from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.policy import CallContext
+
+__all__ = ["SignAction", "SignReport", "VerifyAction"]
+
+FileTypesReader = Callable[[], Mapping[str, CommentForm]]
+
+
+@frozen
+class SignReport:
+    """What was signed, and what could not be.
+
+    Attributes:
+        signed: The files that were signed.
+        failed: The files that were not, each with the reason.
+    """
+
+    signed: tuple[SignedFile, ...]
+    failed: tuple[tuple[Path, str], ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        return {
+            "status": "success" if not self.failed else "error",
+            "signed": [
+                {
+                    "item_id": f"{one.kind}:{one.relative}",
+                    "path": str(one.path),
+                    "timestamp": one.signature.timestamp,
+                    "hash": one.signature.content_hash,
+                    "fingerprint": one.signature.fingerprint,
+                }
+                for one in self.signed
+            ],
+            "failed": [{"path": str(path), "error": error} for path, error in self.failed],
+            "total": len(self.signed) + len(self.failed),
+        }
+
+
+class SignAction:
+    """Signs items with the author's key.
+
+    Args:
+        spaces: Where items are looked for.
+        keys: The author's key.
+        file_types: The comment forms that signed runtimes add.
+    """
+
+    def __init__(self, spaces: Spaces, keys: AuthorKeys, file_types: FileTypesReader) -> None:
+        self._spaces = spaces
+        self._keys = keys
+        self._file_types = file_types
+
+    def __call__(
+        self,
+        pattern: str,
+        ctx: CallContext,
+        *,
+        space: Literal["project", "user"] = "project",
+    ) -> SignReport:
+        """Sign one item, or all that a glob matches.
+
+        Args:
+            pattern: `kind:id`, `kind:path.ext`, a glob such as `tool:acme/*`, or a file's path.
+            ctx: On whose behalf. A model can't sign.
+            space: Where to look.
+
+        Returns:
+            What was signed.
+
+        Raises:
+            InputError: A caller with capabilities of its own asked for it.
+            SigningError: There is no key.
+            ItemNotFound: Nothing matches.
+        """
+        if ctx.capabilities is not None:
+            raise InputError(
+                "Signing is for the person whose key it is, not for a model or a tool.",
+                next_step="Read the item, then sign it yourself: rye sign REF.",
+            )
+        files = _files(pattern, self._spaces.project if space == "project" else self._spaces.user)
+        key = self._keys.load()
+        file_types = self._file_types()
+        signed: list[SignedFile] = []
+        failed: list[tuple[Path, str]] = []
+        for kind, path, relative in files:
+            try:
+                signed.append(sign_file(path, kind, relative, key, file_types=file_types))
+            except SigningError as error:
+                if len(files) == 1:
+                    raise
+                failed.append((path, str(error)))
+        return SignReport(tuple(signed), tuple(failed))
+
+
+def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
+    kind, colon, _ = pattern.partition(":")
+    if not (colon and kind in KIND_FOLDERS):
+        path = Path(pattern).expanduser().absolute()
+        if path.is_file():
+            kind, relative = place_of(path)
+            return ((kind, path, relative),)
+    return find_files(space, pattern)
+
+
+class VerifyAction:
+    """Verifies items, and runs nothing.
+
+    Args:
+        spaces: Where items are looked for.
+        verifier: Verifies them.
+        file_types: The comment forms that signed runtimes add.
+    """
+
+    def __init__(self, spaces: Spaces, verifier: Verifier, file_types: FileTypesReader) -> None:
+        self._spaces = spaces
+        self._verifier = verifier
+        self._file_types = file_types
+
+    def __call__(self, ref: str) -> VerifiedItem:
+        """Verify one item.
+
+        Args:
+            ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
+
+        Returns:
+            The verified item.
+
+        Raises:
+            RyeError: It can't be found, or doesn't verify.
+        """
+        try:
+            return self._verifier.verify(self._source(ref))
+        except RyeError as error:
+            error.during(ref)
+            raise
+
+    def _source(self, ref: str) -> ItemSource:
+        kind, colon, name = ref.partition(":")
+        if not (colon and kind in KIND_FOLDERS):
+            path = Path(ref).expanduser().absolute()
+            if not path.is_file():
+                return locate(ItemRef.parse(ref, "tool"), self._spaces)
+            return source_at(path, self._spaces)
+        if "." in name:
+            for space in self._spaces:
+                path = space.folder(kind) / name
+                if path.is_file() and path.resolve().is_relative_to(space.folder(kind).resolve()):
+                    return source_at(path, self._spaces)
+        return locate(
+            ItemRef.parse(ref), self._spaces, more_extensions=tuple(sorted(self._file_types()))
+        )

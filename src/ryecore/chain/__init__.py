@@ -1,0 +1,1 @@
+"""tool -> runtime -> primitive: built, verified, validated, sealed, planned and run."""

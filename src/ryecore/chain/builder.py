@@ -1,0 +1,189 @@
+"""Build a chain: from a ref, along each executor id, to the primitive."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ryecore.chain.file_types import FileTypes
+from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.spec import ElementSpec, read_spec
+from ryecore.chain.trace import Trace
+from ryecore.errors import (
+    ChainError,
+    ChainTooDeep,
+    CircularDependency,
+    ExecutorNotFound,
+    ItemNotFound,
+    MetadataError,
+    MissingExecutorId,
+    RyeError,
+)
+from ryecore.items.evidence import Evidence
+from ryecore.items.metadata import parse_metadata
+from ryecore.items.refs import ItemRef, check_item_id
+from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.verification import VerifiedItem, Verifier
+
+__all__ = ["MAX_CHAIN_DEPTH", "PRIMITIVE_SPECS", "ChainBuilder"]
+
+MAX_CHAIN_DEPTH: Final = 10
+"""How many elements a chain may have, the primitive included. Source: seed 000; decision 14."""
+
+EXECUTE_ID: Final = "rye/core/primitives/execute"
+PRIMITIVE_SPECS: Final[Mapping[str, ElementSpec]] = {
+    EXECUTE_ID: ElementSpec(has_executor=True, tool_type="primitive"),
+}
+
+
+class ChainBuilder:
+    """Builds chains of verified elements.
+
+    Args:
+        spaces: Where elements are looked for.
+        verifier: Verifies each one before anything of it is read.
+        file_types: The extensions that signed runtimes add.
+    """
+
+    def __init__(self, spaces: Spaces, verifier: Verifier, file_types: FileTypes) -> None:
+        self._spaces = spaces
+        self._verifier = verifier
+        self._file_types = file_types
+
+    def build(self, ref: ItemRef, trace: Trace, evidence: Evidence) -> Chain:
+        """Build the chain of a tool.
+
+        Args:
+            ref: The tool.
+            trace: Told what was resolved and verified.
+            evidence: Told what was seen on disk.
+
+        Returns:
+            The chain, the tool first, the primitive last.
+
+        Raises:
+            RyeError: An element can't be found, verified or read, or the chain has no end.
+        """
+        elements: list[ChainElement] = []
+        try:
+            self._build(ref, elements, trace, evidence)
+        except RyeError as error:
+            error.during(str(ref), chain=_ids(elements))
+            raise
+        return Chain(tuple(elements))
+
+    def _build(
+        self, ref: ItemRef, elements: list[ChainElement], trace: Trace, evidence: Evidence
+    ) -> None:
+        allowed: tuple[Space, ...] = tuple(self._spaces)
+        current = ref
+        while current.id not in PRIMITIVE_SPECS:
+            with trace.failing("resolve", item_id=current.id):
+                _check_progress(current, elements)
+                source = self._locate(current, allowed, elements, evidence)
+            trace.add(
+                "resolve",
+                item_id=current.id,
+                path=str(source.path),
+                space=source.space.label,
+                shadowed=[
+                    {"path": str(path), "space": space.label} for path, space in source.shadowed
+                ],
+            )
+            element = self._verified_element(source, trace, evidence)
+            elements.append(element)
+            current = ItemRef("tool", self._executor_of(element, trace))
+            allowed = self._spaces.from_space(source.space.name)
+        with trace.failing("resolve", item_id=current.id):
+            _check_progress(current, elements)
+            if not elements:
+                raise ChainError(
+                    f"{ref} is a primitive: it runs what a runtime tells it to, nothing by itself.",
+                    next_step="Execute a tool whose runtime leads to it.",
+                )
+        trace.add("resolve", item_id=current.id, path=None, space="built-in", shadowed=[])
+        elements.append(ChainElement(current.id, "built-in", None, PRIMITIVE_SPECS[current.id]))
+
+    def _locate(
+        self,
+        ref: ItemRef,
+        allowed: Sequence[Space],
+        elements: Sequence[ChainElement],
+        evidence: Evidence,
+    ) -> ItemSource:
+        try:
+            return locate(ref, allowed, evidence=evidence)
+        except ItemNotFound as error:
+            more = self._file_types.extensions()
+            if more:
+                try:
+                    return locate(ref, allowed, more_extensions=more, evidence=evidence)
+                except ItemNotFound:
+                    pass
+            if not elements:
+                raise
+            raise ExecutorNotFound(
+                f"Executor not found: {ref.id}, which '{elements[-1].item_id}' names.",
+                next_step=error.next_step,
+                executor_id=ref.id,
+            ) from None
+
+    def _verified_element(
+        self, source: ItemSource, trace: Trace, evidence: Evidence
+    ) -> ChainElement:
+        with trace.failing("verify_integrity", item_id=source.ref.id, verified=False):
+            item: VerifiedItem = self._verifier.verify(source, evidence)
+        trace.add(
+            "verify_integrity",
+            item_id=source.ref.id,
+            verified=item.is_verified,
+            key_fp=item.fingerprint,
+        )
+        with trace.failing("read_metadata", item_id=source.ref.id):
+            spec = read_spec(parse_metadata(item.content, source.path), source.path)
+            _check_category(spec, source)
+        return ChainElement(source.ref.id, source.space.label, item, spec)
+
+    def _executor_of(self, element: ChainElement, trace: Trace) -> str:
+        with trace.failing("resolve", item_id=element.item_id):
+            if not element.spec.has_executor:
+                raise MissingExecutorId(
+                    f"{element.path} doesn't say which executor runs it.",
+                    next_step="Declare one, such as __executor_id__ = "
+                    '"rye/core/runtimes/python/function" (executor_id in YAML), and sign it.',
+                )
+            if element.spec.executor_id is None:
+                raise ChainError(
+                    f"{element.path} declares itself a primitive (its executor is null), and "
+                    f"the only primitive is {EXECUTE_ID}, which is built in.",
+                    next_step=f'Name an executor, such as "{EXECUTE_ID}" for a runtime.',
+                )
+            return check_item_id(element.spec.executor_id)
+
+
+def _check_progress(current: ItemRef, elements: Sequence[ChainElement]) -> None:
+    ids = _ids(elements)
+    if current.id in ids:
+        circle = " -> ".join((*ids[ids.index(current.id) :], current.id))
+        raise CircularDependency(
+            f"Circular dependency: {circle}.",
+            next_step="Let one of them name another executor.",
+        )
+    if len(elements) >= MAX_CHAIN_DEPTH:
+        raise ChainTooDeep(
+            f"The chain of {ids[0]} is too deep: more than {MAX_CHAIN_DEPTH} elements, "
+            "the primitive counted.",
+            next_step="Let its runtimes lead to the primitive sooner.",
+        )
+
+
+def _check_category(spec: ElementSpec, source: ItemSource) -> None:
+    actual = source.ref.id.rpartition("/")[0]
+    if spec.category is not None and spec.category != actual:
+        raise MetadataError(
+            f"{source.path} declares the category '{spec.category}' and stands in '{actual}'.",
+            next_step="Correct the one or move the other, then sign it again.",
+            path=source.path,
+        )
+
+
+def _ids(elements: Sequence[ChainElement]) -> tuple[str, ...]:
+    return tuple(element.item_id for element in elements)

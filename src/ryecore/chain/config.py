@@ -1,0 +1,144 @@
+"""Configuration files, layered: system bundles, then user, then project, then the host.
+
+Source: seed 000, "Config Resolution"; decision 11.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+from ryecore.chain.spec import ConfigSpec, ElementSpec
+from ryecore.chain.trace import Trace
+from ryecore.errors import ConfigError, UnsignedItem
+from ryecore.items.documents import parse_document
+from ryecore.items.evidence import Evidence
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import ItemSource, Space, Spaces
+from ryecore.items.verification import Verifier
+from ryecore.lillux.digests import read_digest
+
+__all__ = ["ConfigResolver", "HostConfig", "deep_merge"]
+
+HostConfig = Mapping[str, Mapping[str, Any]]
+"""What the embedding application sets, by the config file's path: the last layer."""
+
+_MAX_CONFIG_BYTES: Final = 1024 * 1024
+
+
+def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two layers: mappings recurse; lists, null and everything else replace.
+
+    Neither input is changed.
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            merged[key] = deep_merge(under, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+@frozen
+class _Layer:
+    name: str
+    path: Path | None
+    signed: bool
+    values: Mapping[str, Any]
+
+
+class ConfigResolver:
+    """Reads layered configuration.
+
+    Args:
+        spaces: Whose `.ai/config/` is read.
+        verifier: Verifies signed layers.
+        host: What the embedding application sets.
+    """
+
+    def __init__(self, spaces: Spaces, verifier: Verifier, host: HostConfig) -> None:
+        self._spaces = spaces
+        self._verifier = verifier
+        self._host = host
+
+    def for_tool(self, spec: ElementSpec, trace: Trace, evidence: Evidence) -> object:
+        """What a tool's `config_resolve` asks for.
+
+        Returns:
+            One mapping; or, where it lists several files, a mapping by path.
+        """
+        found = {wish.path: self.resolve(wish, trace, evidence) for wish in spec.config_resolve}
+        return found if spec.resolves_many else found[spec.config_resolve[0].path]
+
+    def resolve(self, wish: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
+        """Read one configuration file from all layers.
+
+        Args:
+            wish: Which file, and how its layers become one.
+            trace: Told which layers were found, and which of them are not signed.
+            evidence: Told what was seen on disk.
+
+        Returns:
+            The configuration; empty where there is none.
+
+        Raises:
+            IntegrityError: A layer was changed, or is unsigned where that is refused.
+            MetadataError: A layer is broken.
+        """
+        with trace.failing("resolve_config", path=wish.path):
+            layers = list(self._layers(wish, evidence))
+            if wish.mode == "first_match":
+                layers = layers[-1:]
+            merged: dict[str, Any] = {}
+            for layer in layers:
+                merged = deep_merge(merged, layer.values)
+        if layers:
+            trace.add(
+                "resolve_config",
+                path=wish.path,
+                mode=wish.mode,
+                layers=[
+                    {
+                        "space": layer.name,
+                        "path": str(layer.path) if layer.path else None,
+                        "signed": layer.signed,
+                    }
+                    for layer in layers
+                ],
+            )
+        return merged
+
+    def _layers(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[_Layer]:
+        for space in (*reversed(self._spaces.system), self._spaces.user, self._spaces.project):
+            layer = self._layer(space, wish, evidence)
+            if layer is not None:
+                yield layer
+        if wish.path in self._host:
+            yield _Layer("host", None, True, self._host[wish.path])
+
+    def _layer(self, space: Space, wish: ConfigSpec, evidence: Evidence) -> _Layer | None:
+        folder = space.folder("config")
+        path = folder / wish.path
+        if not path.exists():
+            evidence.absent(str(path))
+            return None
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            raise ConfigError(
+                f"{path} is a link that leaves its folder.",
+                next_step=f"Put the file itself below {folder}.",
+            )
+        relative = wish.path
+        ref = ItemRef("config", relative.rpartition(".")[0])
+        try:
+            item = self._verifier.verify(ItemSource(ref, path, space, relative), evidence)
+        except UnsignedItem:
+            if wish.signed or space.name == "system":
+                raise
+            content, digest = read_digest(str(path), max_bytes=_MAX_CONFIG_BYTES)
+            evidence.file(str(path), digest)
+            return _Layer(space.label, path, False, parse_document(content, path))
+        return _Layer(space.label, path, item.is_verified, parse_document(item.content, path))

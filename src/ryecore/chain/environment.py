@@ -1,0 +1,224 @@
+"""The environment of a tool's process: process < .env < primitive < runtime < tool.
+
+Source: seed 000, "Environment Resolution"; decisions 19 and 20.
+"""
+
+import io
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from ryecore.chain.interpreters import Interpreters
+from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.templating import Template
+from ryecore.chain.trace import Trace
+from ryecore.errors import ConfigError
+from ryecore.items.evidence import Evidence
+from ryecore.lillux.digests import read_digest
+
+__all__ = ["EnvResolver", "InheritEnv", "may_inherit", "may_set_from_dotenv"]
+
+InheritEnv = Literal["safe", "all", "none"] | Collection[str]
+"""What a tool inherits of the environment: all but what looks like a credential (`safe`), all,
+only what a process needs to start (`none`), or these names besides."""
+
+_CREDENTIAL: Final = re.compile(
+    r"API_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|ACCESS_KEY|PRIVATE_KEY|SIGNING_KEY(?!_DIR)"
+    r"|CONNECTION_STRING|_DSN$|_AUTH$|_PAT$|^DATABASE_URL$|^[A-Z_]*_KEY$",
+    re.IGNORECASE,
+)
+_BARE: Final = re.compile(r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TMPDIR|TERM")
+_NEVER_FROM_DOTENV: Final = re.compile(
+    # the loader and the C library
+    r"LD_\w*|DYLD_\w*|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|MALLOC_\w*|HOSTALIASES|RES_OPTIONS"
+    # interpreters and their package managers
+    r"|PYTHON\w*|VIRTUAL_ENV|CONDA_\w*|PIP_\w*|UV_\w*|NODE_\w*|NPM_\w*|TSX_\w*|RUBY\w*|GEM_\w*"
+    r"|BUNDLE_\w*|PERL\w*|LUA_\w*|PHP\w*|JAVA_\w*|_JAVA_OPTIONS|JDK_\w*|CLASSPATH|CARGO_\w*|RUST\w*"
+    # shells, and what they or pagers run
+    r"|BASH\w*|ENV|SHELL\w*|IFS|PS[0-9]|PROMPT_COMMAND|CDPATH|ZDOTDIR|GLOBIGNORE|FPATH"
+    r"|LESS\w*|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|TERMINFO\w*"
+    # git, proxies, TLS, remote machines
+    r"|GIT_\w*|SSH_\w*|\w*_PROXY|SSL_\w*|\w*_CA_BUNDLE|\w*_CA_CERTS|CURL_\w*|OPENSSL_\w*"
+    r"|DOCKER_\w*|KUBECONFIG"
+    # homes, other people's servers, and ryecore itself
+    r"|HOME|XDG_\w*|USERPROFILE|TMPDIR|\w*_BASE_URL|\w*_API_BASE|PATH|RYE_\w*|USER_SPACE",
+    re.IGNORECASE,
+)
+_MAX_DOTENV_BYTES: Final = 1024 * 1024
+
+
+def may_set_from_dotenv(name: str) -> bool:
+    """Whether a project's `.env` may set a variable."""
+    return _NEVER_FROM_DOTENV.fullmatch(name) is None
+
+
+def may_inherit(name: str, rule: InheritEnv) -> bool:
+    """Whether a tool's process inherits a variable that no signed element names."""
+    if isinstance(rule, str):
+        if rule == "all":
+            return True
+        return (
+            _BARE.fullmatch(name) is not None
+            if rule == "none"
+            else _CREDENTIAL.search(name) is None
+        )
+    return name in rule or _CREDENTIAL.search(name) is None
+
+
+class EnvResolver:
+    """Resolves the environment of a chain.
+
+    Args:
+        project: The project's folder, which may hold a `.env`.
+        environ: The process environment, as the host passed it.
+        interpreters: Finds interpreters.
+        inherit: What a tool inherits.
+    """
+
+    def __init__(
+        self,
+        project: Path,
+        environ: Mapping[str, str],
+        interpreters: Interpreters,
+        inherit: InheritEnv = "safe",
+    ) -> None:
+        self._project = project
+        self._environ = environ
+        self._interpreters = interpreters
+        self._inherit = inherit
+
+    def resolve(
+        self, chain: Chain, context: Mapping[str, object], trace: Trace, evidence: Evidence
+    ) -> dict[str, str]:
+        """Resolve the environment of a chain's process.
+
+        Args:
+            chain: The chain.
+            context: Values for `{name}` in signed strings.
+            trace: Told the names that each element contributes, never a value.
+            evidence: Told what was seen on disk.
+
+        Returns:
+            The whole environment, anchor paths not yet applied.
+
+        Raises:
+            InterpreterNotFound: An element needs an interpreter that isn't there.
+            ConfigError: The `.env` can't be read.
+        """
+        known = dict(self._environ)
+        added, dropped = self._read_dotenv(evidence)
+        known |= added
+        resolved = {
+            name: value for name, value in known.items() if may_inherit(name, self._inherit)
+        }
+        withheld = len(known) - len(resolved)
+        if added or dropped:
+            trace.add(
+                "resolve_env",
+                contributed_by=".env",
+                keys=sorted(set(added) & set(resolved)),
+                dropped=sorted(dropped),
+            )
+        if withheld:
+            trace.add("resolve_env", contributed_by="process", withheld=withheld)
+        for element in reversed(chain.elements):
+            with trace.failing("resolve_env", contributed_by=element.item_id):
+                contributed = self._contribute(element, chain, known, context, trace, evidence)
+            known |= contributed
+            resolved |= contributed
+            if contributed:
+                trace.add("resolve_env", contributed_by=element.item_id, keys=sorted(contributed))
+        return resolved
+
+    def _contribute(
+        self,
+        element: ChainElement,
+        chain: Chain,
+        known: Mapping[str, str],
+        context: Mapping[str, object],
+        trace: Trace,
+        evidence: Evidence,
+    ) -> dict[str, str]:
+        contributed: dict[str, str] = {}
+        wish = element.spec.env.interpreter
+        if wish is not None:
+            found = self._interpreters.find(
+                wish,
+                environ=self._environ,
+                path=known.get("PATH", ""),
+                render=lambda text: Template(known, context).text(text),
+                for_system_tool=chain.head.space.startswith("system"),
+                evidence=evidence,
+            )
+            trace.add(
+                "find_interpreter",
+                item_id=element.item_id,
+                var=wish.var,
+                path=found.path,
+                how=found.how,
+                passed_over=list(found.passed_over),
+            )
+            contributed[wish.var] = found.path
+        for name, value in element.spec.env.env.items():
+            template = Template({**known, **contributed}, context)
+            text = template.text(value)
+            if template.unknown:
+                trace.add("template", item_id=element.item_id, unknown=sorted(template.unknown))
+            contributed[name] = text
+        return contributed
+
+    def _read_dotenv(self, evidence: Evidence) -> tuple[dict[str, str], list[str]]:
+        path = self._project / ".env"
+        try:
+            content, digest = read_digest(str(path), max_bytes=_MAX_DOTENV_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            evidence.absent(str(path))
+            return {}, []
+        except OSError as problem:
+            raise ConfigError(
+                f"{path} can't be read: {problem.strerror or problem}.",
+                next_step="Mend it or move it away.",
+            ) from problem
+        evidence.file(str(path), digest)
+        from dotenv import dotenv_values  # noqa: PLC0415 - most projects have no .env
+
+        found = dotenv_values(
+            stream=io.StringIO(content.decode("utf-8", errors="replace")), interpolate=False
+        )
+        absent = {
+            name: value
+            for name, value in found.items()
+            if value is not None and name not in self._environ and "\0" not in name + value
+        }
+        allowed = {name: value for name, value in absent.items() if may_set_from_dotenv(name)}
+        refused = {name for name in found if not may_set_from_dotenv(name)}
+        return allowed, sorted(refused)
+
+
+def apply_env_paths(
+    env: Mapping[str, str],
+    changes: Mapping[str, tuple[Iterable[str], Iterable[str]]],
+    render: Callable[[str], str | None],
+) -> dict[str, str]:
+    """Put folders before and behind the value of variables such as PYTHONPATH.
+
+    Args:
+        env: The environment.
+        changes: Per variable, the templates to put before and behind.
+        render: Renders a template; None where it names something that this run doesn't have.
+
+    Returns:
+        The environment with these changes, each folder once.
+    """
+    changed = dict(env)
+    for name, (before, behind) in changes.items():
+        parts = [
+            *map(render, before),
+            *changed.get(name, "").split(":"),
+            *map(render, behind),
+        ]
+        changed[name] = ":".join(dict.fromkeys(part for part in parts if part))
+        if not changed[name]:
+            del changed[name]
+    return changed

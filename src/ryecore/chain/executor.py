@@ -1,0 +1,314 @@
+"""Execute a tool through its verified chain."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+from attrs import evolve
+
+from ryecore.chain.interpreters import Interpreters, find_on_path
+from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
+from ryecore.chain.output import read_outcome
+from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
+from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
+from ryecore.chain.primitives import PRIMITIVE_MAP
+from ryecore.chain.trace import Trace
+from ryecore.errors import (
+    CallCancelled,
+    InputError,
+    InterpreterNotFound,
+    InvalidParameters,
+    RyeError,
+    SpawnFailed,
+)
+from ryecore.items.evidence import Evidence
+from ryecore.items.refs import ItemRef
+from ryecore.items.verification import Verifier
+from ryecore.lillux.processes import ProcessResult
+from ryecore.policy.context import CallContext, CancelToken
+
+__all__ = ["PrimitiveExecutor"]
+
+
+class PrimitiveExecutor:
+    """Builds, verifies, validates, plans and runs.
+
+    Args:
+        preparer: Makes chains ready.
+        interpreters: Says which programs may run.
+        auditor: Verifies every signature anew, remembering nothing, for dry runs.
+    """
+
+    def __init__(self, preparer: Preparer, interpreters: Interpreters, auditor: Verifier) -> None:
+        self._preparer = preparer
+        self._interpreters = interpreters
+        self._auditor = auditor
+        self._cache = ChainCache()
+
+    async def execute(
+        self,
+        ref: ItemRef,
+        parameters: Mapping[str, Any],
+        ctx: CallContext,
+        *,
+        timeout_s: float | None = None,
+        dry_run: bool = False,
+        trace: bool = False,
+    ) -> ExecutionResult:
+        """Execute a tool, or show what would be executed.
+
+        Args:
+            ref: The tool.
+            parameters: What it is given on its standard input.
+            ctx: On whose behalf, within what.
+            timeout_s: The caller's timeout in seconds; it beats every other.
+            dry_run: Stop before anything runs, with every signature checked anew.
+            trace: Whether the result carries the events.
+
+        Returns:
+            What came of it. A tool that ran and failed is a result too.
+
+        Raises:
+            RyeError: Nothing ran: the tool can't be found, verified, planned or started.
+        """
+        started = time.perf_counter()
+        log = Trace(ctx.event_sink)
+        known: tuple[str, ...] = ()
+        try:
+            prepared = await self._prepared(ref, log)
+            known = prepared.chain.ids
+            if dry_run:
+                self._audit(prepared.chain)
+            plan = self._plan(prepared, parameters, ctx, timeout_s, log)
+            if dry_run:
+                return ExecutionResult(
+                    "validation_passed",
+                    str(ref),
+                    None,
+                    None,
+                    prepared.chain,
+                    _since(started),
+                    trace=log.events if trace else None,
+                    plan=plan,
+                )
+            done = await self._run(plan, prepared, ref, ctx, log)
+        except RyeError as error:
+            error.during(
+                str(ref),
+                chain=known,
+                trace=log.events if trace else (),
+                duration_ms=_since(started),
+            )
+            raise
+        outcome = read_outcome(done, plan.timeout_s, prepared.layout.as_authored)
+        log.add(
+            "execute",
+            item_id=ref.id,
+            status=done.status,
+            exit_code=done.exit_code,
+            duration_ms=round(done.duration_ms, 3),
+            **({} if outcome.success else {"failed": True, "error": outcome.error}),
+        )
+        metadata = dict(outcome.notes)
+        if plan.deps == "unverified":
+            metadata["deps"] = plan.deps
+        if not prepared.chain.is_verified:
+            metadata["integrity"] = "unverified"
+        return ExecutionResult(
+            "success" if outcome.success else "error",
+            str(ref),
+            outcome.data,
+            outcome.error,
+            prepared.chain,
+            _since(started),
+            metadata,
+            log.events if trace else None,
+        )
+
+    async def inspect(self, ref: ItemRef, ctx: CallContext) -> PreparedChain:
+        """Make a tool's chain ready, and run nothing.
+
+        Raises:
+            RyeError: It can't be found, verified, validated or sealed; with the trace.
+        """
+        log = Trace(ctx.event_sink)
+        try:
+            return await self._prepared(ref, log)
+        except RyeError as error:
+            error.during(str(ref), trace=log.events)
+            raise
+
+    async def _prepared(self, ref: ItemRef, log: Trace) -> PreparedChain:
+        found = self._cache.get(ref)
+        if found is not None:
+            log.replay(found.events)
+            return found
+        # Reading, verifying and sealing can take a while, so the event loop goes on meanwhile.
+        prepared = await anyio.to_thread.run_sync(self._preparer.prepare, ref, log)
+        self._cache.put(ref, prepared)
+        return prepared
+
+    def _audit(self, chain: ValidChain) -> None:
+        for element in chain.elements:
+            if element.item is not None:
+                self._auditor.verify(element.item.source)
+
+    def _plan(
+        self,
+        prepared: PreparedChain,
+        parameters: Mapping[str, Any],
+        ctx: CallContext,
+        timeout_s: float | None,
+        log: Trace,
+    ) -> ExecutionPlan:
+        with log.failing("check_parameters", item_id=prepared.chain.head.item_id):
+            checked = _check_parameters(prepared, parameters)
+            timeout_s = _bounded_timeout(timeout_s, prepared.timeout_s)
+        unknown: set[str] = set()
+        with log.failing("plan", item_id=prepared.chain.head.item_id):
+            plan = build_plan(
+                prepared.chain,
+                PlanInputs(
+                    parameters=checked,
+                    context=prepared.context,
+                    env=prepared.env,
+                    cwd=prepared.cwd,
+                    resolved_config=prepared.resolved_config,
+                    timeout_s=timeout_s,
+                ),
+                prepared.layout.deps,
+                unknown,
+            )
+            plan = _within_deadline(self._with_program(plan), ctx)
+        if unknown:
+            log.add("template", item_id=prepared.chain.head.item_id, unknown=sorted(unknown))
+        log.add("plan", command=plan.command, cwd=plan.cwd, timeout_s=plan.timeout_s)
+        return plan
+
+    def _with_program(self, plan: ExecutionPlan) -> ExecutionPlan:
+        """The plan with its command as a path that may run."""
+        program = find_on_path(plan.command, plan.env.get("PATH", ""))
+        if program is None:
+            raise InterpreterNotFound(
+                f"{plan.command} is not a program"
+                + ("." if plan.command.startswith("/") else " on the PATH."),
+                next_step="Install it, or correct the runtime's command and sign it again.",
+                tried=(plan.command,),
+            )
+        if not self._interpreters.may_run(program, Evidence()):
+            raise InterpreterNotFound(
+                f"{program} lies inside the project, which is not trusted.",
+                next_step="If you trust this project's own programs: rye trust-project",
+                tried=(program,),
+            )
+        return plan if program == plan.command else evolve(plan, command=program)
+
+    async def _run(
+        self,
+        plan: ExecutionPlan,
+        prepared: PreparedChain,
+        ref: ItemRef,
+        ctx: CallContext,
+        log: Trace,
+    ) -> ProcessResult:
+        primitive = PRIMITIVE_MAP[prepared.chain.elements[-1].item_id]()
+        with log.failing("execute", item_id=ref.id):
+            try:
+                if ctx.cancellation is None:
+                    return await primitive.run(plan)
+                with _cancelled_by(ctx.cancellation):
+                    return await primitive.run(plan)
+            except SpawnFailed:
+                self._cache.forget(ref)  # an interpreter may have gone; look again next time
+                raise
+            raise CallCancelled(f"{ref} was cancelled by its caller.")
+
+
+@contextmanager
+def _cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
+    """A scope that a token cancels, from whichever thread."""
+    loop, thread = anyio.lowlevel.current_token(), threading.get_ident()
+
+    with anyio.CancelScope() as scope:
+
+        def cancel() -> None:
+            if threading.get_ident() == thread:
+                scope.cancel()
+            else:
+                anyio.from_thread.run_sync(scope.cancel, token=loop)
+
+        forget = token.on_cancel(cancel)
+        try:
+            yield scope
+        finally:
+            forget()
+
+
+def _check_parameters(prepared: PreparedChain, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    if RESERVED_PARAMETER in parameters:
+        raise InputError(
+            f"The parameter '{RESERVED_PARAMETER}' is reserved for signed configuration.",
+            next_step="Leave it out.",
+        )
+    spec = prepared.chain.head.spec
+    if prepared.schema is None or spec.config_schema is None:
+        return parameters
+    filled = with_defaults(spec.config_schema, parameters)
+    try:
+        failures = prepared.schema.failures(json.dumps(filled, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InputError(
+            f"The parameters can't be written as JSON: {problem}.",
+            next_step="Pass text, numbers, booleans, null, lists and mappings with text keys.",
+        ) from None
+    if not failures:
+        return filled
+    listed = tuple(
+        f"{failure.path}: {failure.message}" if failure.path else failure.message
+        for failure in failures
+    )
+    raise InvalidParameters(
+        f"The parameters don't fit {prepared.chain.head.item_id}: {'; '.join(listed)}.",
+        next_step=f"Its schema: {_known_parameters(spec.config_schema)}.",
+        failures=listed,
+    )
+
+
+def _known_parameters(schema: Mapping[str, Any]) -> str:
+    required = set(schema.get("required", ()))
+    names = [
+        f"{name} ({part.get('type', 'any') if isinstance(part, Mapping) else 'any'}"
+        + (", required)" if name in required else ")")
+        for name, part in schema.get("properties", {}).items()
+    ]
+    return ", ".join(names) or "no parameters"
+
+
+def _bounded_timeout(callers: float | None, configured: float | None) -> float | None:
+    if callers is None:
+        return configured
+    if isinstance(callers, bool) or not callers > 0 or callers == float("inf"):
+        raise InputError(
+            f"A timeout of {callers!r} s can't be kept.", next_step="Pass a positive number."
+        )
+    return float(callers)
+
+
+def _within_deadline(plan: ExecutionPlan, ctx: CallContext) -> ExecutionPlan:
+    if ctx.deadline is None:
+        return plan
+    left_s = ctx.deadline - time.monotonic()
+    if left_s <= 0:
+        raise InputError("The caller's deadline has passed.", next_step="Give it more time.")
+    return evolve(plan, timeout_s=min(plan.timeout_s, left_s))
+
+
+def _since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

@@ -1,0 +1,205 @@
+"""Finding interpreters. One that lies inside the project counts only when the project is trusted.
+
+Source: seed 002, "Interpreter resolution"; decision 21.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.chain.spec import InterpreterSpec
+from ryecore.errors import InterpreterNotFound, SpawnFailed
+from ryecore.items.evidence import Evidence
+from ryecore.lillux.processes import ProcessSpec, run_process_sync
+
+__all__ = ["FoundInterpreter", "Interpreters", "find_on_path", "lies_inside"]
+
+_RESOLVE_TIMEOUT_S: Final = 5.0
+
+
+@frozen
+class FoundInterpreter:
+    """An interpreter that may be used.
+
+    Attributes:
+        path: The program.
+        how: own, preset, local_binary, system_binary, command or fallback.
+        passed_over: What was found and may not be used, with the reason.
+    """
+
+    path: str
+    how: str
+    passed_over: tuple[str, ...] = ()
+
+
+def lies_inside(path: str, folder: Path) -> bool:
+    """Whether a path lies inside a folder, as it is written or once links are resolved."""
+    real_folder = os.path.realpath(folder)
+    return Path(os.path.normpath(path)).is_relative_to(folder) or Path(
+        os.path.realpath(path)
+    ).is_relative_to(real_folder)
+
+
+def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> str | None:
+    """Find a program by name; relative entries of the search path count for nothing."""
+    if os.sep in name:
+        return name if os.path.isabs(name) and _is_program(name) else None
+    for folder in path.split(os.pathsep):
+        if not os.path.isabs(folder):
+            continue
+        candidate = os.path.join(folder, name)
+        if _is_program(candidate):
+            return candidate
+        if evidence is not None:
+            evidence.absent(candidate)
+    return None
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+class Interpreters:
+    """Finds the interpreters that runtimes ask for.
+
+    Args:
+        project: The project's folder.
+        is_project_trusted: Whether interpreters inside the project may run.
+    """
+
+    def __init__(self, project: Path, is_project_trusted: Callable[[Evidence], bool]) -> None:
+        self._project = project
+        self._is_project_trusted = is_project_trusted
+
+    def find(
+        self,
+        wish: InterpreterSpec,
+        *,
+        environ: Mapping[str, str],
+        path: str,
+        render: Callable[[str], str],
+        for_system_tool: bool,
+        evidence: Evidence,
+    ) -> FoundInterpreter:
+        """Find an interpreter.
+
+        Args:
+            wish: What the runtime asks for.
+            environ: The process environment, where the wish's variable may be set already.
+            path: The search path for programs.
+            render: Renders the wish's templates.
+            for_system_tool: Whether the tool itself stands in system space.
+            evidence: Told what was seen on disk.
+
+        Returns:
+            The interpreter, and what was passed over.
+
+        Raises:
+            InterpreterNotFound: There is none that may be used.
+        """
+        if for_system_tool and wish.system_tools == "own" and sys.executable:
+            return FoundInterpreter(sys.executable, "own")
+        tried: list[str] = []
+        passed_over: list[str] = []
+        for how, candidate in self._candidates(wish, environ, path, render, tried, evidence):
+            if not _is_program(candidate):
+                tried.append(f"{candidate} ({_why_not(candidate)})")
+                if not os.path.lexists(candidate):
+                    evidence.absent(candidate)
+            elif self.may_run(candidate, evidence):
+                return FoundInterpreter(candidate, how, tuple(passed_over))
+            else:
+                passed_over.append(f"{candidate}: inside the project, which is not trusted")
+        names = ", ".join(wish.names) or " ".join(wish.resolve_cmd)
+        raise InterpreterNotFound(
+            f"No interpreter was found for {wish.var} ({names}). Tried: "
+            + "; ".join([*tried, *passed_over] or ["nothing"])
+            + ".",
+            next_step=(
+                "If you trust this project's own interpreter: rye trust-project"
+                if passed_over
+                else f"Install it, or set {wish.var} to its path."
+            ),
+            tried=(*tried, *passed_over),
+        )
+
+    def may_run(self, program: str, evidence: Evidence) -> bool:
+        """Whether a program may run: it lies outside the project, or the project is trusted."""
+        return not lies_inside(program, self._project) or self._is_project_trusted(evidence)
+
+    def _candidates(
+        self,
+        wish: InterpreterSpec,
+        environ: Mapping[str, str],
+        path: str,
+        render: Callable[[str], str],
+        tried: list[str],
+        evidence: Evidence,
+    ) -> Iterator[tuple[str, str]]:
+        preset = environ.get(wish.var)
+        if preset and os.path.isabs(preset):
+            yield "preset", preset
+        if wish.type == "local_binary":
+            for root in (*map(render, wish.search_roots), str(self._project)):
+                for folder in wish.search_paths:
+                    for name in wish.names:
+                        yield "local_binary", os.path.normpath(f"{root}/{render(folder)}/{name}")
+        elif wish.type == "system_binary":
+            for name in wish.names:
+                yield from self._on_path("system_binary", name, path, tried, evidence)
+        else:
+            yield from self._by_command(wish, path, environ, tried, evidence)
+        if wish.fallback is not None:
+            yield from self._on_path("fallback", wish.fallback, path, tried, evidence)
+
+    def _on_path(
+        self, how: str, name: str, path: str, tried: list[str], evidence: Evidence
+    ) -> Iterator[tuple[str, str]]:
+        found = find_on_path(name, path, evidence)
+        if found is None:
+            tried.append(f"{name} (not on the PATH)")
+        else:
+            yield how, found
+
+    def _by_command(
+        self,
+        wish: InterpreterSpec,
+        path: str,
+        environ: Mapping[str, str],
+        tried: list[str],
+        evidence: Evidence,
+    ) -> Iterator[tuple[str, str]]:
+        evidence.never_remember()  # what a command prints may differ each time
+        program, *arguments = wish.resolve_cmd
+        found = find_on_path(program, path, evidence)
+        if found is None or not self.may_run(found, evidence):
+            tried.append(f"{program} (not on the PATH)")
+            return
+        try:
+            done = run_process_sync(
+                ProcessSpec(
+                    command=found,
+                    args=tuple(arguments),
+                    cwd=str(self._project),
+                    env=environ,
+                    timeout_s=_RESOLVE_TIMEOUT_S,
+                )
+            )
+        except SpawnFailed as problem:
+            tried.append(f"{program} ({problem.message})")
+            return
+        lines = done.stdout.decode(errors="replace").split("\n")
+        if done.exit_code != 0 or not os.path.isabs(lines[0].strip()):
+            tried.append(f"{' '.join(wish.resolve_cmd)} (printed no path)")
+            return
+        yield "command", lines[0].strip()
+
+
+def _why_not(candidate: str) -> str:
+    if not os.path.exists(candidate):
+        return "not there"
+    return "not executable" if os.path.isfile(candidate) else "not a file"

@@ -1,0 +1,253 @@
+"""The types along the chain; each step makes the next one, so none can be skipped."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+from attrs import field, frozen
+
+from ryecore.chain.render import StyledText, render_chain, render_result
+from ryecore.chain.spec import ElementSpec
+from ryecore.errors import ToolFailed
+from ryecore.items.verification import VerifiedItem
+
+__all__ = ["Chain", "ChainElement", "ChainTrace", "ExecutionPlan", "ExecutionResult", "ValidChain"]
+
+
+@frozen
+class ChainElement:
+    """One element of a chain: a tool, a runtime, or the primitive at its end.
+
+    Attributes:
+        item_id: Its id.
+        space: The label of the space it was found in; `built-in` for a primitive.
+        item: The verified item; None for a primitive, which needs no file.
+        spec: What it declares.
+    """
+
+    item_id: str
+    space: str
+    item: VerifiedItem | None
+    spec: ElementSpec
+
+    @property
+    def path(self) -> Path | None:
+        """The author's own file."""
+        return self.item.source.path if self.item else None
+
+    @property
+    def integrity(self) -> str:
+        """The verified content hash, `unverified` in dev mode, or `built-in`."""
+        return self.item.integrity if self.item else "built-in"
+
+    @property
+    def precedence(self) -> int:
+        """3 for project, 2 for user, 1 for system and primitives."""
+        return self.item.source.space.precedence if self.item else 1
+
+    def to_dict(self) -> dict[str, object]:
+        """The element as `chain_elements` of a result shows it."""
+        return {
+            "item_id": self.item_id,
+            "path": str(self.path) if self.path else None,
+            "space": self.space,
+            "tool_type": self.spec.tool_type,
+            "executor_id": self.spec.executor_id,
+            "integrity": self.integrity,
+        }
+
+
+@frozen
+class Chain:
+    """Verified elements from the tool, at index 0, to the primitive."""
+
+    elements: tuple[ChainElement, ...]
+
+    @property
+    def head(self) -> ChainElement:
+        """The element that was asked for."""
+        return self.elements[0]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its elements, head first."""
+        return tuple(element.item_id for element in self.elements)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether every signature holds; False only in dev mode."""
+        return all(not element.item or element.item.is_verified for element in self.elements)
+
+    def __str__(self) -> str:
+        return self._render().plain()
+
+    def _repr_html_(self) -> str:
+        return self._render().html()
+
+    def _render(self) -> StyledText:
+        return render_chain([element.to_dict() for element in self.elements])
+
+
+@frozen
+class ValidChain(Chain):
+    """A chain whose neighbours fit.
+
+    Attributes:
+        validated_pairs: Each pair of neighbours that was checked, as (child, parent).
+        warnings: What could not be checked.
+    """
+
+    validated_pairs: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@frozen
+class ChainTrace:
+    """A tool's chain and every decision that led to it; nothing ran.
+
+    Attributes:
+        item_id: The tool, as a canonical ref.
+        chain: Its chain.
+        events: The decisions, in order.
+    """
+
+    item_id: str
+    chain: ValidChain
+    events: tuple[Mapping[str, object], ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """The trace as a JSON-ready object."""
+        return {
+            "status": "success",
+            "type": "tool",
+            "item_id": self.item_id,
+            "chain": list(self.chain.ids),
+            "chain_elements": [element.to_dict() for element in self.chain.elements],
+            "trace": [dict(event) for event in self.events],
+        }
+
+    def __str__(self) -> str:
+        return render_result(self.to_dict()).plain()
+
+    def _repr_html_(self) -> str:
+        return render_result(self.to_dict()).html()
+
+
+@frozen
+class ExecutionPlan:
+    """What a primitive is about to do, fully resolved. A dry run shows it.
+
+    Attributes:
+        command: The program.
+        args: Its arguments.
+        cwd: Its working folder.
+        env: Its whole environment. Values may be secret, so `repr` leaves them out.
+        stdin: The bytes on its standard input.
+        timeout_s: After how many seconds the process group ends.
+        max_output_bytes: How much of each output stream is kept.
+        deps: `none`, `verified`, or `unverified` where package folders are linked.
+    """
+
+    command: str
+    args: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = field(repr=False)
+    stdin: bytes = field(repr=False)
+    timeout_s: float
+    max_output_bytes: int
+    deps: Literal["none", "verified", "unverified"] = "none"
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as a dry run shows it: names of variables, never values."""
+        return {
+            "command": self.command,
+            "args": list(self.args),
+            "cwd": self.cwd,
+            "env": sorted(self.env),
+            "stdin_bytes": len(self.stdin),
+            "timeout_s": self.timeout_s,
+            "deps": self.deps,
+        }
+
+
+@frozen
+class ExecutionResult:
+    """What came of a tool that ran, or of a dry run.
+
+    Attributes:
+        status: `success`, `error` for a tool that ran and failed, or `validation_passed`.
+        item_id: What was executed, as a canonical ref.
+        data: What the tool returned: its one JSON document, else what it printed.
+        error: Why it failed; None where it didn't.
+        chain: The chain that ran it.
+        duration_ms: How long it took, verification included.
+        metadata: More facts, such as bytes that were cut.
+        trace: The events, where tracing was on.
+        plan: What would run; a dry run's alone.
+    """
+
+    status: Literal["success", "error", "validation_passed"]
+    item_id: str
+    data: object
+    error: str | None
+    chain: ValidChain
+    duration_ms: float
+    metadata: Mapping[str, object] = {}
+    trace: tuple[Mapping[str, object], ...] | None = None
+    plan: ExecutionPlan | None = None
+
+    @property
+    def success(self) -> bool:
+        """Whether it ran well, or would be allowed to."""
+        return self.status != "error"
+
+    def raise_for_status(self) -> Self:
+        """Return the result itself, or raise where the tool failed.
+
+        Raises:
+            ToolFailed: The tool ran and failed.
+        """
+        if self.status != "error":
+            return self
+        raise ToolFailed(self.error or "The tool failed.", data=self.data).during(
+            self.item_id,
+            chain=self.chain.ids,
+            trace=self.trace or (),
+            duration_ms=self.duration_ms,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """The response object that models and MCP clients see.
+
+        Source: seed 001, "Response fields"; decision 33.
+        """
+        result: dict[str, object] = {"status": self.status}
+        if self.status == "validation_passed":
+            result["message"] = "Tool chain validation passed (dry run)"
+        result |= {"type": "tool", "item_id": self.item_id}
+        if self.error is not None:
+            result["error"] = self.error
+        if self.plan is None:
+            result["data"] = self.data
+        result |= {
+            "chain": list(self.chain.ids),
+            "chain_elements": [element.to_dict() for element in self.chain.elements],
+            "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
+        }
+        if self.plan is not None:
+            result["validated_pairs"] = [list(pair) for pair in self.chain.validated_pairs]
+            result["plan"] = self.plan.to_dict()
+        if self.trace is not None:
+            result["trace"] = [dict(event) for event in self.trace]
+        return result
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict` as a JSON document."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
+
+    def __str__(self) -> str:
+        return render_result(self.to_dict()).plain()
+
+    def _repr_html_(self) -> str:
+        return render_result(self.to_dict()).html()

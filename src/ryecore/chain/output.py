@@ -1,0 +1,132 @@
+"""What a process printed, read as a result. Pure.
+
+Source: decision 27.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from attrs import frozen
+
+from ryecore.lillux.processes import ProcessResult
+
+__all__ = ["Outcome", "read_outcome"]
+
+_MAX_ERROR_CHARACTERS: Final = 4000
+
+
+@frozen
+class Outcome:
+    """What came of a process.
+
+    Attributes:
+        success: Whether the tool ran well.
+        data: Its one JSON document, else what it printed.
+        error: Why it failed; None where it didn't.
+        notes: What else is worth knowing, such as bytes that were cut.
+    """
+
+    success: bool
+    data: object
+    error: str | None
+    notes: Mapping[str, object]
+
+
+def read_outcome(
+    done: ProcessResult, timeout_s: float, as_authored: Callable[[str], str] = str
+) -> Outcome:
+    """Read what a process left.
+
+    Args:
+        done: The process.
+        timeout_s: Its timeout, for the error's text.
+        as_authored: Puts the author's own paths in place of sealed ones.
+
+    Returns:
+        Success or failure, and the data, whatever happened.
+    """
+    stdout, stderr = _text(done.stdout), as_authored(_text(done.stderr))
+    notes = _notes(done)
+    is_document, document = _document(stdout, cut="stdout_bytes_cut" in notes)
+    data = (
+        document
+        if is_document
+        else {"stdout": stdout, "stderr": stderr, "return_code": _return_code(done)}
+    )
+    error = _process_error(done, timeout_s, stderr, document)
+    if error is None and isinstance(document, Mapping):
+        error = _declared_error(document, stderr)
+    return Outcome(error is None, data, error, notes)
+
+
+def _text(raw: bytes) -> str:
+    """Bytes that are no UTF-8 stay visible, as backslash escapes."""
+    return raw.decode("utf-8", errors="backslashreplace")
+
+
+def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
+    text = stdout.strip()
+    if cut or not text:
+        return False, None
+    try:
+        return True, cast("object", json.loads(text))
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _return_code(done: ProcessResult) -> int:
+    """The exit code; as a shell counts it, minus the signal where one ended the process."""
+    if done.exit_code is not None:
+        return done.exit_code
+    return -done.signal if done.signal is not None else -1
+
+
+def _process_error(
+    done: ProcessResult, timeout_s: float, stderr: str, document: object
+) -> str | None:
+    if done.status == "timed_out":
+        said = f" It said: {_short(stderr)}" if stderr.strip() else ""
+        return f"The tool did not end within {timeout_s:g} s and was stopped.{said}"
+    if done.status == "cancelled":
+        return "The tool was cancelled."
+    if done.status == "unknown":
+        return "How the tool ended is unknown: another part of the host reaped its process."
+    if done.status == "exited" and done.exit_code == 0:
+        return None
+    if isinstance(document, Mapping) and isinstance(document.get("error"), str):
+        return str(document["error"])
+    if stderr.strip():
+        return _short(stderr)
+    if done.signal is not None:
+        return f"The tool was ended by signal {done.signal}."
+    return f"The tool exited with code {done.exit_code} and said nothing."
+
+
+def _declared_error(document: Mapping[str, object], stderr: str) -> str | None:
+    if document.get("success") is not False and document.get("status") != "error":
+        return None
+    error = document.get("error")
+    if isinstance(error, str) and error:
+        return error
+    return _short(stderr) if stderr.strip() else "The tool reported a failure without a reason."
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    if len(text) <= _MAX_ERROR_CHARACTERS:
+        return text
+    return "... " + text[-_MAX_ERROR_CHARACTERS:]
+
+
+def _notes(done: ProcessResult) -> dict[str, object]:
+    notes: dict[str, object] = {}
+    for name, kept, total in (
+        ("stdout", done.stdout, done.stdout_total_bytes),
+        ("stderr", done.stderr, done.stderr_total_bytes),
+    ):
+        if total > len(kept):
+            notes[f"{name}_bytes_cut"] = total - len(kept)
+    if done.left_behind:
+        notes["left_behind_pids"] = list(done.left_behind)
+    return notes

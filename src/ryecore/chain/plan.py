@@ -1,0 +1,230 @@
+"""From a valid chain and parameters to an execution plan. Pure.
+
+Source: seed 000, "Execution Config Building"; decisions 23 to 29.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+
+from ryecore.chain.model import ChainElement, ExecutionPlan, ValidChain
+from ryecore.chain.templating import Template, as_text
+from ryecore.errors import ConfigError, InputError
+
+__all__ = ["PlanInputs", "build_plan", "with_defaults"]
+
+DEFAULT_TIMEOUT_S: Final = 300.0
+DEFAULT_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
+RESERVED_PARAMETER: Final = "resolved_config"
+
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
+_SCRIPT_FLAG: Final = re.compile(r"-[A-Za-z]*c\Z")
+_ONE_PLACEHOLDER: Final = re.compile(r"\s*(?:\{\w+\}|\$\{\w+\})\s*\Z")
+
+
+@frozen
+class PlanInputs:
+    """What a plan is made from, apart from the chain.
+
+    Attributes:
+        parameters: The caller's, checked, with defaults.
+        context: Values of placeholders that ryecore knows: paths of this run.
+        env: The resolved environment.
+        cwd: The working folder.
+        resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
+        timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
+        default_timeout_s: What holds where nobody says anything.
+    """
+
+    parameters: Mapping[str, object]
+    context: Mapping[str, object]
+    env: Mapping[str, str]
+    cwd: str
+    resolved_config: object = None
+    timeout_s: float | None = None
+    default_timeout_s: float = DEFAULT_TIMEOUT_S
+
+
+def build_plan(
+    chain: ValidChain, inputs: PlanInputs, deps: Any = "none", unknown: set[str] | None = None
+) -> ExecutionPlan:
+    """Make the plan of one execution.
+
+    Args:
+        chain: The chain.
+        inputs: What else it is made from.
+        deps: Whether what the tool can import was verified.
+        unknown: Told the placeholders that nothing stands for.
+
+    Returns:
+        The plan, fully resolved.
+
+    Raises:
+        ConfigError: The merged configuration has no command, or one of another form.
+        InputError: The parameters can't be written as JSON.
+    """
+    config, bound = merge_configs(chain.elements)
+    taken = _placeholders_from_parameters(chain, inputs.parameters)
+    template = Template(
+        inputs.env,
+        {
+            **taken,
+            **bound,
+            **inputs.context,
+            "params_json": _to_json(inputs),
+        },
+        config,
+        unknown if unknown is not None else set(),
+    )
+    command = _command(config, template)
+    args = _args(config, taken.keys() | bound.keys(), command, template)
+    timeout_s = inputs.timeout_s
+    if timeout_s is None:
+        timeout_s = _positive(config.get("timeout", inputs.default_timeout_s), "timeout")
+    stdin, cwd = config.get("input_data"), config.get("cwd")
+    return ExecutionPlan(
+        command=command,
+        args=args,
+        cwd=template.text(cwd) if isinstance(cwd, str) else inputs.cwd,
+        env=inputs.env,
+        stdin=template.text(stdin).encode() if isinstance(stdin, str) else b"",
+        timeout_s=timeout_s,
+        max_output_bytes=int(
+            _positive(config.get("max_output_bytes", DEFAULT_MAX_OUTPUT_BYTES), "max_output_bytes")
+        ),
+        deps=deps,
+    )
+
+
+def merge_configs(
+    elements: Sequence[ChainElement],
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Merge the elements' `config`, the tool's winning over its runtime's.
+
+    A key that a runtime names in its own `config_schema` is no execution key in the elements
+    before it: it sets that placeholder, for good (`{command}` of a shell tool, say).
+
+    Returns:
+        The merged execution configuration, and the placeholders that are set.
+    """
+    merged: dict[str, object] = {}
+    bound: dict[str, object] = {}
+    named: set[str] = set()
+    for element in reversed(elements):
+        for key, value in element.spec.config.items():
+            (bound if key in named else merged)[key] = value
+        named |= _named_in(element)
+    return merged, bound
+
+
+def _named_in(element: ChainElement) -> frozenset[str]:
+    properties = (element.spec.config_schema or {}).get("properties")
+    return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
+
+
+def _placeholders_from_parameters(
+    chain: ValidChain, parameters: Mapping[str, object]
+) -> dict[str, object]:
+    """The parameters that a runtime uses as placeholders, where the tool declares them too.
+
+    A tool that doesn't declare `command` keeps it as a mere parameter: whoever may call a
+    signed script can't make its runtime run another one.
+    """
+    by_runtimes = frozenset[str]().union(*map(_named_in, chain.elements[1:] or chain.elements))
+    by_tool = _named_in(chain.head)
+    if len(chain.elements) <= 2:  # the runtime itself was called
+        by_runtimes |= by_tool
+    return {
+        name: parameters[name] for name in by_runtimes & by_tool if parameters.get(name) is not None
+    }
+
+
+def _command(config: Mapping[str, object], template: Template) -> str:
+    command = config.get("command")
+    if not isinstance(command, str):
+        raise ConfigError(
+            "The chain's configuration names no command.",
+            next_step="Let the runtime's config hold one, such as command: /bin/bash.",
+        )
+    rendered = template.text(command)
+    if not rendered or "\0" in rendered:
+        raise ConfigError(
+            f"The command {command!r} is empty once its variables are filled in.",
+            next_step="See that the runtime's interpreter sets this variable.",
+        )
+    return rendered
+
+
+def _args(
+    config: Mapping[str, object], present: Sequence[str] | Any, command: str, template: Template
+) -> tuple[str, ...]:
+    args = config.get("args", [])
+    alternatives = config.get("args_without")
+    if isinstance(alternatives, Mapping):
+        args = next((other for name, other in alternatives.items() if name not in present), args)
+    if not isinstance(args, list):
+        raise ConfigError(
+            "The chain's configuration has args that are no list.", next_step="Write a list."
+        )
+    is_shell = command.rpartition("/")[2] in _SHELLS
+    rendered: list[str] = []
+    previous = ""
+    for arg in args:
+        text = as_text(arg)
+        splices = (
+            is_shell
+            and _SCRIPT_FLAG.match(previous) is not None
+            and not _ONE_PLACEHOLDER.match(text)
+        )
+        value = template.render(text, quote=splices)
+        rendered += (
+            [as_text(part) for part in value] if isinstance(value, list) else [as_text(value)]
+        )
+        previous = text
+    if any("\0" in arg for arg in rendered):
+        raise InputError(
+            "A parameter that becomes an argument holds a NUL, which no program can be given.",
+            next_step="Leave it out.",
+        )
+    return tuple(rendered)
+
+
+def _to_json(inputs: PlanInputs) -> str:
+    parameters = dict(inputs.parameters)
+    if inputs.resolved_config is not None:
+        parameters[RESERVED_PARAMETER] = inputs.resolved_config
+    try:
+        return json.dumps(parameters, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InputError(
+            f"The parameters can't be written as JSON: {problem}.",
+            next_step="Pass text, numbers, booleans, null, lists and mappings with text keys.",
+        ) from None
+
+
+def _positive(value: object, name: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    raise ConfigError(
+        f"The chain's configuration has {name}: {value!r}.", next_step="Write a positive number."
+    )
+
+
+def with_defaults(schema: Mapping[str, Any], parameters: Mapping[str, object]) -> dict[str, Any]:
+    """The parameters, with the schema's defaults for what is absent; neither is changed."""
+    filled = dict(parameters)
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return filled
+    for name, part in properties.items():
+        if not isinstance(part, Mapping):
+            continue
+        if name not in filled and "default" in part:
+            filled[name] = part["default"]
+        inner = filled.get(name)
+        if isinstance(inner, Mapping):
+            filled[name] = with_defaults(part, inner)
+    return filled

@@ -1,0 +1,216 @@
+"""A chain made ready: everything about an execution that doesn't depend on its parameters.
+
+It is remembered with a witness of all that was seen on disk: every file is read and hashed again
+before each use, and every path that was absent must still be, so a change or a new shadow is
+noticed at once.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from ryecore.chain.builder import ChainBuilder
+from ryecore.chain.config import ConfigResolver
+from ryecore.chain.environment import EnvResolver, apply_env_paths
+from ryecore.chain.layout import Layout, Sealer
+from ryecore.chain.model import ValidChain
+from ryecore.chain.spec import ConfigSpec
+from ryecore.chain.templating import Template
+from ryecore.chain.trace import Event, Trace
+from ryecore.chain.validator import ChainValidator
+from ryecore.errors import MetadataError, RyeError
+from ryecore.items.evidence import Evidence
+from ryecore.items.refs import ItemRef
+from ryecore.items.trust import utc_now
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.lillux.witness import Witness
+
+__all__ = ["ChainCache", "PreparedChain", "Preparer"]
+
+_EXECUTION = ConfigSpec("execution/execution.yaml", signed=True)
+_MAX_REMEMBERED = 4096
+
+
+@frozen
+class PreparedChain:
+    """A chain that may run, once parameters are there.
+
+    Attributes:
+        chain: The chain.
+        layout: Where its verified bytes stand.
+        env: The environment of its process.
+        cwd: The working folder of its process.
+        context: What stands for `{name}` in signed strings.
+        resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
+        timeout_s: What `execution/execution.yaml` says for this tool.
+        schema: Checks parameters; None where the tool declares no schema.
+        events: What the trace shows of all this.
+        witness: Asks again whether it still holds; None where it can't be remembered.
+        expires_at: The UTC time after which a key no longer counts.
+    """
+
+    chain: ValidChain
+    layout: Layout
+    env: Mapping[str, str]
+    cwd: str
+    context: Mapping[str, object]
+    resolved_config: object
+    timeout_s: float | None
+    schema: SchemaValidator | None
+    events: tuple[Event, ...]
+    witness: Witness | None
+    expires_at: str | None
+
+    def holds(self) -> bool:
+        """Whether everything on disk is as it was when this was made."""
+        if self.witness is None or not self.witness.holds():
+            return False
+        return self.expires_at is None or utc_now() <= self.expires_at
+
+
+class ChainCache:
+    """Remembers prepared chains by ref, for one project."""
+
+    def __init__(self) -> None:
+        self._entries: dict[ItemRef, PreparedChain] = {}
+
+    def get(self, ref: ItemRef) -> PreparedChain | None:
+        """A chain that still holds, or None."""
+        found = self._entries.get(ref)
+        if found is None:
+            return None
+        if found.holds():
+            return found
+        self._entries.pop(ref, None)
+        return None
+
+    def put(self, ref: ItemRef, prepared: PreparedChain) -> None:
+        """Remember a chain, where that is possible."""
+        if prepared.witness is None:
+            return
+        if len(self._entries) >= _MAX_REMEMBERED:
+            self._entries.clear()
+        self._entries[ref] = prepared
+
+    def forget(self, ref: ItemRef) -> None:
+        """Have a chain made anew the next time."""
+        self._entries.pop(ref, None)
+
+
+class Preparer:
+    """Makes chains ready: build, validate, seal, resolve environment and configuration.
+
+    Args:
+        builder: Builds chains.
+        sealer: Seals their files.
+        environments: Resolves environments.
+        configs: Reads layered configuration.
+        places: What `{project_path}`, `{user_space}` and `{system_space}` stand for.
+    """
+
+    def __init__(
+        self,
+        builder: ChainBuilder,
+        sealer: Sealer,
+        environments: EnvResolver,
+        configs: ConfigResolver,
+        places: Mapping[str, str],
+    ) -> None:
+        self._builder = builder
+        self._validator = ChainValidator()
+        self._sealer = sealer
+        self._environments = environments
+        self._configs = configs
+        self._places = places
+
+    def prepare(self, ref: ItemRef, trace: Trace) -> PreparedChain:
+        """Make a chain ready.
+
+        Args:
+            ref: The tool.
+            trace: Told every decision; it ends in the failing one.
+
+        Returns:
+            The chain, ready for parameters.
+
+        Raises:
+            RyeError: It can't be found, verified, validated, sealed or resolved.
+        """
+        evidence = Evidence()
+        before = len(trace.events)
+        built = self._builder.build(ref, trace, evidence)
+        try:
+            with trace.failing("validate_chain"):
+                chain = self._validator.validate_chain(built)
+            trace.add(
+                "validate_chain",
+                pairs=[list(pair) for pair in chain.validated_pairs],
+                warnings=list(chain.warnings),
+            )
+            return self._resolve(chain, trace, evidence, before)
+        except RyeError as error:
+            error.during(str(ref), chain=built.ids)
+            raise
+
+    def _resolve(
+        self, chain: ValidChain, trace: Trace, evidence: Evidence, before: int
+    ) -> PreparedChain:
+        layout = self._sealer.lay_out(chain, trace, evidence)
+        context: dict[str, object] = {**self._places, **layout.values}
+        env = self._environments.resolve(chain, context, trace, evidence)
+        env, cwd = self._anchor_effects(layout, env, context)
+        spec = chain.head.spec
+        resolved = self._configs.for_tool(spec, trace, evidence) if spec.config_resolve else None
+        execution = self._configs.resolve(_EXECUTION, trace, evidence)
+        return PreparedChain(
+            chain=chain,
+            layout=layout,
+            env=env,
+            cwd=cwd,
+            context=context,
+            resolved_config=resolved,
+            timeout_s=_timeout_of(execution, chain.head.item_id),
+            schema=_schema_of(chain),
+            events=trace.events[before:],
+            witness=evidence.witness() if evidence.may_remember else None,
+            expires_at=evidence.expires_at,
+        )
+
+    def _anchor_effects(
+        self, layout: Layout, env: dict[str, str], context: Mapping[str, object]
+    ) -> tuple[dict[str, str], str]:
+        project = self._places["project_path"]
+        if layout.anchor is None or layout.anchor_path is None:
+            return env, project
+
+        def render(text: str) -> str | None:
+            template = Template(env, context)
+            rendered = template.text(text)
+            return None if template.unknown else rendered
+
+        cwd = render(layout.anchor.cwd) if layout.anchor.cwd is not None else None
+        return apply_env_paths(env, layout.anchor.env_paths, render), cwd or project
+
+
+def _timeout_of(execution: Mapping[str, Any], item_id: str) -> float | None:
+    tools = execution.get("tools")
+    wish = tools.get(item_id) if isinstance(tools, Mapping) else None
+    timeout = wish.get("timeout") if isinstance(wish, Mapping) else None
+    return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None
+
+
+def _schema_of(chain: ValidChain) -> SchemaValidator | None:
+    schema = chain.head.spec.config_schema
+    if schema is None:
+        return None
+    try:
+        return SchemaValidator(json.dumps(schema))
+    except ValueError as problem:
+        path = chain.head.path
+        raise MetadataError(
+            f"{path} declares a CONFIG_SCHEMA that is no JSON Schema: {problem}.",
+            next_step="Mend it and sign it again.",
+            path=path,
+        ) from None

@@ -1,0 +1,53 @@
+"""The primitives at the end of every chain. They are built in: no file, nothing shadows them.
+
+Source: seed 000, "Layer 1: Primitives"; decision 14.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ryecore.chain.builder import EXECUTE_ID
+from ryecore.chain.model import ExecutionPlan
+from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
+
+__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "Primitive"]
+
+
+class Primitive(Protocol):
+    """Carries out a plan."""
+
+    async def run(self, plan: ExecutionPlan) -> ProcessResult:
+        """Carry out a plan, to its end."""
+        ...
+
+
+class ExecutePrimitive:
+    """Runs a plan as a process of its own group, under lillux."""
+
+    async def run(self, plan: ExecutionPlan) -> ProcessResult:
+        """Run the process and wait for it.
+
+        Args:
+            plan: What to run.
+
+        Returns:
+            How it ended and what it printed.
+
+        Raises:
+            SpawnFailed: It can't be started.
+        """
+        return await run_process(
+            ProcessSpec(
+                command=plan.command,
+                args=plan.args,
+                cwd=plan.cwd,
+                env=plan.env,
+                stdin=plan.stdin,
+                timeout_s=plan.timeout_s,
+                max_output_bytes=plan.max_output_bytes,
+            )
+        )
+
+
+PRIMITIVE_MAP: Final[Mapping[str, type[Primitive]]] = {EXECUTE_ID: ExecutePrimitive}
+"""The primitives by id."""

@@ -1,0 +1,256 @@
+"""How results, chains and traces look: one renderer for terminal and notebook.
+
+It reads the documents that models and MCP clients see, so whatever has that form can be shown.
+"""
+
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import field, frozen
+
+__all__ = ["StyledText", "render_chain", "render_error", "render_result", "render_trace"]
+
+_ANSI: Final = {
+    "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
+}  # fmt: skip
+_CSS: Final = {
+    "good": "color:#1a7f37", "bad": "color:#cf222e", "warn": "color:#9a6700",
+    "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#0969da",
+}  # fmt: skip
+_MAX_DATA_LINES: Final = 40
+_MAX_LINE: Final = 400
+
+Span = tuple[str, str]
+
+
+@frozen
+class StyledText:
+    """Lines of styled spans, which a terminal, a notebook or a log can show."""
+
+    lines: list[list[Span]] = field(factory=list)
+
+    def line(self, *spans: str | Span) -> None:
+        """Add a line of plain texts and (text, style) pairs."""
+        self.lines.append([(span, "") if isinstance(span, str) else span for span in spans])
+
+    def add(self, other: "StyledText", indent: str = "") -> None:
+        """Add another text's lines."""
+        self.lines.extend([(indent, ""), *line] for line in other.lines)
+
+    def plain(self) -> str:
+        """The text without styles."""
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in self.lines)
+
+    def ansi(self) -> str:
+        """The text for a terminal."""
+        return "\n".join(
+            "".join(
+                f"\x1b[{_ANSI[style]}m{_printable(text)}\x1b[0m" if style else _printable(text)
+                for text, style in line
+            )
+            for line in self.lines
+        )
+
+    def html(self) -> str:
+        """The text for a notebook: self-contained, nothing is loaded."""
+        body = "\n".join(
+            "".join(
+                f'<span style="{_CSS[style]}">{html.escape(text)}</span>'
+                if style
+                else html.escape(text)
+                for text, style in line
+            )
+            for line in self.lines
+        )
+        return f'<pre style="line-height:1.4;white-space:pre-wrap">{body}</pre>'
+
+
+def _printable(text: str) -> str:
+    """Text whose control characters can't steer the terminal."""
+    return "".join(
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def render_result(document: Mapping[str, Any]) -> StyledText:
+    """Show the response object of an execution."""
+    text = StyledText()
+    status = str(document.get("status"))
+    mark, style = {
+        "success": ("✓", "good"), "validation_passed": ("✓", "good"),
+    }.get(status, ("✗", "bad"))  # fmt: skip
+    metadata = document.get("metadata", {})
+    text.line(
+        (f"{mark} ", style),
+        (str(document.get("item_id", "")), "strong"),
+        (f"  {status}", style),
+        (f"  {metadata.get('duration_ms', 0)} ms", "dim"),
+    )
+    if document.get("error"):
+        text.line(("  ", ""), (str(document["error"]).strip(), "bad"))
+    if "data" in document and document["data"] is not None:
+        text.add(_render_data(document["data"]), "  ")
+    for key, value in metadata.items():
+        if key != "duration_ms":
+            text.line((f"  {key.replace('_', ' ')}: {value}", "warn"))
+    if "plan" in document:
+        text.add(_render_plan(document["plan"]), "  ")
+    if document.get("chain_elements"):
+        text.add(render_chain(document["chain_elements"]), "  ")
+    if document.get("trace"):
+        text.line(("  trace", "dim"))
+        text.add(render_trace(document["trace"]), "  ")
+    return text
+
+
+def _render_data(data: object) -> StyledText:
+    text = StyledText()
+    if isinstance(data, Mapping) and set(data) == {"stdout", "stderr", "return_code"}:
+        lines = [*str(data["stdout"]).splitlines()]
+        lines += [f"stderr: {line}" for line in str(data["stderr"]).splitlines()]
+        if data["return_code"] != 0:
+            lines.append(f"exit code {data['return_code']}")
+    else:
+        lines = json.dumps(data, ensure_ascii=False, indent=2, default=str).splitlines()
+    for line in lines[:_MAX_DATA_LINES]:
+        text.line(line if len(line) <= _MAX_LINE else line[:_MAX_LINE] + " …")
+    if len(lines) > _MAX_DATA_LINES:
+        text.line((f"… {len(lines) - _MAX_DATA_LINES} more lines", "dim"))
+    return text
+
+
+def _render_plan(plan: Mapping[str, Any]) -> StyledText:
+    text = StyledText()
+    text.line(("would run  ", "dim"), " ".join([plan["command"], *map(_shown_arg, plan["args"])]))
+    text.line(("in         ", "dim"), plan["cwd"], (f"  timeout {plan['timeout_s']:g} s", "dim"))
+    return text
+
+
+def _shown_arg(arg: str) -> str:
+    first, _, rest = arg.partition("\n")
+    return f"{first} …" if rest else arg
+
+
+def render_chain(elements: Sequence[Mapping[str, Any]]) -> StyledText:
+    """Show the elements of a chain, the tool first."""
+    text = StyledText()
+    width = max((len(str(element["item_id"])) for element in elements), default=0)
+    for depth, element in enumerate(elements):
+        integrity = str(element["integrity"])
+        if integrity == "unverified":
+            seal: Span = ("unverified", "warn")
+        elif integrity == "built-in":
+            seal = ("built in", "dim")
+        else:
+            seal = (f"verified {integrity[:12]}", "good")
+        text.line(
+            ("  " * 0 + ("└─ " if depth else ""), "dim"),
+            (str(element["item_id"]).ljust(width + (0 if depth else 3)), "id"),
+            "  ",
+            seal,
+            (f"  {element['space']}", "dim"),
+        )
+    return text
+
+
+def render_trace(events: Iterable[Mapping[str, Any]]) -> StyledText:
+    """Show the events of a trace, one a line."""
+    text = StyledText()
+    for event in events:
+        failed = bool(event.get("failed")) or event.get("verified") is False
+        text.line(
+            ("✗ " if failed else "· ", "bad" if failed else "dim"),
+            (str(event["step"]).ljust(17), "bad" if failed else "strong"),
+            (_describe(event), "bad" if failed else ""),
+        )
+    return text
+
+
+def _describe(event: Mapping[str, Any]) -> str:
+    if event.get("failed"):
+        return f"{event.get('item_id', '')}  {event.get('error', '')}".strip()
+    describe = _DESCRIPTIONS.get(str(event["step"]))
+    if describe is not None:
+        return describe(event)
+    return "  ".join(f"{key}={_brief(value)}" for key, value in event.items() if key != "step")
+
+
+def _brief(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _describe_resolve(event: Mapping[str, Any]) -> str:
+    shadows = ", ".join(f"{one['path']} ({one['space']})" for one in event["shadowed"])
+    return f"{event['item_id']}  {event['space']}  {event['path'] or ''}" + (
+        f"  shadows {shadows}" if shadows else ""
+    )
+
+
+def _describe_env(event: Mapping[str, Any]) -> str:
+    parts = [str(event["contributed_by"])]
+    if event.get("keys"):
+        parts.append("sets " + ", ".join(event["keys"]))
+    if event.get("dropped"):
+        parts.append("dropped " + ", ".join(event["dropped"]))
+    if event.get("withheld"):
+        parts.append(f"{event['withheld']} that look like credentials are withheld")
+    return "  ".join(parts)
+
+
+def _describe_verify(event: Mapping[str, Any]) -> str:
+    return f"{event['item_id']}  " + (
+        f"key {event['key_fp']}" if event.get("key_fp") else "unverified (dev mode)"
+    )
+
+
+def _describe_pairs(event: Mapping[str, Any]) -> str:
+    pairs = ", ".join(" -> ".join(pair) for pair in event["pairs"])
+    return "; ".join([pairs, *event["warnings"]])
+
+
+def _describe_seal(event: Mapping[str, Any]) -> str:
+    count = event.get("files", 0)
+    files = f"{count} file{'' if count == 1 else 's'}"
+    anchor = f"  anchor {event['anchor']}" if event.get("anchor") else ""
+    return f"{files}  {str(event.get('digest', ''))[:12]}{anchor}  deps {event['deps']}"
+
+
+def _describe_interpreter(event: Mapping[str, Any]) -> str:
+    over = "; ".join(event["passed_over"])
+    return f"{event['var']}={event['path']} ({event['how']})" + (
+        f"  passed over {over}" if over else ""
+    )
+
+
+def _describe_execute(event: Mapping[str, Any]) -> str:
+    code = f" with code {event['exit_code']}" if event.get("exit_code") is not None else ""
+    return f"{event['status']}{code} after {event['duration_ms']} ms"
+
+
+_DESCRIPTIONS: Final = {
+    "resolve": _describe_resolve,
+    "verify_integrity": _describe_verify,
+    "validate_chain": _describe_pairs,
+    "seal": _describe_seal,
+    "find_interpreter": _describe_interpreter,
+    "resolve_env": _describe_env,
+    "execute": _describe_execute,
+}
+
+
+def render_error(document: Mapping[str, Any], message: str, next_step: str) -> StyledText:
+    """Show the error object of an execution that did not happen."""
+    text = StyledText()
+    text.line(("✗ ", "bad"), (str(document.get("item_id", "")), "strong"), ("  refused", "bad"))
+    text.line("  ", (message, "bad"))
+    for failure in document.get("failures", ()):
+        text.line("    ", (str(failure), "bad"))
+    if next_step:
+        text.line(("  next: ", "dim"), next_step)
+    if document.get("trace"):
+        text.line(("  trace", "dim"))
+        text.add(render_trace(document["trace"]), "  ")
+    return text

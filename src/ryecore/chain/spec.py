@@ -1,0 +1,374 @@
+"""What a chain element declares, as types: checked by one schema, then read.
+
+A declaration that doesn't fit is one error that lists everything that is wrong with it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from attrs import frozen
+
+from ryecore.errors import MetadataError
+from ryecore.lillux.schema import SchemaValidator
+
+__all__ = [
+    "AnchorSpec",
+    "ConfigSpec",
+    "ElementSpec",
+    "EnvSpec",
+    "InterpreterSpec",
+    "VerifyDepsSpec",
+    "VersionRange",
+    "read_spec",
+]
+
+InterpreterType = Literal["local_binary", "system_binary", "command"]
+AnchorMode = Literal["auto", "always", "never"]
+MergeMode = Literal["deep_merge", "first_match"]
+DepsScope = Literal["anchor", "tool_dir", "tool_siblings", "tool_file"]
+
+
+@frozen
+class InterpreterSpec:
+    """How an interpreter is found, and the variable that names it.
+
+    Attributes:
+        type: Below the project (`local_binary`), on the PATH (`system_binary`), or as the output
+            of a command (`command`).
+        var: The environment variable that gets its path.
+        names: The names to look for, in order.
+        search_paths: Folders below each root.
+        search_roots: The roots, as templates; the project is always the last.
+        resolve_cmd: The command that prints the path.
+        fallback: What to take when nothing is found.
+        system_tools: `own` where a system tool runs on ryecore's own interpreter.
+    """
+
+    type: InterpreterType
+    var: str
+    names: tuple[str, ...] = ()
+    search_paths: tuple[str, ...] = ()
+    search_roots: tuple[str, ...] = ()
+    resolve_cmd: tuple[str, ...] = ()
+    fallback: str | None = None
+    system_tools: Literal["own"] | None = None
+
+
+@frozen
+class EnvSpec:
+    """What an element adds to the environment."""
+
+    interpreter: InterpreterSpec | None = None
+    env: Mapping[str, str] = {}
+
+
+@frozen
+class AnchorSpec:
+    """How the root of a tool's dependency tree is found, and what then changes.
+
+    Attributes:
+        enabled: Whether there is one at all.
+        mode: `auto` looks for a marker, `always` and `never` don't.
+        markers_any: Names of files of which one marks the root.
+        root: Which folder an anchor that needs no marker has.
+        lib: The runtime's library folder, beside the runtime's own file.
+        cwd: The child's working folder, as a template.
+        env_paths: Per variable, what to put before and behind its value.
+    """
+
+    enabled: bool = False
+    mode: AnchorMode = "auto"
+    markers_any: tuple[str, ...] = ()
+    root: Literal["tool_dir", "tool_parent", "project_path"] = "tool_dir"
+    lib: str | None = None
+    cwd: str | None = None
+    env_paths: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+
+@frozen
+class VerifyDepsSpec:
+    """Which files beside a tool are verified, and so can be imported."""
+
+    enabled: bool = False
+    scope: DepsScope = "anchor"
+    recursive: bool = True
+    extensions: tuple[str, ...] = ()
+    exclude_dirs: tuple[str, ...] = ("__pycache__", ".venv", "node_modules", ".git")
+
+
+@frozen
+class ConfigSpec:
+    """A configuration file that a tool asks for.
+
+    Attributes:
+        path: The slash path below `.ai/config/`.
+        mode: All layers merged, or the first one found.
+        signed: Whether an unsigned layer is refused.
+    """
+
+    path: str
+    mode: MergeMode = "deep_merge"
+    signed: bool = False
+
+
+@frozen
+class VersionRange:
+    """The versions that an element accepts of the element before it."""
+
+    min_version: str | None = None
+    max_version: str | None = None
+
+
+@frozen
+class ElementSpec:
+    """What a chain element declares of itself.
+
+    Attributes:
+        has_executor: Whether it says who executes it; an explicit null does.
+        child_constraints: Accepted versions by child id; the empty id stands for every child.
+    """
+
+    executor_id: str | None = None
+    has_executor: bool = False
+    version: str | None = None
+    tool_type: str | None = None
+    category: str | None = None
+    description: str = ""
+    env: EnvSpec = EnvSpec()
+    config: Mapping[str, object] = {}
+    config_schema: Mapping[str, object] | None = None
+    config_resolve: tuple[ConfigSpec, ...] = ()
+    resolves_many: bool = False
+    anchor: AnchorSpec | None = None
+    verify_deps: VerifyDepsSpec | None = None
+    inputs: frozenset[str] = frozenset()
+    outputs: frozenset[str] = frozenset()
+    child_constraints: Mapping[str, VersionRange] = {}
+    file_types: Mapping[str, str] = {}
+
+
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_SCALARS: Final = {
+    "type": "object",
+    "additionalProperties": {"type": ["string", "number", "boolean"]},
+}
+_VERSIONS: Final = {
+    "type": "object",
+    "properties": {"min_version": _TEXT, "max_version": _TEXT},
+    "additionalProperties": False,
+}
+_CONFIG_SPEC: Final = {
+    "type": "object",
+    "properties": {
+        # Relative, and without a segment that leads upwards.
+        "path": {"type": "string", "pattern": r"^(?!.*(^|/)\.\.?(/|$))[^/\\\x00][^\\\x00]*$"},
+        "mode": {"enum": ["deep_merge", "first_match"]},
+        "signed": {"type": "boolean"},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+_SCHEMA: Final[Mapping[str, object]] = {
+    "type": "object",
+    "properties": {
+        "executor_id": _TEXT_OR_NULL,
+        "version": _TEXT,
+        "tool_type": _TEXT_OR_NULL,
+        "category": _TEXT,
+        "description": _TEXT,
+        "env_config": {
+            "type": "object",
+            "properties": {
+                "interpreter": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"enum": ["local_binary", "system_binary", "command"]},
+                        "var": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+                        "binary": _TEXT,
+                        "candidates": _TEXTS,
+                        "search_paths": _TEXTS,
+                        "search_roots": _TEXTS,
+                        "resolve_cmd": {**_TEXTS, "minItems": 1},
+                        "fallback": _TEXT,
+                        "system_tools": {"const": "own"},
+                    },
+                    "required": ["type", "var"],
+                    "additionalProperties": False,
+                    "if": {"properties": {"type": {"const": "command"}}},
+                    "then": {"required": ["resolve_cmd"]},
+                    "else": {"required": ["binary"]},
+                },
+                "env": _SCALARS,
+            },
+            "additionalProperties": False,
+        },
+        "config": {"type": "object"},
+        "config_schema": {"type": ["object", "null"]},
+        "config_resolve": {
+            "anyOf": [_CONFIG_SPEC, {"type": "array", "items": _CONFIG_SPEC}],
+        },
+        "anchor": {
+            "type": "object",
+            "properties": {
+                "enabled": {"type": "boolean"},
+                "mode": {"enum": ["auto", "always", "never", "disabled"]},
+                "markers_any": _TEXTS,
+                "root": {"enum": ["tool_dir", "tool_parent", "project_path"]},
+                "lib": _TEXT,
+                "cwd": _TEXT,
+                "env_paths": {
+                    "type": "object",
+                    "additionalProperties": {
+                        "type": "object",
+                        "properties": {"prepend": _TEXTS, "append": _TEXTS},
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "additionalProperties": False,
+        },
+        "verify_deps": {
+            "type": "object",
+            "properties": {
+                "enabled": {"type": "boolean"},
+                "scope": {"enum": ["anchor", "tool_dir", "tool_siblings", "tool_file"]},
+                "recursive": {"type": "boolean"},
+                "extensions": _TEXTS,
+                "exclude_dirs": _TEXTS,
+            },
+            "additionalProperties": False,
+        },
+        "inputs": {"anyOf": [_TEXTS, {"type": "object"}]},
+        "outputs": {"anyOf": [_TEXTS, {"type": "object"}]},
+        "child_constraints": {
+            "anyOf": [_VERSIONS, {"type": "object", "additionalProperties": _VERSIONS}],
+        },
+        "file_types": {
+            "type": "object",
+            "propertyNames": {"pattern": r"^\.[A-Za-z0-9_]+$"},
+            "additionalProperties": {"enum": ["#", "//", "<!--", "--", ";"]},
+        },
+    },
+}
+
+
+@cache
+def _validator() -> SchemaValidator:
+    return SchemaValidator(json.dumps(_SCHEMA))
+
+
+def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
+    """Read what an element declares.
+
+    Args:
+        metadata: The keys that its source declares.
+        path: The source, for the error's text.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        MetadataError: A key has a value of another form; every one is listed.
+    """
+    try:
+        failures = _validator().failures(json.dumps(metadata))
+    except (TypeError, ValueError) as problem:
+        raise _misdeclared(path, [str(problem)]) from None
+    if failures:
+        raise _misdeclared(path, [f"{failure.path}: {failure.message}" for failure in failures])
+    resolve: Any = metadata.get("config_resolve")
+    many = isinstance(resolve, list)
+    return ElementSpec(
+        executor_id=metadata.get("executor_id"),
+        has_executor="executor_id" in metadata,
+        version=metadata.get("version"),
+        tool_type=metadata.get("tool_type"),
+        category=metadata.get("category"),
+        description=metadata.get("description", ""),
+        env=_env(metadata.get("env_config", {})),
+        config=metadata.get("config", {}),
+        config_schema=metadata.get("config_schema"),
+        config_resolve=tuple(
+            ConfigSpec(**one) for one in (resolve if many else [resolve] if resolve else [])
+        ),
+        resolves_many=many,
+        anchor=_anchor(metadata["anchor"]) if "anchor" in metadata else None,
+        verify_deps=_verify_deps(metadata["verify_deps"]) if "verify_deps" in metadata else None,
+        inputs=frozenset(metadata.get("inputs", ())),
+        outputs=frozenset(metadata.get("outputs", ())),
+        child_constraints=_constraints(metadata.get("child_constraints", {})),
+        file_types=metadata.get("file_types", {}),
+    )
+
+
+def _env(declared: Mapping[str, Any]) -> EnvSpec:
+    found = declared.get("interpreter")
+    interpreter = None
+    if found is not None:
+        binary = [found["binary"]] if "binary" in found else []
+        interpreter = InterpreterSpec(
+            type=found["type"],
+            var=found["var"],
+            names=(*binary, *found.get("candidates", ())),
+            search_paths=tuple(found.get("search_paths", ())),
+            search_roots=tuple(found.get("search_roots", ())),
+            resolve_cmd=tuple(found.get("resolve_cmd", ())),
+            fallback=found.get("fallback"),
+            system_tools=found.get("system_tools"),
+        )
+    env = {name: _as_text(value) for name, value in declared.get("env", {}).items()}
+    return EnvSpec(interpreter, env)
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _anchor(declared: Mapping[str, Any]) -> AnchorSpec:
+    mode = declared.get("mode", "auto")
+    return AnchorSpec(
+        enabled=declared.get("enabled", False),
+        mode="never" if mode == "disabled" else mode,
+        markers_any=tuple(declared.get("markers_any", ())),
+        root=declared.get("root", "tool_dir"),
+        lib=declared.get("lib"),
+        cwd=declared.get("cwd"),
+        env_paths={
+            name: (tuple(change.get("prepend", ())), tuple(change.get("append", ())))
+            for name, change in declared.get("env_paths", {}).items()
+        },
+    )
+
+
+def _verify_deps(declared: Mapping[str, Any]) -> VerifyDepsSpec:
+    default = VerifyDepsSpec()
+    return VerifyDepsSpec(
+        enabled=declared.get("enabled", default.enabled),
+        scope=declared.get("scope", default.scope),
+        recursive=declared.get("recursive", default.recursive),
+        extensions=tuple(declared.get("extensions", default.extensions)),
+        exclude_dirs=tuple(declared.get("exclude_dirs", default.exclude_dirs)),
+    )
+
+
+def _constraints(declared: Mapping[str, Any]) -> dict[str, VersionRange]:
+    """Both forms: flat for every child, or a map by child id."""
+    if not declared:
+        return {}
+    if any(isinstance(value, str) for value in declared.values()):
+        return {"": VersionRange(**declared)}
+    return {child: VersionRange(**limits) for child, limits in declared.items()}
+
+
+def _misdeclared(path: Path, problems: Sequence[str]) -> MetadataError:
+    return MetadataError(
+        f"{path} declares what can't be read: {'; '.join(problems)}.",
+        next_step="Mend it and sign it again.",
+        path=path,
+        problems=tuple(problems),
+    )

@@ -1,0 +1,94 @@
+"""Templating of signed configuration strings. Pure, and one pass from left to right.
+
+`${VAR}` and `${VAR:-default}` stand for environment variables, `{name}` for values. What a
+placeholder becomes is never looked at again, unless it is itself a signed configuration string;
+so nothing that a caller, an environment or a file name holds is ever expanded.
+
+Source: seed 000, "Execution Config Building"; decisions 23 and 24.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+__all__ = ["Template", "expand_environment"]
+
+_VARIABLE: Final = r"\$\{(?P<var>[A-Z_][A-Z0-9_]*)(?::-(?P<default>[^}]*))?\}"
+_PLACEHOLDER: Final = r"\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"
+_EITHER: Final = re.compile(f"{_VARIABLE}|{_PLACEHOLDER}")
+_ONE_PLACEHOLDER: Final = re.compile(rf"\s*{_PLACEHOLDER}\s*\Z")
+_VARIABLE_ONLY: Final = re.compile(_VARIABLE)
+_MAX_ROUNDS: Final = 3
+
+
+def expand_environment(text: str, environ: Mapping[str, str]) -> str:
+    """Replace `${VAR}` and `${VAR:-default}`; an unset variable without a default is empty."""
+    return _VARIABLE_ONLY.sub(lambda found: environ.get(found["var"], found["default"] or ""), text)
+
+
+@frozen
+class Template:
+    """The values that signed configuration strings are rendered with.
+
+    Attributes:
+        environ: The resolved environment.
+        values: Opaque values by name: context, and parameters that a runtime names.
+        config: Signed configuration, whose strings may hold placeholders themselves.
+        unknown: Told each name that nothing stands for; it stays as it is.
+    """
+
+    environ: Mapping[str, str]
+    values: Mapping[str, object]
+    config: Mapping[str, object] = {}
+    unknown: set[str] = field(factory=set)
+
+    def render(self, text: str, *, quote: bool = False) -> object:
+        """Render a string.
+
+        Args:
+            text: The signed string.
+            quote: Whether values are spliced into a shell's script, and so are shell-quoted.
+
+        Returns:
+            A string; or, where the whole text is one placeholder, its value with its type.
+        """
+        return self._render(text, quote, 0)
+
+    def text(self, text: str, *, quote: bool = False) -> str:
+        """Render a string, and write the result as text."""
+        return as_text(self.render(text, quote=quote))
+
+    def _render(self, text: str, quote: bool, rounds: int) -> object:
+        alone = _ONE_PLACEHOLDER.match(text)
+        if alone is not None:
+            found, value = self._value(alone["name"], rounds)
+            return value if found else text
+        write: Callable[[str], str] = shlex.quote if quote else str
+
+        def replace(match: re.Match[str]) -> str:
+            if match["var"] is not None:
+                return write(self.environ.get(match["var"], match["default"] or ""))
+            found, value = self._value(match["name"], rounds)
+            return write(as_text(value)) if found else match[0]
+
+        return _EITHER.sub(replace, text)
+
+    def _value(self, name: str, rounds: int) -> tuple[bool, object]:
+        if name in self.values:
+            return True, self.values[name]
+        if name not in self.config or rounds >= _MAX_ROUNDS:
+            self.unknown.add(name)
+            return False, None
+        value = self.config[name]
+        return True, self._render(value, False, rounds + 1) if isinstance(value, str) else value
+
+
+def as_text(value: object) -> str:
+    """A value as it stands in an argument: text as it is, null as nothing, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,51 @@
+"""The event log of one execution: what was decided, in order, secrets left out."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from ryecore.errors import RyeError
+from ryecore.policy.context import EventSink
+
+__all__ = ["Trace"]
+
+Event = Mapping[str, object]
+
+
+class Trace:
+    """Collects events. Observing changes nothing of what is observed.
+
+    Args:
+        sink: Told each event as it happens.
+    """
+
+    def __init__(self, sink: EventSink | None = None) -> None:
+        self._events: list[Event] = []
+        self._sink = sink
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened so far."""
+        return tuple(self._events)
+
+    def add(self, step: str, **facts: object) -> None:
+        """Record an event."""
+        event = {"step": step, **facts}
+        self._events.append(event)
+        if self._sink is not None:
+            self._sink(event)
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Record the events of a decision that was remembered and still holds."""
+        for event in events:
+            self._events.append(event)
+            if self._sink is not None:
+                self._sink(event)
+
+    @contextmanager
+    def failing(self, step: str, **facts: object) -> Iterator[None]:
+        """Record a failing event where the block raises; its success is the block's to record."""
+        try:
+            yield
+        except RyeError as error:
+            self.add(step, **facts, failed=True, error=str(error))
+            raise

@@ -1,0 +1,12 @@
+"""The `rye` command, for people who write tools."""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command; see `rye --help`."""
+    from ryecore.cli.commands import rye  # noqa: PLC0415 - `rye` is also a library
+
+    sys.exit(rye.main(standalone_mode=True))

@@ -1,0 +1,326 @@
+"""The commands of `rye`."""
+
+import getpass
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from ryecore import __version__
+from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.chain.render import StyledText, render_result
+from ryecore.cli.arguments import read_pairs
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.errors import InputError, SigningError
+from ryecore.items.documents import parse_document
+from ryecore.lillux.keys import PublicKey
+from ryecore.rye import Rye
+
+__all__ = ["rye"]
+
+_project = click.option(
+    "--project",
+    "project_path",
+    default=".",
+    metavar="PATH",
+    help="The project's folder; the current one by default.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rye")
+def rye() -> None:
+    """Sign, verify and execute the tools of a project.
+
+    Exits with 0 when all went well, 1 when a tool ran and failed, 2 when something was refused
+    and nothing ran.
+    """
+
+
+@rye.command()
+@click.argument("ref")
+@click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
+@click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
+@_project
+@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
+@click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
+@click.option("--trace", is_flag=True, help="Show every decision.")
+@_json
+def execute(
+    ref: str,
+    parameters: Sequence[str],
+    params: str | None,
+    project_path: str,
+    timeout_s: float | None,
+    dry_run: bool,
+    trace: bool,
+    as_json: bool,
+) -> None:
+    """Execute a tool through its verified chain.
+
+    KEY=VALUE is text where the tool's schema says so, else JSON if it reads as JSON, else text.
+    """
+    with errors_shown(as_json=as_json):
+        run = partial(
+            _execute, project_path, ref, parameters, _read_params(params),
+            timeout_s=timeout_s, dry_run=dry_run, trace=trace,
+        )  # fmt: skip
+        done = anyio.run(run)
+        if as_json:
+            show_json(done.to_dict())
+        else:
+            show(render_result(done.to_dict()))
+        if not done.success:
+            sys.exit(EXIT_FAILED)
+
+
+@rye.command()
+@click.argument("ref")
+@_project
+@_json
+def trace(ref: str, project_path: str, as_json: bool) -> None:
+    """Show a tool's chain and every decision that leads to it; run nothing."""
+    with errors_shown(as_json=as_json):
+        done = anyio.run(_trace, project_path, ref).to_dict()
+        if as_json:
+            show_json(done)
+        else:
+            show(render_result(done))
+
+
+async def _trace(project_path: str, ref: str) -> ChainTrace:
+    async with Rye.open(project_path) as opened:
+        return await opened.trace(ref)
+
+
+@rye.command()
+@click.argument("pattern", metavar="REF|GLOB|FILE")
+@_project
+@click.option("--user", is_flag=True, help="Sign in user space, not in the project.")
+@_json
+def sign(pattern: str, project_path: str, user: bool, as_json: bool) -> None:
+    """Sign an item, or all that a glob such as 'tool:acme/*' matches, with your key."""
+    with errors_shown(as_json=as_json):
+        report = Rye.open(project_path).sign(pattern, space="user" if user else "project")
+        if as_json:
+            show_json(report.to_dict())
+        else:
+            text = StyledText()
+            for one in report.signed:
+                text.line(("✓ ", "good"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
+            for path, error in report.failed:
+                text.line(("✗ ", "bad"), str(path), (f"  {error}", "bad"))
+            text.line(
+                f"{len(report.signed)} of {len(report.signed) + len(report.failed)} signed"
+                + (
+                    f" with the key {report.signed[0].signature.fingerprint}"
+                    if report.signed
+                    else ""
+                )
+            )
+            show(text)
+        if report.failed:
+            sys.exit(EXIT_FAILED)
+
+
+@rye.command()
+@click.argument("ref", metavar="REF|FILE")
+@_project
+@_json
+def verify(ref: str, project_path: str, as_json: bool) -> None:
+    """Verify an item; run nothing."""
+    with errors_shown(as_json=as_json):
+        item = Rye.open(project_path).verify(ref)
+        source = item.source
+        document = {
+            "status": "success",
+            "item_id": str(source.ref),
+            "path": str(source.path),
+            "space": source.space.label,
+            "integrity": item.integrity,
+            "key_fp": item.fingerprint,
+        }
+        if as_json:
+            show_json(document)
+            return
+        text = StyledText()
+        text.line(
+            ("✓ ", "good") if item.is_verified else ("! ", "warn"),
+            (str(source.ref), "strong"),
+            ("  verified", "good") if item.is_verified else ("  unverified (dev mode)", "warn"),
+            (f"  {source.space.label}", "dim"),
+        )
+        text.line(("  file  ", "dim"), str(source.path))
+        text.line(("  hash  ", "dim"), item.integrity)
+        text.line(("  key   ", "dim"), str(item.fingerprint))
+        show(text)
+
+
+@rye.command("trust-project")
+@_project
+@_json
+def trust_project(project_path: str, as_json: bool) -> None:
+    """Trust a project's own interpreters, such as its .venv/bin/python."""
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        path = opened.trust_project()
+        _done(
+            {"status": "success", "project": str(opened.project), "path": str(path)},
+            f"interpreters inside {opened.project} may run; to take that back, remove {path}",
+            as_json=as_json,
+        )
+
+
+@rye.group()
+def keys() -> None:
+    """Make your signing key, and say whose keys you trust."""
+
+
+@keys.command()
+@click.option("--owner", default="", help="Whose key it is; your login name by default.")
+@_json
+def generate(owner: str, as_json: bool) -> None:
+    """Make your signing key and trust it in your user space."""
+    with errors_shown(as_json=as_json):
+        author = Rye.open(".").keys
+        key = author.generate(owner or _login())
+        _done(
+            {
+                "status": "success",
+                "fingerprint": key.public.fingerprint,
+                "path": str(author.folder),
+            },
+            f"key {key.public.fingerprint} made in {author.folder}; it is trusted in user space",
+            as_json=as_json,
+        )
+
+
+@keys.command("list")
+@_project
+@_json
+def list_keys(project_path: str, as_json: bool) -> None:
+    """List the keys that count in your user space."""
+    with errors_shown(as_json=as_json):
+        trusted = Rye.open(project_path).trust.trusted()
+        if as_json:
+            show_json(
+                {
+                    "status": "success",
+                    "keys": [
+                        {
+                            "fingerprint": one.key.fingerprint,
+                            "owner": one.owner,
+                            "path": str(one.source) if one.source else None,
+                            "not_after": one.not_after,
+                        }
+                        for one in trusted
+                    ],
+                }
+            )
+            return
+        text = StyledText()
+        for one in trusted:
+            until = f"  until {one.not_after}" if one.not_after else ""
+            text.line(
+                (one.key.fingerprint, "id"), f"  {one.owner}", (f"{until}  {one.source}", "dim")
+            )
+        if not trusted:
+            text.line("no key is trusted yet; make yours with: rye keys generate")
+        show(text)
+
+
+@keys.command()
+@click.argument("key_file", metavar="PUBLIC_KEY.pem|KEY.toml", type=click.Path(dir_okay=False))
+@click.option("--owner", default="", help="Whose key it is.")
+@click.option("--not-after", metavar="UTC", help="When it stops to count: 2027-01-31T00:00:00Z.")
+@click.option("--revoke", is_flag=True, help="Write that the key counts no more.")
+@click.option("--in-project", is_flag=True, help="Vouch for it for this project's items alone.")
+@_project
+@_json
+def trust(
+    key_file: str,
+    owner: str,
+    not_after: str | None,
+    revoke: bool,
+    in_project: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Trust somebody's public key: what it signs may run here."""
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        key, found_owner = _read_public_key(Path(key_file))
+        path = opened.keys.trust(
+            key,
+            owner or found_owner,
+            space=opened.spaces.project if in_project else None,
+            not_after=not_after,
+            revoked=revoke,
+        )
+        _done(
+            {"status": "success", "fingerprint": key.fingerprint, "path": str(path)},
+            f"key {key.fingerprint} is {'revoked' if revoke else 'trusted'}: {path}",
+            as_json=as_json,
+        )
+
+
+async def _execute(
+    project_path: str,
+    ref: str,
+    pairs: Sequence[str],
+    params: dict[str, Any],
+    **options: Any,
+) -> ExecutionResult:
+    async with Rye.open(project_path) as opened:
+        schema = await opened.schema(ref) if pairs else None
+        given = params | read_pairs(pairs, schema)
+        return await opened.execute(ref, given, **options)
+
+
+def _done(document: dict[str, object], sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(document)
+    else:
+        text = StyledText()
+        text.line(("✓ ", "good"), sentence)
+        show(text)
+
+
+def _read_params(params: str | None) -> dict[str, Any]:
+    if params is None:
+        return {}
+    try:
+        given = json.loads(sys.stdin.read() if params == "-" else params)
+    except ValueError as problem:
+        raise InputError(
+            f"--params is no JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
+        ) from None
+    if not isinstance(given, dict):
+        raise InputError("--params is no JSON object.", next_step='Write {"path": "x"}.')
+    return given
+
+
+def _read_public_key(path: Path) -> tuple[PublicKey, str]:
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise SigningError(f"{path} can't be read: {problem.strerror}.") from None
+    if path.suffix != ".toml":
+        return PublicKey.from_pem(content), ""
+    document = parse_document(content, path)
+    table = document.get("public_key")
+    pem = table.get("pem") if isinstance(table, dict) else None
+    return PublicKey.from_pem(str(pem)), str(document.get("owner", ""))
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,48 @@
+"""What the `rye` command prints, and the code that it exits with.
+
+0: it ran well. 1: a tool ran and failed. 2: refused, nothing ran.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from ryecore.chain.render import StyledText, render_error
+from ryecore.errors import RyeError
+
+__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "errors_shown", "show", "show_json"]
+
+EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 2
+
+
+def show(text: StyledText, stream: TextIO | None = None) -> None:
+    """Print styled text: with colours on a terminal, plain elsewhere and where NO_COLOR is set."""
+    stream = stream or sys.stdout
+    coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+    stream.write((text.ansi() if coloured else text.plain()) + "\n")
+
+
+def show_json(document: Mapping[str, object]) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+@contextmanager
+def errors_shown(*, as_json: bool) -> Iterator[None]:
+    """Show an error as text with its next step, or as its JSON object, and exit with 2."""
+    try:
+        yield
+    except RyeError as error:
+        if as_json:
+            show_json(error.to_dict())
+        else:
+            show(render_error(error.to_dict(), error.message, error.next_step), sys.stderr)
+        sys.exit(EXIT_REFUSED)
+    except BrokenPipeError:
+        # Whoever read the output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)

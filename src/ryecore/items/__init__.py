@@ -1,0 +1,1 @@
+"""Items: refs, spaces, metadata, signatures, keys, trust, verification, sealed snapshots."""

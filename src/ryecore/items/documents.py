@@ -1,0 +1,78 @@
+"""YAML, TOML and JSON files, read into plain mappings; what is broken is said with its line."""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from ryecore.errors import MetadataError
+
+__all__ = ["DOCUMENT_EXTENSIONS", "parse_document"]
+
+
+def _load_yaml(text: str) -> object:
+    return cast("object", YAML(typ="safe").load(text))
+
+
+def _load_json(text: str) -> object:
+    return cast("object", json.loads(text))
+
+
+_LOADERS: Final[Mapping[str, Callable[[str], object]]] = {
+    ".yaml": _load_yaml,
+    ".yml": _load_yaml,
+    ".toml": tomllib.loads,
+    ".json": _load_json,
+}
+DOCUMENT_EXTENSIONS: Final = frozenset(_LOADERS)
+
+
+def parse_document(content: bytes, path: Path) -> dict[str, object]:
+    """Read a document whose root is a mapping.
+
+    Args:
+        content: The file's bytes.
+        path: Where it stands; its extension chooses the form.
+
+    Returns:
+        The mapping; empty for an empty document.
+
+    Raises:
+        MetadataError: It is broken (with the line), or its root is no mapping.
+    """
+    try:
+        document = _LOADERS[path.suffix](content.decode("utf-8"))
+    except MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        line = mark.line + 1 if mark is not None else None
+        raise _broken(path, "YAML", problem.problem or str(problem), line) from None
+    except YAMLError as problem:
+        raise _broken(path, "YAML", str(problem), None) from None
+    except tomllib.TOMLDecodeError as problem:
+        raise _broken(path, "TOML", str(problem), getattr(problem, "lineno", None)) from None
+    except json.JSONDecodeError as problem:
+        raise _broken(path, "JSON", problem.msg, problem.lineno) from None
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise _broken(path, "text", "it is not UTF-8", line) from None
+    except RecursionError:
+        raise _broken(path, "document", "it is nested too deeply", None) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise _broken(path, "document", "its root is not a mapping with text keys", 1)
+    return cast("dict[str, object]", document)
+
+
+def _broken(path: Path, form: str, problem: str, line: int | None) -> MetadataError:
+    place = f"{path}, line {line}" if line else str(path)
+    return MetadataError(
+        f"{place}: broken {form}: {problem}.",
+        next_step="Mend the file and sign it again.",
+        path=path,
+        line=line,
+    )

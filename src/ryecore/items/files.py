@@ -1,0 +1,36 @@
+"""Writing a file so that it is there whole or not at all."""
+
+import os
+import secrets
+from pathlib import Path
+
+__all__ = ["write_atomically"]
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace a file, or make it, in one step that survives a crash.
+
+    Args:
+        path: The file; its folder exists.
+        content: What it holds afterwards.
+        mode: Its permissions; by default those that it had, else 0644 within the umask.
+
+    Raises:
+        OSError: It can't be written; nothing of the attempt stays behind.
+    """
+    path = Path(os.path.realpath(path))
+    if mode is None and path.exists():
+        mode = path.stat().st_mode & 0o7777
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        with open(descriptor, "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

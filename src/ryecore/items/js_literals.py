@@ -1,0 +1,143 @@
+"""Constants at the head of a JavaScript or TypeScript file, read without running it.
+
+Only literals count: strings, numbers, true, false, null, arrays, and objects with plain keys.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from typing import Final, cast
+
+__all__ = ["JsSyntaxError", "read_constants"]
+
+_DECLARATION: Final = re.compile(
+    r"^(?:export[ \t]+)?(?:const|let|var)[ \t]+([A-Za-z_$][\w$]*)[ \t]*(?::[^=\n]+)?=", re.MULTILINE
+)
+_TOKEN: Final = re.compile(
+    r"""(?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
+      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.|\$(?!\{))*`)
+      | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+      | (?P<word>[A-Za-z_$][\w$]*)
+      | (?P<mark>[\[\]{},:])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(u\{[0-9a-fA-F]+\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+_WORDS: Final = {"true": True, "false": False, "null": None, "undefined": None}
+_MAX_DEPTH: Final = 64
+
+
+class JsSyntaxError(ValueError):
+    """A known constant is not a literal."""
+
+    def __init__(self, problem: str, line: int) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def read_constants(text: str, names: Collection[str]) -> dict[str, object]:
+    """Read the top-level constants of these names.
+
+    Args:
+        text: The source.
+        names: The names to look for; others are passed over.
+
+    Returns:
+        Each name that is declared at the start of a line, with its value.
+
+    Raises:
+        JsSyntaxError: One of them is not a literal.
+    """
+    found: dict[str, object] = {}
+    for declaration in _DECLARATION.finditer(text):
+        name = declaration[1]
+        if name in names:
+            found[name] = _Reader(text, declaration.end(), name).value()
+    return found
+
+
+class _Reader:
+    def __init__(self, text: str, position: int, name: str) -> None:
+        self._text, self._position, self._name = text, position, name
+
+    def _fail(self) -> JsSyntaxError:
+        line = self._text.count("\n", 0, self._position) + 1
+        return JsSyntaxError(f"{self._name} must be a literal: it is read, never run", line)
+
+    def _next(self) -> tuple[str, str]:
+        while found := _TOKEN.match(self._text, self._position):
+            self._position = found.end()
+            if found.lastgroup != "space":
+                return str(found.lastgroup), found[0]
+        raise self._fail()
+
+    def _peek(self) -> str:
+        before = self._position
+        _, token = self._next()
+        self._position = before
+        return token
+
+    def value(self, depth: int = 0) -> object:
+        kind, token = self._next()
+        if depth > _MAX_DEPTH:
+            raise self._fail()
+        if kind == "string":
+            return _unquote(token)
+        if kind == "number":
+            return cast("object", json.loads(_json_number(token)))
+        if kind == "word" and token in _WORDS:
+            return _WORDS[token]
+        if token == "[":
+            return self._array(depth)
+        if token == "{":
+            return self._object(depth)
+        raise self._fail()
+
+    def _array(self, depth: int) -> list[object]:
+        items: list[object] = []
+        while self._peek() != "]":
+            items.append(self.value(depth + 1))
+            if self._peek() != ",":
+                break
+            self._next()
+        self._expect("]")
+        return items
+
+    def _object(self, depth: int) -> dict[str, object]:
+        items: dict[str, object] = {}
+        while self._peek() != "}":
+            kind, token = self._next()
+            if kind not in ("string", "word", "number"):
+                raise self._fail()
+            self._expect(":")
+            items[_unquote(token) if kind == "string" else token] = self.value(depth + 1)
+            if self._peek() != ",":
+                break
+            self._next()
+        self._expect("}")
+        return items
+
+    def _expect(self, mark: str) -> None:
+        if self._next()[1] != mark:
+            raise self._fail()
+
+
+def _json_number(token: str) -> str:
+    sign = "-" if token.startswith("-") else ""
+    digits = token.lstrip("+-")
+    if digits.startswith("."):
+        digits = "0" + digits
+    whole, point, rest = digits.partition(".")
+    if point and not rest[:1].isdigit():
+        rest = "0" + rest
+    return sign + (whole.lstrip("0") or "0") + point + rest
+
+
+def _unquote(token: str) -> str:
+    def replace(found: re.Match[str]) -> str:
+        code = found[1]
+        if code[0] in "ux" and len(code) > 1:
+            return chr(int(code.strip("ux{}"), 16))
+        return _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(replace, token[1:-1])

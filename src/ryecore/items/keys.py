@@ -1,0 +1,130 @@
+"""The author's own key: made on request, kept in files that only its owner can read."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ryecore.errors import SigningError
+from ryecore.items.files import write_atomically
+from ryecore.items.signing import sign_content
+from ryecore.items.spaces import Space
+from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key
+from ryecore.lillux.keys import PublicKey, SigningKey
+
+__all__ = ["KEY_FOLDER_VARIABLE", "AuthorKeys"]
+
+KEY_FOLDER_VARIABLE: Final = "RYE_SIGNING_KEY_DIR"
+_PRIVATE, _PUBLIC = "private_key.pem", "public_key.pem"
+
+
+class AuthorKeys:
+    """The signing key of the person who works here, and the keys that they trust.
+
+    Args:
+        user: The user's space.
+        environ: The environment; `RYE_SIGNING_KEY_DIR` in it moves the key.
+
+    Source: decision 5.
+    """
+
+    def __init__(self, user: Space, environ: Mapping[str, str]) -> None:
+        self._user = user
+        chosen = environ.get(KEY_FOLDER_VARIABLE)
+        self.folder = Path(chosen) if chosen else user.folder("config") / "keys" / "signing"
+
+    def generate(self, owner: str = "") -> SigningKey:
+        """Make the key, and trust it in user space.
+
+        Args:
+            owner: Whose it is, as the key file says.
+
+        Returns:
+            The fresh key.
+
+        Raises:
+            SigningError: There is one already; it is never overwritten.
+        """
+        private = self.folder / _PRIVATE
+        key = SigningKey.generate()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.chmod(0o700)
+            with open(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(key.pem)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            raise SigningError(
+                f"There is a signing key already: {private}.",
+                next_step="Sign with it, or move it away first: a key is never overwritten.",
+            ) from None
+        except OSError as problem:
+            raise SigningError(
+                f"The key can't be written to {self.folder}: {problem.strerror}.",
+                next_step=f"See that the folder can be written, or set {KEY_FOLDER_VARIABLE}.",
+            ) from problem
+        write_atomically(self.folder / _PUBLIC, key.public.pem, mode=0o644)
+        self.trust(key.public, owner, signer=key)
+        return key
+
+    def load(self) -> SigningKey:
+        """The author's key.
+
+        Raises:
+            SigningError: There is none, others can read it, or it is no key.
+        """
+        private = self.folder / _PRIVATE
+        try:
+            with private.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                pem = file.read()
+        except FileNotFoundError:
+            raise SigningError(
+                f"There is no signing key in {self.folder}.",
+                next_step="Make one: rye keys generate",
+            ) from None
+        except OSError as problem:
+            raise SigningError(
+                f"The signing key {private} can't be read: {problem.strerror}."
+            ) from None
+        if mode & 0o077:
+            raise SigningError(
+                f"Others can read the signing key {private}.",
+                next_step=f"Close it: chmod 600 {private}",
+            )
+        return SigningKey.from_pem(pem)
+
+    def trust(
+        self,
+        key: PublicKey,
+        owner: str,
+        *,
+        space: Space | None = None,
+        signer: SigningKey | None = None,
+        not_after: str | None = None,
+        revoked: bool = False,
+    ) -> Path:
+        """Write the key file that makes a key count, signed by the author's key.
+
+        Args:
+            key: The key to trust.
+            owner: Whose it is.
+            space: The user's space by default; a project's, to vouch for its key there.
+            signer: The author's key by default.
+            not_after: The UTC time after which it no longer counts.
+            revoked: Whether it counts no more.
+
+        Returns:
+            The key file.
+
+        Raises:
+            SigningError: The author has no key to sign with.
+        """
+        signer = signer or self.load()
+        name = f"{TRUSTED_KEYS_PATH}/{key.fingerprint}.toml"
+        content = render_trusted_key(key, owner, not_after=not_after, revoked=revoked)
+        path = (space or self._user).folder("config") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, sign_content(content, ".toml", "config", name, signer)[0])
+        return path

@@ -1,0 +1,144 @@
+"""What an item's source says of itself, read without running it.
+
+Python is read by its syntax tree, shell by its leading comment, JavaScript by its header
+constants, YAML, TOML and JSON as documents. Whatever the form, the result has the same keys.
+"""
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, cast
+
+from ryecore.errors import MetadataError
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
+from ryecore.items.js_literals import JsSyntaxError, read_constants
+
+__all__ = ["parse_metadata"]
+
+_PLAIN_KEYS: Final = frozenset({
+    "version", "tool_type", "executor_id", "category", "description", "config_schema",
+    "env_config", "config", "config_resolve", "anchor", "verify_deps", "inputs", "outputs",
+    "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
+    "file_types", "transport", "permissions",
+})  # fmt: skip
+_NAMES: Final[Mapping[str, str]] = {
+    **{f"__{key}__": key for key in sorted(_PLAIN_KEYS)},
+    **{key.upper(): key for key in sorted(_PLAIN_KEYS)},
+    "__tool_description__": "description",
+    "anchor": "anchor",
+    "verify_deps": "verify_deps",
+}
+"""The names of constants in source files, and the key that each stands for."""
+
+_JS: Final = frozenset({".js", ".ts", ".mjs", ".cjs"})
+
+
+def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
+    """Read what an item says of itself.
+
+    Args:
+        content: The file's bytes, verified already.
+        path: Where it stands; its extension chooses the form.
+
+    Returns:
+        The keys that it declares; a key it doesn't declare is absent, which differs from null.
+
+    Raises:
+        MetadataError: The source is broken, or a known constant is not a literal; with the line.
+    """
+    return _parse(content, path)
+
+
+@lru_cache(maxsize=1024)
+def _parse(content: bytes, path: Path) -> Mapping[str, object]:
+    if path.suffix in DOCUMENT_EXTENSIONS:
+        document = parse_document(content, path)
+        return {_NAMES.get(key, key): value for key, value in document.items()}
+    if path.suffix == ".py":
+        return _from_python(content, path)
+    text = content.decode("utf-8", errors="replace")
+    if path.suffix in _JS:
+        try:
+            constants = read_constants(text, _NAMES.keys())
+        except JsSyntaxError as problem:
+            raise _broken(path, str(problem), problem.line) from None
+        return {_NAMES[name]: value for name, value in constants.items()}
+    return dict(_from_comment(text, path))
+
+
+def _from_python(content: bytes, path: Path) -> dict[str, object]:
+    try:
+        module = ast.parse(content, filename=str(path))
+    except SyntaxError as problem:
+        raise _broken(path, f"invalid Python: {problem.msg}", problem.lineno) from None
+    except (ValueError, RecursionError, MemoryError) as problem:
+        raise _broken(path, f"invalid Python: {problem}", None) from None
+    found: dict[str, object] = {}
+    for statement in module.body:
+        name, value = _assignment(statement)
+        if name not in _NAMES or value is None:
+            continue
+        try:
+            found[_NAMES[name]] = ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError, RecursionError):
+            raise _broken(
+                path, f"{name} must be a literal: it is read, never run", value.lineno
+            ) from None
+    return found
+
+
+def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name, value
+        case ast.AnnAssign(target=ast.Name(id=name), value=value):
+            return name, value
+        case _:
+            return "", None
+
+
+def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
+    """`# NAME = literal` lines of the leading comment; a literal may go on over several lines."""
+    lines = iter(enumerate(text.splitlines(), start=1))
+    for number, line in lines:
+        if line.startswith(("#!", "# rye:signed:")) and number <= 2:
+            continue
+        if not line.startswith("#"):
+            return
+        name, equals, literal = line.lstrip("# ").partition("=")
+        name = name.strip()
+        if not equals or name not in _NAMES:
+            continue
+        value = _literal(literal)
+        while value is _UNFINISHED:
+            _, more = next(lines, (0, ""))
+            if not more.startswith("#"):
+                raise _broken(path, f"{name} must be a literal", number)
+            literal += "\n" + more[1:]
+            value = _literal(literal)
+        yield _NAMES[name], value
+
+
+_UNFINISHED: Final = object()
+
+
+def _literal(text: str) -> object:
+    text = text.strip()
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return cast("object", read(text))
+        except (ValueError, SyntaxError, TypeError, RecursionError):
+            continue
+    return _UNFINISHED
+
+
+def _broken(path: Path, problem: str, line: int | None) -> MetadataError:
+    place = f"{path}, line {line}" if line else str(path)
+    return MetadataError(
+        f"{place}: {problem}.",
+        next_step="Mend the file and sign it again.",
+        path=path,
+        line=line,
+    )

@@ -1,0 +1,49 @@
+"""From a file to the item that it is: its place below an `.ai` folder is its identity."""
+
+from pathlib import Path
+
+from ryecore.errors import ItemNotFound
+from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.spaces import ItemSource, Spaces
+
+__all__ = ["place_of", "source_at"]
+
+
+def place_of(path: Path) -> tuple[str, str]:
+    """The kind and the identity of a file, from its place below the nearest `.ai` folder.
+
+    Args:
+        path: An absolute path.
+
+    Returns:
+        The kind, and the slash path below the kind's folder.
+
+    Raises:
+        ItemNotFound: It doesn't stand below a kind's folder.
+    """
+    kinds = {folder: kind for kind, folder in KIND_FOLDERS.items()}
+    parts = path.parts
+    for index in range(len(parts) - 3, -1, -1):
+        if parts[index] == ".ai" and parts[index + 1] in kinds:
+            return kinds[parts[index + 1]], "/".join(parts[index + 2 :])
+    raise ItemNotFound(
+        f"{path} is not an item: it doesn't stand below a kind's folder.",
+        next_step=f"Items stand in .ai/{', .ai/'.join(KIND_FOLDERS.values())}.",
+    )
+
+
+def source_at(path: Path, spaces: Spaces) -> ItemSource:
+    """The item source of a file in one of these spaces.
+
+    Raises:
+        ItemNotFound: It stands in none of them.
+    """
+    kind, relative = place_of(path)
+    for space in spaces:
+        if path == space.folder(kind) / relative:
+            stem = relative.rpartition(".")[0] or relative
+            return ItemSource(ItemRef(kind, stem), path, space, relative)
+    raise ItemNotFound(
+        f"{path} doesn't stand in a space of this project.",
+        next_step=f"The spaces: {', '.join(str(space.root) for space in spaces)}.",
+    )

@@ -1,0 +1,102 @@
+"""Item ids and canonical refs: `kind:id`."""
+
+import re
+from typing import Final, Self
+
+from attrs import frozen
+
+from ryecore.errors import InvalidItemId
+
+__all__ = ["KIND_FOLDERS", "ItemRef", "check_item_id"]
+
+KIND_FOLDERS: Final = {
+    "tool": "tools",
+    "directive": "directives",
+    "knowledge": "knowledge",
+    "config": "config",
+}
+"""Each kind of item, and the folder below `.ai/` that holds it."""
+
+_SEGMENT: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]*"
+_ITEM_ID: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")
+_MAX_ID_LENGTH: Final = 512
+
+
+def check_item_id(item_id: str) -> str:
+    """Check that an id may name a file below a kind's folder.
+
+    Segments hold letters, digits, `_` and `-`, so an id can't leave its folder, hide a file,
+    or be two different capabilities once its slashes are dots.
+
+    Args:
+        item_id: The id, without kind and extension.
+
+    Returns:
+        The same id.
+
+    Raises:
+        InvalidItemId: It is empty, too long, or has a segment of another form.
+    """
+    if len(item_id) <= _MAX_ID_LENGTH and _ITEM_ID.match(item_id):
+        return item_id
+    shown = repr(item_id if len(item_id) <= 80 else item_id[:77] + "...")
+    raise InvalidItemId(
+        f"{shown} is not an item id.",
+        next_step=(
+            "An id is the path below the kind's folder without its extension, like "
+            "'acme/csv/summarise': segments of letters, digits, '_' and '-', joined by '/'."
+        ),
+        given=item_id,
+    )
+
+
+@frozen
+class ItemRef:
+    """What an item is called everywhere: its kind and its id.
+
+    Attributes:
+        kind: tool, directive, knowledge or config.
+        id: The slash path below the kind's folder, without extension.
+    """
+
+    kind: str
+    id: str
+
+    @classmethod
+    def parse(cls, text: str, default_kind: str | None = None) -> Self:
+        """Read `kind:id`, or a bare id where a default kind is given.
+
+        Args:
+            text: A canonical ref, such as `tool:rye/bash`.
+            default_kind: The kind of a bare id.
+
+        Returns:
+            The ref.
+
+        Raises:
+            InvalidItemId: The kind is unknown or missing, or the id has no valid form.
+        """
+        kind, colon, item_id = text.partition(":")
+        if not colon:
+            if default_kind is None:
+                raise InvalidItemId(
+                    f"{text!r} doesn't say what kind of item it names.",
+                    next_step=f"Write tool:{text} or directive:{text}.",
+                    given=text,
+                )
+            kind, item_id = default_kind, text
+        if kind not in KIND_FOLDERS:
+            raise InvalidItemId(
+                f"{kind!r} is not a kind of item.",
+                next_step=f"The kinds are {', '.join(KIND_FOLDERS)}.",
+                given=text,
+            )
+        return cls(kind, check_item_id(item_id))
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder below `.ai/` that holds this kind."""
+        return KIND_FOLDERS[self.kind]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.id}"

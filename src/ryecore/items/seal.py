@@ -1,0 +1,81 @@
+"""Seal a bundle: sign all its items with a fresh key, keep the public half, forget the other.
+
+    python -m ryecore.items.seal FOLDER...
+
+Each folder holds an `.ai`. The public key stands in `.ai/config/keys/trusted/` afterwards, and
+nothing else can ever be signed with its private half.
+
+Source: decision 7.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ryecore.errors import RyeError
+from ryecore.items.files import write_atomically
+from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.signing import find_files, sign_content, sign_file
+from ryecore.items.spaces import Space
+from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key, utc_now
+from ryecore.lillux.keys import PublicKey, SigningKey
+
+__all__ = ["seal_bundle"]
+
+
+def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
+    """Sign every item of a bundle with a throwaway key.
+
+    Args:
+        root: The `.ai` folder.
+        owner: What the key file calls the owner.
+
+    Returns:
+        The public key, and how many files were signed.
+
+    Raises:
+        SigningError: A file can't be read or written.
+    """
+    key, now = SigningKey.generate(), utc_now()
+    space = Space("system", root)
+    keys = space.folder("config") / TRUSTED_KEYS_PATH
+    for old in keys.glob("*.toml") if keys.is_dir() else ():
+        old.unlink()
+    signed = 0
+    for kind in KIND_FOLDERS:
+        if not space.folder(kind).is_dir() or not any(space.folder(kind).rglob("*.*")):
+            continue
+        for _, path, relative in find_files(space, f"{kind}:*"):
+            sign_file(path, kind, relative, key, timestamp=now)
+            signed += 1
+    name = f"{TRUSTED_KEYS_PATH}/{key.public.fingerprint}.toml"
+    content = render_trusted_key(key.public, owner)
+    keys.mkdir(parents=True, exist_ok=True)
+    write_atomically(
+        space.folder("config") / name,
+        sign_content(content, ".toml", "config", name, key, timestamp=now)[0],
+    )
+    return key.public, signed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Seal each folder that is named, and say so."""
+    if not arguments:
+        print("usage: python -m ryecore.items.seal FOLDER...", file=sys.stderr)
+        return 2
+    for folder in arguments:
+        root = Path(folder).resolve() / ".ai"
+        if not root.is_dir():
+            print(f"{folder}: no .ai folder to seal")
+            continue
+        try:
+            key, signed = seal_bundle(root, owner=root.parent.name)
+        except RyeError as error:
+            print(f"{folder}: {error}", file=sys.stderr)
+            return 1
+        print(f"{folder}: {signed} files sealed with the key {key.fingerprint}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""Sealed snapshots: verified bytes, and nothing else, on disk and read-only.
+
+What runs is a snapshot, so a file that changes after it was verified changes nothing. A snapshot
+is named by its digest and checked against it the first time it is used, whoever wrote it; from
+then on by inode, size, mtime and ctime, which only select what was checked already.
+
+Source: decision 16.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import AnchorError
+from ryecore.lillux.digests import TreeFilter, digest_tree, list_tree, stat_tree
+from ryecore.lillux.witness import TreeStat
+
+__all__ = ["SealedTree", "Seals"]
+
+_EVERYTHING: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True)
+
+
+@frozen
+class SealedTree:
+    """A snapshot that was checked.
+
+    Attributes:
+        root: Its folder.
+        digest: What it is named by.
+        stat: What shows that nobody touched it since it was checked.
+    """
+
+    root: Path
+    digest: str
+    stat: TreeStat
+
+
+class Seals:
+    """The folder of snapshots.
+
+    Args:
+        root: The folder; made with mode 0700 when it is first needed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._checked: dict[str, SealedTree] = {}
+
+    def seal(
+        self, files: Mapping[str, bytes], links: Mapping[str, Path] | None = None
+    ) -> SealedTree:
+        """Have these bytes as a read-only tree.
+
+        Args:
+            files: Slash paths and their verified bytes.
+            links: Names that lead to package folders outside, which nobody verified.
+
+        Returns:
+            The snapshot.
+
+        Raises:
+            AnchorError: It can't be written, or the folder of snapshots is open to others.
+        """
+        links = links or {}
+        digest = _digest(files, links)
+        known = self._checked.get(digest)
+        if known is not None and _stat(known.root) == known.stat:
+            return known
+        root = self._root / digest
+        try:
+            self._prepare()
+            if not _is_intact(root, files, links):
+                self._write(root, files, links)
+            sealed = SealedTree(root, digest, _stat(root))
+        except OSError as problem:
+            raise AnchorError(
+                f"The verified files can't be sealed in {self._root}: "
+                f"{problem.strerror or problem}.",
+                next_step="See that the folder can be written and has room, or open the Rye with "
+                "another cache_dir.",
+            ) from problem
+        self._checked[digest] = sealed
+        return sealed
+
+    def empty_folder(self) -> SealedTree:
+        """A folder with nothing in it, such as for bytecode that must not be found."""
+        return self.seal({})
+
+    def _prepare(self) -> None:
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = self._root.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise AnchorError(
+                f"Others can write to {self._root}, where verified files are sealed.",
+                next_step=f"Close it: chmod 700 {self._root}",
+            )
+
+    def _write(self, root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> None:
+        temporary = self._root / f".new-{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            temporary.mkdir(mode=0o700)
+            for name, content in files.items():
+                path = temporary / name
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                is_program = content.startswith((b"#!", b"\x7fELF"))
+                with open(os.open(path, flags, 0o500 if is_program else 0o400), "wb") as file:
+                    file.write(content)
+            for name, target in links.items():
+                (temporary / name).symlink_to(target, target_is_directory=True)
+            for folder, _, _ in os.walk(temporary, topdown=False):
+                os.chmod(folder, 0o500)
+            self._put_in_place(temporary, root)
+        except BaseException:
+            _remove(temporary)
+            raise
+
+    def _put_in_place(self, temporary: Path, root: Path) -> None:
+        """Rename the new tree into place; where a damaged one stands, that goes away first."""
+        for _ in range(8):
+            try:
+                temporary.rename(root)
+            except OSError:
+                if not root.exists():
+                    raise
+            else:
+                return
+            aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
+            try:
+                root.rename(aside)
+            except FileNotFoundError:
+                continue
+            _remove(aside)
+        raise AnchorError(
+            f"{root} keeps being replaced by another process.",
+            next_step="Look who writes there; nothing but ryecore should.",
+        )
+
+
+def _digest(files: Mapping[str, bytes], links: Mapping[str, Path]) -> str:
+    lines = [
+        (os.fsencode(name), hashlib.sha256(content).hexdigest()) for name, content in files.items()
+    ]
+    lines += [(os.fsencode(name), f"link:{target}") for name, target in links.items()]
+    whole = hashlib.sha256()
+    for name, digest in sorted(lines):
+        whole.update(digest.encode() + b"  " + name + b"\n")
+    return whole.hexdigest()
+
+
+def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> bool:
+    if not root.is_dir() or root.is_symlink():
+        return False
+    found = digest_tree(str(root), _EVERYTHING)
+    expected = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    named = {name for name, kind in list_tree(str(root), _EVERYTHING) if kind == "symlink"}
+    return (
+        dict(found.files) == expected
+        and named == set(links)
+        and all((root / name).readlink() == target for name, target in links.items())
+    )
+
+
+def _stat(root: Path) -> TreeStat:
+    return TreeStat(str(root), _EVERYTHING, stat_tree(str(root), _EVERYTHING))
+
+
+def _remove(tree: Path) -> None:
+    for folder, _, _ in os.walk(tree):
+        os.chmod(folder, 0o700)
+    shutil.rmtree(tree, ignore_errors=True)

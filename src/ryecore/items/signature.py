@@ -1,0 +1,223 @@
+"""The signature line: its form, where it stands, what it covers. Bytes in, values out.
+
+    rye:signed:TIMESTAMP:CONTENT_HASH:SIGNATURE:FINGERPRINT[|provider@user]
+
+The hash covers the raw bytes of the whole file minus exactly this line and its line end. What the
+key signs is the item's identity as well, so a file that was moved, renamed or back-dated fails.
+"""
+
+import binascii
+import hashlib
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from attrs import frozen
+
+from ryecore.lillux.keys import PublicKey, SigningKey
+
+__all__ = [
+    "COMMENT_FORMS",
+    "CommentForm",
+    "Signature",
+    "SplitContent",
+    "comment_form",
+    "insert_signature",
+    "make_signature",
+    "parse_payload",
+    "split_content",
+]
+
+_PAYLOAD: Final = re.compile(
+    r"rye:signed:"
+    r"(?P<timestamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ):"
+    r"(?P<hash>[0-9a-f]{64}):"
+    r"(?P<signature>[A-Za-z0-9_-]{86}):"
+    r"(?P<fingerprint>[0-9a-f]{16})"
+    r"(?:\|(?P<provenance>[A-Za-z0-9_-]+@[A-Za-z0-9_-]+))?",
+    re.ASCII,
+)
+_MARK: Final = b"rye:signed:"
+
+
+@frozen
+class CommentForm:
+    """How a comment of one line is written in a kind of file."""
+
+    prefix: str
+    suffix: str = ""
+
+    @classmethod
+    def of(cls, token: str) -> "CommentForm":
+        """The form behind a token: `#`, `//`, `--`, `;`, or `<!--` with its end."""
+        return cls("<!-- ", " -->") if token == "<!--" else cls(token + " ")
+
+
+_HASH, _SLASHES, _ANGLE = CommentForm.of("#"), CommentForm.of("//"), CommentForm.of("<!--")
+COMMENT_FORMS: Final[Mapping[str, CommentForm]] = {
+    **dict.fromkeys((".py", ".yaml", ".yml", ".sh", ".toml"), _HASH),
+    **dict.fromkeys((".js", ".ts", ".mjs", ".cjs"), _SLASHES),
+    ".md": _ANGLE,
+}
+
+
+def comment_form(
+    extension: str, file_types: Mapping[str, CommentForm] | None = None
+) -> CommentForm | None:
+    """The comment form of a file, by its extension with the dot.
+
+    Args:
+        extension: Such as `.py`.
+        file_types: What signed runtimes add.
+
+    Returns:
+        The form, or None for a file without comments: its signature is a sidecar, `NAME.sig`.
+    """
+    return COMMENT_FORMS.get(extension) or (file_types or {}).get(extension)
+
+
+@frozen
+class Signature:
+    """What a signature line says.
+
+    Attributes:
+        timestamp: UTC seconds, `YYYY-MM-DDTHH:MM:SSZ`.
+        content_hash: SHA-256 of the content, 64 hex digits.
+        value: The 64 bytes of the Ed25519 signature.
+        fingerprint: The key that signed, 16 hex digits.
+        provenance: `provider@user`, where a registry passed the item on.
+    """
+
+    timestamp: str
+    content_hash: str
+    value: bytes
+    fingerprint: str
+    provenance: str | None = None
+
+    @property
+    def payload(self) -> str:
+        """The payload of the signature line."""
+        value = urlsafe_b64encode(self.value).decode().rstrip("=")
+        text = f"rye:signed:{self.timestamp}:{self.content_hash}:{value}:{self.fingerprint}"
+        return f"{text}|{self.provenance}" if self.provenance else text
+
+    def message(self, kind: str, path: str) -> bytes:
+        """What the key signs: the item's identity, the time, the hash and the provenance.
+
+        Args:
+            kind: The item's kind.
+            path: The slash path below the kind's folder, with extension.
+
+        Source: decision 4 (`rye-item-v2`). A path outside plain ASCII is percent-encoded, so that
+        it can neither hold a line end nor be two spellings of one name.
+        """
+        return "\n".join(
+            (
+                "rye-item-v2",
+                f"{kind}:{quote(path, safe='/', errors='surrogateescape')}",
+                self.timestamp,
+                self.content_hash,
+                self.provenance or "",
+            )
+        ).encode("ascii")
+
+    def holds(self, kind: str, path: str, key: PublicKey) -> bool:
+        """Whether this key signed this content at this place and time."""
+        return key.verifies(self.value, self.message(kind, path))
+
+
+def parse_payload(text: str) -> Signature | None:
+    """Read a payload. Anything before or after it, or of another form, is None."""
+    found = _PAYLOAD.fullmatch(text)
+    if found is None:
+        return None
+    encoded = found["signature"]
+    try:
+        value = urlsafe_b64decode(encoded + "==")
+    except (binascii.Error, ValueError):
+        return None
+    if urlsafe_b64encode(value).decode().rstrip("=") != encoded:
+        return None  # two spellings of one signature are one too many
+    return Signature(
+        found["timestamp"], found["hash"], value, found["fingerprint"], found["provenance"]
+    )
+
+
+def make_signature(
+    content_hash: str,
+    kind: str,
+    path: str,
+    key: SigningKey,
+    timestamp: str,
+    provenance: str | None = None,
+) -> Signature:
+    """Sign an item's identity and content hash."""
+    unsigned = Signature(timestamp, content_hash, b"", key.public.fingerprint, provenance)
+    value = key.sign(unsigned.message(kind, path))
+    return Signature(timestamp, content_hash, value, key.public.fingerprint, provenance)
+
+
+@frozen
+class SplitContent:
+    """A file's bytes, parted into its signature line and the rest.
+
+    Attributes:
+        before: What stands before the signature line: a `#!` line, or nothing.
+        line: The line's payload with its comment marks removed; None where there is no such line.
+        after: What stands behind it.
+    """
+
+    before: bytes
+    line: str | None
+    after: bytes
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of everything but the signature line, 64 hex digits."""
+        digest = hashlib.sha256(self.before)
+        digest.update(self.after)
+        return digest.hexdigest()
+
+
+def split_content(content: bytes, form: CommentForm | None) -> SplitContent:
+    """Part a file into its signature line and the rest.
+
+    Args:
+        content: The whole file.
+        form: Its comment form; None where the signature is a sidecar.
+
+    Returns:
+        The parts. `line` is None where the place of the signature holds something else.
+    """
+    start = 0
+    if form is None:
+        return SplitContent(content, None, b"")
+    if content.startswith(b"#!"):
+        start = content.find(b"\n") + 1
+        if start == 0:
+            return SplitContent(content, None, b"")
+    prefix = form.prefix.encode()
+    if not content.startswith(prefix + _MARK, start):
+        return SplitContent(content[:start], None, content[start:])
+    end = content.find(b"\n", start)
+    line = content[start:] if end < 0 else content[start:end]
+    after = b"" if end < 0 else content[end + 1 :]
+    text = line.removesuffix(b"\r").decode("utf-8", errors="replace")
+    text = text[len(form.prefix) :]
+    if form.suffix:
+        # A line that doesn't end in the suffix keeps its text, and so parses as malformed.
+        text = text.removesuffix(form.suffix) if text.endswith(form.suffix) else text + "\n"
+    return SplitContent(content[:start], text, after)
+
+
+def insert_signature(parts: SplitContent, signature: Signature, form: CommentForm) -> bytes:
+    """The file with this signature line, in place of the one it had."""
+    newline = (
+        "\r\n"
+        if (parts.before or parts.after.partition(b"\n")[0] + b"\n").endswith(b"\r\n")
+        else "\n"
+    )
+    line = f"{form.prefix}{signature.payload}{form.suffix}{newline}"
+    return parts.before + line.encode() + parts.after

@@ -1,0 +1,201 @@
+"""Signing files: one, or all that a pattern matches."""
+
+import os
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
+from ryecore.items.files import write_atomically
+from ryecore.items.places import place_of
+from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.signature import (
+    CommentForm,
+    Signature,
+    comment_form,
+    insert_signature,
+    make_signature,
+    split_content,
+)
+from ryecore.items.spaces import EXTENSIONS, Space
+from ryecore.items.trust import utc_now
+from ryecore.lillux.keys import SigningKey
+
+__all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item"]
+
+SIDECAR: Final = ".sig"
+_SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
+
+
+@frozen
+class SignedFile:
+    """A file that was signed.
+
+    Attributes:
+        kind: Its kind.
+        relative: The slash path below the kind's folder: its signed identity.
+        path: The file.
+        signature: What was signed.
+    """
+
+    kind: str
+    relative: str
+    path: Path
+    signature: Signature
+
+
+def sign_content(
+    content: bytes,
+    extension: str,
+    kind: str,
+    relative: str,
+    key: SigningKey,
+    *,
+    timestamp: str | None = None,
+    file_types: Mapping[str, CommentForm] | None = None,
+) -> tuple[bytes, Signature, bool]:
+    """Sign bytes.
+
+    Returns:
+        The bytes to write, the signature, and whether they are a sidecar's.
+
+    Raises:
+        SigningError: The file begins with a byte order mark, which a signature line would move.
+    """
+    form = comment_form(extension, file_types)
+    if form is not None and content.startswith(b"\xef\xbb\xbf"):
+        raise SigningError(
+            f"{relative} begins with a byte order mark.",
+            next_step="Save it as UTF-8 without one, then sign it.",
+        )
+    parts = split_content(content, form)
+    signature = make_signature(parts.content_hash, kind, relative, key, timestamp or utc_now())
+    if form is None:
+        return signature.payload.encode() + b"\n", signature, True
+    return insert_signature(parts, signature, form), signature, False
+
+
+def sign_file(
+    path: Path,
+    kind: str,
+    relative: str,
+    key: SigningKey,
+    *,
+    timestamp: str | None = None,
+    file_types: Mapping[str, CommentForm] | None = None,
+) -> SignedFile:
+    """Sign a file in place, or beside it where it can't hold a comment.
+
+    Args:
+        path: The file.
+        kind: Its kind.
+        relative: The slash path below the kind's folder.
+        key: The key to sign with.
+        timestamp: UTC seconds; now by default.
+        file_types: The comment forms that signed runtimes add.
+
+    Returns:
+        What was signed.
+
+    Raises:
+        SigningError: It can't be read or written.
+    """
+    try:
+        content, signature, is_sidecar = sign_content(
+            path.read_bytes(),
+            path.suffix,
+            kind,
+            relative,
+            key,
+            timestamp=timestamp,
+            file_types=file_types,
+        )
+        write_atomically(path.with_name(path.name + SIDECAR) if is_sidecar else path, content)
+    except OSError as problem:
+        raise SigningError(f"{path} can't be signed: {problem.strerror}.") from problem
+    return SignedFile(kind, relative, path, signature)
+
+
+def sign_item(
+    path: str | Path, key: SigningKey, *, file_types: Mapping[str, CommentForm] | None = None
+) -> SignedFile:
+    """Sign a file that stands below an `.ai` folder; its place there is part of what is signed.
+
+    Args:
+        path: The file.
+        key: The key to sign with.
+        file_types: The comment forms that signed runtimes add.
+
+    Returns:
+        What was signed.
+
+    Raises:
+        ItemNotFound: It doesn't stand below a kind's folder.
+        SigningError: It can't be read or written.
+    """
+    path = Path(path).absolute()
+    kind, relative = place_of(path)
+    return sign_file(path, kind, relative, key, file_types=file_types)
+
+
+def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
+    """The files of a space that a ref or a glob names.
+
+    Args:
+        space: Where to look.
+        pattern: `kind:id`, `kind:path.ext`, or a glob such as `tool:acme/*`, which recurses.
+
+    Returns:
+        Kind, file and identity of each, sorted.
+
+    Raises:
+        ItemNotFound: Nothing matches.
+        AmbiguousItem: The id without extension names two files.
+    """
+    kind, _, name = pattern.partition(":")
+    if kind not in KIND_FOLDERS or not name:
+        raise ItemNotFound(
+            f"{pattern!r} names nothing that can be signed.",
+            next_step="Write tool:acme/name, a glob such as 'tool:acme/*', or a file's path.",
+        )
+    folder = space.folder(kind)
+    is_glob = any(mark in name for mark in "*?[")
+    found = [
+        (kind, path, relative)
+        for path, relative in _walk(folder)
+        if (
+            # A glob never vouches for keys: whoever signs a key file trusts its key.
+            fnmatchcase(relative, name) and not (kind == "config" and relative.startswith("keys/"))
+            if is_glob
+            else relative == name or relative.rpartition(".")[0] == name
+        )
+    ]
+    if not is_glob and len(found) > 1:
+        known = [entry for entry in found if entry[1].suffix in EXTENSIONS[kind]]
+        if len(known) != 1:
+            both = tuple(str(path) for _, path, _ in found)
+            raise AmbiguousItem(
+                f"{pattern} names {len(both)} files: {' and '.join(both)}.",
+                next_step="Name one with its extension, or remove the other.",
+                candidates=both,
+            )
+        found = known
+    if not found:
+        raise ItemNotFound(
+            f"{pattern} matches no file in {space.label} space.",
+            next_step=f"Searched {folder}.",
+            searched=(str(folder),),
+        )
+    return tuple(found)
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
+        for name in sorted(names):
+            if not name.endswith(SIDECAR):
+                path = Path(parent, name)
+                yield path, path.relative_to(folder).as_posix()

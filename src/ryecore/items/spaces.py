@@ -1,0 +1,234 @@
+"""The three spaces, and where in them an item stands."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, Literal
+
+from attrs import frozen
+
+from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemNotFound
+from ryecore.items.evidence import Evidence
+from ryecore.items.refs import KIND_FOLDERS, ItemRef
+
+__all__ = [
+    "EXTENSIONS",
+    "ItemSource",
+    "Space",
+    "Spaces",
+    "built_in_space",
+    "discover_bundles",
+    "locate",
+]
+
+SpaceName = Literal["project", "user", "system"]
+PRECEDENCE: Final[Mapping[SpaceName, int]] = {"project": 3, "user": 2, "system": 1}
+BUILT_IN_BUNDLE: Final = "ryecore"
+
+_RUNNABLE: Final = (
+    ".py", ".yaml", ".yml", ".js", ".ts", ".mjs", ".cjs", ".sh", ".toml", ".json",
+)  # fmt: skip
+EXTENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool": _RUNNABLE,
+    "directive": (".md",),
+    "knowledge": (".md", ".yaml", ".yml"),
+    "config": (".yaml", ".yml", ".toml", ".json"),
+}
+"""The extensions that an id is looked up with, in their fixed order."""
+
+
+@frozen
+class Space:
+    """One place that holds items.
+
+    Attributes:
+        name: project, user or system.
+        root: The `.ai` folder.
+        bundle: The id of the system bundle; empty elsewhere.
+    """
+
+    name: SpaceName
+    root: Path
+    bundle: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name that traces show, such as `project` or `system:ryecore`."""
+        return f"{self.name}:{self.bundle}" if self.bundle else self.name
+
+    @property
+    def precedence(self) -> int:
+        """3 for project, 2 for user, 1 for every system bundle."""
+        return PRECEDENCE[self.name]
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether this is the sealed bundle that comes with ryecore."""
+        return self.name == "system" and self.bundle == BUILT_IN_BUNDLE
+
+    def folder(self, kind: str) -> Path:
+        """The folder that holds a kind of item."""
+        return self.root / KIND_FOLDERS[kind]
+
+
+@frozen
+class Spaces:
+    """The spaces of one project, in the order in which they are searched."""
+
+    project: Space
+    user: Space
+    system: tuple[Space, ...]
+
+    def __iter__(self) -> Iterator[Space]:
+        return iter((self.project, self.user, *self.system))
+
+    def from_space(self, name: SpaceName) -> tuple[Space, ...]:
+        """The spaces that an element found in this space may depend on.
+
+        Source: decision 15.
+        """
+        if name == "project":
+            return (self.project, self.user, *self.system)
+        return (self.user, *self.system) if name == "user" else self.system
+
+
+@frozen
+class ItemSource:
+    """An item that was found, but not read.
+
+    Attributes:
+        ref: What it is called.
+        path: The file.
+        space: Where it was found.
+        relative: The slash path below the kind's folder, with extension: its signed identity.
+        shadowed: Files of the same id in later spaces.
+    """
+
+    ref: ItemRef
+    path: Path
+    space: Space
+    relative: str
+    shadowed: tuple[tuple[Path, Space], ...] = ()
+
+    @property
+    def kind_folder(self) -> Path:
+        """The folder that holds this kind in this space."""
+        return self.space.folder(self.ref.kind)
+
+
+def built_in_space() -> Space:
+    """The sealed bundle that comes with ryecore."""
+    return Space("system", Path(__file__).parents[1] / "system" / ".ai", BUILT_IN_BUNDLE)
+
+
+def discover_bundles() -> tuple[Space, ...]:
+    """The built-in bundle, then those that installed packages offer, by entry-point name.
+
+    A package offers one through the entry-point group `rye.bundles`: a callable that returns a
+    mapping with `bundle_id` and `root_path`, the folder that holds `.ai`.
+
+    Raises:
+        ConfigError: An entry point can't be loaded or says something else.
+    """
+    spaces = [built_in_space()]
+    for point in sorted(entry_points(group="rye.bundles"), key=lambda point: point.name):
+        try:
+            described = point.load()()
+            bundle, root = str(described["bundle_id"]), Path(described["root_path"])
+        except Exception as problem:
+            raise ConfigError(
+                f"The system bundle {point.name!r} ({point.value}) can't be loaded: {problem}.",
+                next_step="Mend or uninstall the package that offers it in 'rye.bundles'.",
+            ) from problem
+        root = root if root.name == ".ai" else root / ".ai"
+        if all(space.bundle != bundle for space in spaces):
+            spaces.append(Space("system", root, bundle))
+    return tuple(spaces)
+
+
+def locate(
+    ref: ItemRef,
+    spaces: Iterable[Space],
+    *,
+    more_extensions: Iterable[str] = (),
+    evidence: Evidence | None = None,
+) -> ItemSource:
+    """Find the file of an item: the first space that holds it wins.
+
+    Args:
+        ref: What to find.
+        spaces: Where to look, in order.
+        more_extensions: Extensions that signed runtimes add, behind the fixed order.
+        evidence: Told which paths were absent, so that a new shadow is noticed.
+
+    Returns:
+        The source, with what it shadows.
+
+    Raises:
+        ItemNotFound: No space holds it.
+        AmbiguousItem: A space holds two files of its stem.
+        InvalidItemId: The file's real path leaves its kind's folder.
+    """
+    extensions = (*EXTENSIONS[ref.kind], *more_extensions)
+    found: ItemSource | None = None
+    shadowed: list[tuple[Path, Space]] = []
+    searched: list[str] = []
+    for space in spaces:
+        folder = space.folder(ref.kind)
+        searched.append(f"{space.label} ({folder})")
+        stem = folder / ref.id
+        names = _names_beside(stem, evidence if found is None else None)
+        matches = [stem.name + end for end in extensions if stem.name + end in names]
+        if not matches:
+            if names and evidence is not None and found is None:
+                for end in extensions:
+                    evidence.absent(f"{stem}{end}")
+            continue
+        path = stem.with_name(matches[0])
+        if found is not None:
+            shadowed.append((path, space))
+            continue
+        if len(matches) > 1:
+            both = tuple(str(stem.with_name(name)) for name in matches)
+            raise AmbiguousItem(
+                f"{ref} is two files in {space.label} space: {' and '.join(both)}.",
+                next_step="Rename or remove one of them.",
+                candidates=both,
+            )
+        if evidence is not None:
+            for end in extensions:
+                if stem.name + end != matches[0]:
+                    evidence.absent(f"{stem}{end}")
+        _check_inside(ref, path, folder)
+        found = ItemSource(ref, path, space, ref.id + path.suffix)
+    if found is None:
+        raise ItemNotFound(
+            f"{ref} was not found.",
+            next_step="Searched: " + "; ".join(searched) + ".",
+            searched=tuple(searched),
+        ).during(str(ref))
+    return ItemSource(found.ref, found.path, found.space, found.relative, tuple(shadowed))
+
+
+def _names_beside(stem: Path, evidence: Evidence | None) -> frozenset[str]:
+    """The names in the stem's folder; where it doesn't exist, the first missing folder is told."""
+    try:
+        return frozenset(os.listdir(stem.parent))
+    except (FileNotFoundError, NotADirectoryError):
+        if evidence is not None:
+            missing = stem.parent
+            while not missing.parent.exists():
+                missing = missing.parent
+            evidence.absent(str(missing))
+        return frozenset()
+
+
+def _check_inside(ref: ItemRef, path: Path, folder: Path) -> None:
+    real = path.resolve()
+    if not real.is_relative_to(folder.resolve()):
+        raise InvalidItemId(
+            f"{ref} is a link that leaves its folder: {path} leads to {real}.",
+            next_step=f"Put the file itself below {folder}.",
+            given=str(ref),
+        )

@@ -1,0 +1,233 @@
+"""From a source to a verified item. Nothing else makes a `VerifiedItem`.
+
+What is remembered is the signature's arithmetic, by content hash, signature and key. Whether the
+key counts is asked again each time.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+from ryecore.errors import (
+    BadSignature,
+    ContentChanged,
+    IntegrityError,
+    MalformedSignature,
+    UnsignedItem,
+)
+from ryecore.items.evidence import Evidence
+from ryecore.items.places import source_at
+from ryecore.items.signature import (
+    CommentForm,
+    Signature,
+    comment_form,
+    parse_payload,
+    split_content,
+)
+from ryecore.items.spaces import ItemSource, Space
+from ryecore.items.trust import TrustStore
+from ryecore.lillux.digests import read_digest
+
+__all__ = ["UNVERIFIED", "SignedItem", "VerifiedItem", "Verifier", "verify_item"]
+
+UNVERIFIED: Final = "unverified"
+MAX_ITEM_BYTES: Final = 64 * 1024 * 1024
+_MAX_REMEMBERED: Final = 16_384
+
+
+@frozen
+class SignedItem:
+    """An item that was read and says who signed it; whether that holds is not known yet.
+
+    Attributes:
+        source: Where it was found.
+        content: Its bytes.
+        content_hash: The SHA-256 that a signature of these bytes covers.
+        signature: What its signature line, or its sidecar, says.
+    """
+
+    source: ItemSource
+    content: bytes = field(repr=False)
+    content_hash: str
+    signature: Signature
+
+
+@frozen
+class VerifiedItem:
+    """An item whose bytes a trusted key has signed, at this place. It owns those bytes.
+
+    Attributes:
+        source: Where it was found.
+        content: The verified bytes: what runs.
+        integrity: The content hash; `unverified` where dev mode let it pass.
+        fingerprint: The key that signed; None where dev mode let it pass.
+    """
+
+    source: ItemSource
+    content: bytes = field(repr=False)
+    integrity: str
+    fingerprint: str | None
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the signature holds; False only in dev mode."""
+        return self.integrity != UNVERIFIED
+
+
+class Verifier:
+    """Verifies items.
+
+    Args:
+        trust: Which keys count.
+        dev_mode: Whether an integrity error is a warning, outside system space.
+        file_types: The comment forms that signed runtimes add, asked when needed.
+        remember: Whether a signature's arithmetic is remembered.
+    """
+
+    def __init__(
+        self,
+        trust: TrustStore,
+        *,
+        dev_mode: bool = False,
+        file_types: Callable[[], Mapping[str, CommentForm]] = dict,
+        remember: bool = True,
+    ) -> None:
+        self.trust = trust
+        self._dev_mode = dev_mode
+        self._file_types = file_types
+        self._remember = remember
+        self._verdicts: dict[tuple[bytes, bytes, bytes], bool] = {}
+
+    def verify(self, source: ItemSource, evidence: Evidence | None = None) -> VerifiedItem:
+        """Read an item and verify it.
+
+        Args:
+            source: Where it stands.
+            evidence: Told which files were read.
+
+        Returns:
+            The verified item, which owns the bytes that were verified.
+
+        Raises:
+            IntegrityError: It is unsigned, changed, moved, or signed by a key that doesn't count.
+        """
+        content = self._read(source.path, evidence)
+        try:
+            return self._check(self._signed(source, content, evidence), evidence)
+        except IntegrityError as error:
+            if not self._dev_mode or source.space.name == "system":
+                error.during(str(source.ref))
+                raise
+            warnings.warn(f"RYE_DEV_MODE lets this pass: {error}", stacklevel=2)
+            return VerifiedItem(source, content, UNVERIFIED, None)
+
+    def _signed(self, source: ItemSource, content: bytes, evidence: Evidence | None) -> SignedItem:
+        form = comment_form(source.path.suffix)
+        if form is None:
+            form = self._file_types().get(source.path.suffix)
+        if form is None:
+            line, content_hash = self._sidecar(source, content, evidence)
+        else:
+            parts = split_content(content, form)
+            line, content_hash = parts.line, parts.content_hash
+        if line is None:
+            raise UnsignedItem(
+                f"{source.path} is not signed.",
+                next_step=f"If you have read it and it is yours: {_sign_command(source)}",
+                path=source.path,
+            )
+        signature = parse_payload(line)
+        if signature is None:
+            raise MalformedSignature(
+                f"{source.path} has a signature line that is not of the form that signatures "
+                "have: something was added to it, or cut off.",
+                next_step=f"If the content is right: {_sign_command(source)}",
+                path=source.path,
+            )
+        return SignedItem(source, content, content_hash, signature)
+
+    def _check(self, item: SignedItem, evidence: Evidence | None) -> VerifiedItem:
+        source, signature = item.source, item.signature
+        if item.content_hash != signature.content_hash:
+            raise ContentChanged(
+                f"{source.path} was changed after the key {signature.fingerprint} signed it at "
+                f"{signature.timestamp}.",
+                next_step=f"If you have read the change and it is right: {_sign_command(source)}",
+                path=source.path,
+            )
+        trusted = self.trust.lookup(signature.fingerprint, source.space, source.path, evidence)
+        message = signature.message(source.ref.kind, source.relative)
+        verdict = (message, signature.value, trusted.key.raw)
+        if verdict not in self._verdicts:
+            if not trusted.key.verifies(signature.value, message):
+                raise BadSignature(
+                    f"The signature of {source.path} by the key {signature.fingerprint} doesn't "
+                    "hold here: the file was moved, renamed or back-dated after it was signed, "
+                    "or the signature is forged.",
+                    next_step=f"If it belongs here: {_sign_command(source)}",
+                    path=source.path,
+                )
+            if self._remember:
+                if len(self._verdicts) >= _MAX_REMEMBERED:
+                    self._verdicts.clear()
+                self._verdicts[verdict] = True
+        return VerifiedItem(source, item.content, item.content_hash, signature.fingerprint)
+
+    def _sidecar(
+        self, source: ItemSource, content: bytes, evidence: Evidence | None
+    ) -> tuple[str | None, str]:
+        parts = split_content(content, None)
+        path = source.path.with_name(source.path.name + ".sig")
+        try:
+            line, digest = read_digest(str(path), max_bytes=4096)
+        except FileNotFoundError:
+            if evidence is not None:
+                evidence.absent(str(path))
+            return None, parts.content_hash
+        if evidence is not None:
+            evidence.file(str(path), digest)
+        text = line.decode("utf-8", errors="replace").removesuffix("\n").removesuffix("\r")
+        return text, parts.content_hash
+
+    def _read(self, path: Path, evidence: Evidence | None) -> bytes:
+        try:
+            content, digest = read_digest(str(path), max_bytes=MAX_ITEM_BYTES)
+        except OSError as problem:
+            raise IntegrityError(
+                f"{path} can't be read: {problem.strerror or problem}.",
+                next_step="See that it is a plain file that you may read.",
+                path=path,
+            ) from None
+        if evidence is not None:
+            evidence.file(str(path), digest)
+        return content
+
+
+def _sign_command(source: ItemSource) -> str:
+    space: Space = source.space
+    if space.name == "system":
+        return "reinstall the package that it came with"
+    name = str(source.ref) if source.relative == source.ref.id + source.path.suffix else ""
+    target = name or str(source.path)
+    return f"rye sign {target}{' --user' if space.name == 'user' else ''}"
+
+
+def verify_item(path: str | Path, trust: TrustStore) -> VerifiedItem:
+    """Verify a file that stands below an `.ai` folder.
+
+    Args:
+        path: The file.
+        trust: Which keys count.
+
+    Returns:
+        The verified item, which owns the bytes that were verified.
+
+    Raises:
+        IntegrityError: It is unsigned, changed, moved, or signed by a key that doesn't count.
+        ItemNotFound: It doesn't stand in a space that `trust` knows.
+    """
+    path = Path(path).absolute()
+    return Verifier(trust).verify(source_at(path, trust.spaces))

@@ -1,0 +1,78 @@
+"""The context that every action takes: on whose behalf, within what."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from threading import Lock
+
+from attrs import field, frozen
+
+__all__ = ["CallContext", "CancelToken"]
+
+EventSink = Callable[[Mapping[str, object]], None]
+
+
+class CancelToken:
+    """Cancels what was started with it. Any thread may cancel; nothing undoes it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._callbacks: list[Callable[[], None]] = []
+        self._cancelled = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Cancel, and tell everyone who asked to be told. Calling it again does nothing."""
+        with self._lock:
+            if self._cancelled:
+                return
+            self._cancelled = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called on cancellation, at once where that has happened.
+
+        Returns:
+            A function that takes the wish back.
+        """
+        with self._lock:
+            if not self._cancelled:
+                self._callbacks.append(callback)
+                return lambda: self._forget(callback)
+        callback()
+        return lambda: None
+
+    def _forget(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+
+@frozen
+class CallContext:
+    """On whose behalf an action runs, and within what.
+
+    Attributes:
+        capabilities: What the caller may do; None for the host itself, which may do everything.
+        budget_account: The ledger account that pays; None where nothing is spent.
+        depth: How many actions lie between this one and the host.
+        deadline: The monotonic time in seconds (`time.monotonic`) when it must have ended.
+        cancellation: Cancels the action from outside.
+        call_id: What events call this action.
+        parent: The call that this one is part of.
+        event_sink: Told each trace event as it happens.
+    """
+
+    capabilities: frozenset[str] | None = None
+    budget_account: str | None = None
+    depth: int = 0
+    deadline: float | None = None
+    cancellation: CancelToken | None = None
+    call_id: str = field(factory=lambda: str(uuid.uuid4()))
+    parent: str | None = None
+    event_sink: EventSink | None = None

@@ -1,0 +1,375 @@
+"""Rye: the one composition root. It alone reads the process environment."""
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+
+from ryecore.actions.execute import ExecuteAction, ExecuteOptions
+from ryecore.actions.sign import SignAction, SignReport, VerifyAction
+from ryecore.chain.builder import ChainBuilder
+from ryecore.chain.config import ConfigResolver, HostConfig
+from ryecore.chain.environment import EnvResolver, InheritEnv
+from ryecore.chain.executor import PrimitiveExecutor
+from ryecore.chain.file_types import FileTypes
+from ryecore.chain.interpreters import Interpreters
+from ryecore.chain.layout import Sealer
+from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.chain.prepared import Preparer
+from ryecore.errors import ConfigError, RyeClosed, RyeError
+from ryecore.items.keys import AuthorKeys
+from ryecore.items.project_trust import is_project_trusted, trust_project
+from ryecore.items.refs import ItemRef
+from ryecore.items.sealed import Seals
+from ryecore.items.spaces import Space, Spaces, discover_bundles
+from ryecore.items.trust import TrustStore
+from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.lillux.keys import PublicKey
+from ryecore.policy import CallContext
+
+__all__ = ["Rye", "rye_execute"]
+
+DEV_MODE_VARIABLE = "RYE_DEV_MODE"
+
+
+class Rye:
+    """An open project: execute its tools, and those of the user and of system bundles.
+
+    Open one with `Rye.open`, and close it: `async with Rye.open(".") as rye: ...`. Two open Ryes
+    never see each other's state.
+
+    Attributes:
+        project: The project's folder.
+        spaces: Where items are looked for.
+        trust: Which keys count.
+        keys: The signing key of the person who works here.
+    """
+
+    def __init__(
+        self,
+        project: Path,
+        spaces: Spaces,
+        trust: TrustStore,
+        keys: AuthorKeys,
+        *,
+        execute: ExecuteAction,
+        sign: SignAction,
+        verify: VerifyAction,
+    ) -> None:
+        self.project = project
+        self.spaces = spaces
+        self.trust = trust
+        self.keys = keys
+        self._execute = execute
+        self._sign = sign
+        self._verify = verify
+        self._closed = False
+        self._running: set[anyio.CancelScope] = set()
+        self._idle: anyio.Event | None = None
+
+    @classmethod
+    def open(
+        cls,
+        project_path: str | os.PathLike[str] = ".",
+        *,
+        user_space: str | os.PathLike[str] | None = None,
+        system_spaces: Iterable[Space] | None = None,
+        environ: Mapping[str, str] | None = None,
+        inherit_env: InheritEnv = "safe",
+        trusted_keys: Iterable[PublicKey | str | bytes] = (),
+        trust_project_interpreters: bool = False,
+        config: HostConfig | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Open a project.
+
+        Args:
+            project_path: The project's folder, which may hold `.ai`.
+            user_space: The folder that holds the user's `.ai`; `USER_SPACE`, else the home folder.
+            system_spaces: The system bundles; by default the built-in one and those that
+                installed packages offer.
+            environ: The environment that tools may inherit from; this process's by default.
+            inherit_env: What they inherit of it: `safe` leaves out what looks like a credential,
+                `all`, `none` but what a process needs to start, or names that are let through.
+            trusted_keys: Public keys, or their PEM, that the host vouches for.
+            trust_project_interpreters: Whether an interpreter inside the project may run.
+            config: What the host sets, by the path below `.ai/config/`; it beats every file.
+            cache_dir: Where verified files are sealed; `.ai/cache/sealed` in user space by default.
+
+        Returns:
+            The open Rye, to be used as an asynchronous context manager.
+
+        Raises:
+            ConfigError: The project isn't a folder, or a bundle can't be loaded.
+        """
+        environ = dict(os.environ if environ is None else environ)
+        project = _existing_folder(project_path)
+        base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
+        user = Space("user", Path(base).expanduser().absolute() / ".ai")
+        bundles = discover_bundles() if system_spaces is None else tuple(system_spaces)
+        spaces = Spaces(Space("project", project / ".ai"), user, bundles)
+        host_keys = [
+            key if isinstance(key, PublicKey) else PublicKey.from_pem(key) for key in trusted_keys
+        ]
+        trust = TrustStore(spaces, host_keys)
+        file_types = FileTypes(spaces, trust)
+        dev_mode = environ.get(DEV_MODE_VARIABLE) == "1"
+        if dev_mode:
+            warnings.warn(
+                f"{DEV_MODE_VARIABLE}=1: integrity errors are warnings, and what runs is not "
+                "verified.",
+                stacklevel=2,
+            )
+        verifier = Verifier(trust, dev_mode=dev_mode, file_types=file_types.comment_forms)
+        interpreters = Interpreters(
+            project,
+            lambda evidence: (
+                trust_project_interpreters or is_project_trusted(user, project, verifier, evidence)
+            ),
+        )
+        preparer = Preparer(
+            ChainBuilder(spaces, verifier, file_types),
+            Sealer(Seals(Path(cache_dir or user.root / "cache" / "sealed").absolute()), verifier),
+            EnvResolver(project, environ, interpreters, inherit_env),
+            ConfigResolver(spaces, verifier, config or {}),
+            {
+                "project_path": str(project),
+                "user_space": str(user.root.parent),
+                "system_space": str(bundles[0].root) if bundles else "",
+            },
+        )
+        auditor = Verifier(
+            trust, dev_mode=dev_mode, file_types=file_types.comment_forms, remember=False
+        )
+        executor = PrimitiveExecutor(preparer, interpreters, auditor)
+        keys = AuthorKeys(user, environ)
+        return cls(
+            project,
+            spaces,
+            trust,
+            keys,
+            execute=ExecuteAction(spaces, executor),
+            sign=SignAction(spaces, keys, file_types.comment_forms),
+            verify=VerifyAction(spaces, verifier, file_types.comment_forms),
+        )
+
+    async def execute(
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+        target: str = "local",
+        thread: str = "inline",
+        async_: bool = False,
+        model: str | None = None,
+        limit_overrides: Mapping[str, float] | None = None,
+        timeout_s: float | None = None,
+        trace: bool = False,
+        ctx: CallContext | None = None,
+    ) -> ExecutionResult:
+        """Execute a tool: every file verified, then run in a fresh process.
+
+        Args:
+            ref: `tool:ID`, or a bare id.
+            parameters: What the tool is given, checked against its schema.
+            dry_run: Verify, validate and plan, and run nothing.
+            target: Where: `local`.
+            thread: How: `inline`.
+            async_: Return at once.
+            model: For directives.
+            limit_overrides: For directives.
+            timeout_s: After how many seconds its whole process group ends.
+            trace: Whether the result carries the events of every decision.
+            ctx: On whose behalf; the host's own by default, which may do everything.
+
+        Returns:
+            What came of it; a tool that ran and failed has the status `error`.
+
+        Raises:
+            RyeError: Nothing ran. The error says why and what to do, with the partial chain.
+        """
+        if self._closed:
+            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
+        options = ExecuteOptions(
+            dry_run, target, thread, async_, model, limit_overrides, timeout_s, trace
+        )
+        with anyio.CancelScope() as scope:
+            self._running.add(scope)
+            try:
+                return await self._execute(ref, parameters, options, ctx or CallContext())
+            finally:
+                self._running.discard(scope)
+                if self._idle is not None and not self._running:
+                    self._idle.set()
+        raise RyeClosed("The Rye was closed while the call ran; nothing of it is left.").during(
+            str(ref)
+        )
+
+    async def trace(self, ref: str | ItemRef) -> ChainTrace:
+        """Show a tool's chain and every decision that leads to it, and run nothing.
+
+        Args:
+            ref: `tool:ID`, or a bare id.
+
+        Returns:
+            The chain and the decisions.
+
+        Raises:
+            RyeError: The chain does not hold; the error carries the decisions so far.
+        """
+        prepared = await self._execute.inspect(ref, CallContext())
+        return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
+
+    async def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
+        """The JSON Schema of a tool's parameters, verified like the tool itself.
+
+        Returns:
+            The schema; None where the tool declares none, and so takes anything.
+
+        Raises:
+            RyeError: The tool's chain does not hold.
+        """
+        prepared = await self._execute.inspect(ref, CallContext())
+        return prepared.chain.head.spec.config_schema
+
+    def sign(
+        self,
+        pattern: str,
+        *,
+        space: Literal["project", "user"] = "project",
+        ctx: CallContext | None = None,
+    ) -> SignReport:
+        """Sign one item, or all that a glob matches, with the author's key.
+
+        Args:
+            pattern: `kind:id`, `kind:path.ext`, a glob such as `tool:acme/*`, or a file's path.
+            space: Where to look.
+            ctx: On whose behalf. Only the host's own calls may sign.
+
+        Returns:
+            What was signed, and what could not be.
+
+        Raises:
+            RyeError: There is no key, nothing matches, or a model asks for it.
+        """
+        return self._sign(pattern, ctx or CallContext(), space=space)
+
+    def verify(self, ref: str) -> VerifiedItem:
+        """Verify one item, and run nothing.
+
+        Args:
+            ref: A canonical ref, `kind:path.ext`, or a file's path.
+
+        Returns:
+            The verified item.
+
+        Raises:
+            RyeError: It can't be found, or doesn't verify.
+        """
+        return self._verify(ref)
+
+    def trust_project(self) -> Path:
+        """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.
+
+        Returns:
+            The signed file in user space that says so; removing it takes the trust back.
+
+        Raises:
+            SigningError: The author has no key to sign that with.
+        """
+        return trust_project(self.spaces.user, self.project, self.keys.load())
+
+    async def aclose(self) -> None:
+        """Cancel what still runs, and wait until none of its processes is left."""
+        self._closed = True
+        if not self._running:
+            return
+        self._idle = anyio.Event()
+        for scope in tuple(self._running):
+            scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._idle.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Rye({str(self.project)!r}{', closed' if self._closed else ''})"
+
+
+def _existing_folder(path: str | os.PathLike[str]) -> Path:
+    try:
+        folder = Path(path).expanduser().absolute()
+        if folder.is_dir():
+            return folder
+    except (OSError, ValueError, RuntimeError):
+        folder = Path(str(path))
+    raise ConfigError(
+        f"The project {str(folder)!r} is not a folder.", next_step="Pass the folder that holds .ai."
+    )
+
+
+async def rye_execute(
+    item_id: str,
+    project_path: str | os.PathLike[str],
+    parameters: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+    target: str = "local",
+    thread: str = "inline",
+    model: str | None = None,
+    limit_overrides: Mapping[str, float] | None = None,
+    **more: Any,
+) -> dict[str, object]:
+    """Execute an item, in the form that models and MCP clients use.
+
+    Args:
+        item_id: `tool:ID`, `directive:ID` or a bare id.
+        project_path: The project's folder.
+        parameters: What the item is given.
+        dry_run: Validate without executing.
+        target: `local`, `remote` or `remote:NAME`.
+        thread: `inline` or `fork`.
+        model: For directives.
+        limit_overrides: For directives.
+        **more: `async` (a word that Python keeps for itself), `trace` and `timeout_s`.
+
+    Returns:
+        Seed 001's response or error object; never an exception for what a tool or caller did.
+
+    Source: seed 001, "Parameters".
+    """
+    try:
+        unknown = set(more) - {"async", "async_", "trace", "timeout_s"}
+        if unknown:
+            raise ConfigError(
+                f"Unknown arguments: {', '.join(sorted(unknown))}.", next_step="Leave them out."
+            )
+        async with Rye.open(project_path) as rye:
+            done = await rye.execute(
+                item_id,
+                parameters,
+                dry_run=dry_run,
+                target=target,
+                thread=thread,
+                async_=bool(more.get("async", more.get("async_", False))),
+                model=model,
+                limit_overrides=limit_overrides,
+                trace=bool(more.get("trace", False)),
+                timeout_s=more.get("timeout_s"),
+            )
+            return done.to_dict()
+    except RyeError as error:
+        return error.during(str(item_id)).to_dict()

@@ -1,0 +1,113 @@
+"""SyncRye: the same verbs for scripts, and for notebooks whose event loop is running already."""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from ryecore.actions.sign import SignReport
+from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.errors import RyeClosed
+from ryecore.items.keys import AuthorKeys
+from ryecore.items.refs import ItemRef
+from ryecore.items.verification import VerifiedItem
+from ryecore.rye import Rye
+
+__all__ = ["SyncRye"]
+
+
+class SyncRye:
+    """A Rye whose calls block. It runs on a thread of its own, so any thread may call it.
+
+    Open one with `SyncRye.open`, with the same arguments as `Rye.open`, and close it:
+    `with SyncRye.open(".") as rye: ...`.
+    """
+
+    def __init__(self, rye: Rye, portal: BlockingPortal, closing: ExitStack) -> None:
+        self._rye = rye
+        self._portal = portal
+        self._closing: ExitStack | None = closing
+
+    @classmethod
+    def open(cls, project_path: str | os.PathLike[str] = ".", **options: Any) -> Self:
+        """Open a project; see `Rye.open` for the options.
+
+        Raises:
+            ConfigError: The project isn't a folder, or a bundle can't be loaded.
+        """
+        rye = Rye.open(project_path, **options)
+        with ExitStack() as stack:
+            portal = stack.enter_context(start_blocking_portal())
+            return cls(rye, portal, stack.pop_all())
+
+    @property
+    def project(self) -> Path:
+        """The project's folder."""
+        return self._rye.project
+
+    @property
+    def keys(self) -> AuthorKeys:
+        """The signing key of the person who works here."""
+        return self._rye.keys
+
+    def execute(
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> ExecutionResult:
+        """Execute a tool and wait for it; see `Rye.execute` for the options.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+        if self._closing is None:
+            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
+        return self._portal.call(partial(self._rye.execute, ref, parameters, **options))
+
+    def trace(self, ref: str | ItemRef) -> ChainTrace:
+        """Show a tool's chain and every decision that leads to it; see `Rye.trace`."""
+        return self._portal.call(self._rye.trace, ref)
+
+    def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
+        """The JSON Schema of a tool's parameters; see `Rye.schema`."""
+        schema: Mapping[str, Any] | None = self._portal.call(self._rye.schema, ref)
+        return schema
+
+    def sign(self, pattern: str, *, space: Literal["project", "user"] = "project") -> SignReport:
+        """Sign one item, or all that a glob matches; see `Rye.sign`."""
+        return self._rye.sign(pattern, space=space)
+
+    def verify(self, ref: str) -> VerifiedItem:
+        """Verify one item, and run nothing; see `Rye.verify`."""
+        return self._rye.verify(ref)
+
+    def trust_project(self) -> Path:
+        """Trust this project's own interpreters from now on; see `Rye.trust_project`."""
+        return self._rye.trust_project()
+
+    def close(self) -> None:
+        """Cancel what still runs, wait until none of it is left, and end the thread."""
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            self._portal.call(self._rye.aclose)
+            closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SyncRye({str(self.project)!r}{', closed' if self._closing is None else ''})"
