@@ -1,0 +1,341 @@
+# rye:signed:2026-11-21T22:35:31Z:7585539b697d91b89cd3573a7404b27385106d406b2e1f5d8e0e7f4459d333c3:aCKmiGuWjzF0Nclf7KCww_zdfs1rMF3PifdloBJl3WYEtL1C8gwCvXFk2QKiB6fZB90J4KqBvq3LcTfYQHDlCw:4194437d7b2b0868
+"""Run one shell command in the project, bounded in time, output and memory.
+
+The process is started with posix_spawn and read with poll: a tool starts without bytecode
+caches, so every import that is not needed (subprocess above all) would cost each call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/script"
+__category__ = "rye"
+__tool_description__ = (
+    "Run a bash command in the project and return its output and exit code; "
+    "the command gets no input and ends at the timeout."
+)
+
+CONFIG_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "command": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100000,
+            "description": "What bash runs, as for `bash -c`.",
+        },
+        "timeout": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 3600,
+            "default": 120,
+            "description": "Seconds after which the command and what it started are ended.",
+        },
+        "working_dir": {
+            "type": "string",
+            "maxLength": 4096,
+            "description": "Folder to run in, relative to the project and inside it.",
+        },
+    },
+    "required": ["command"],
+    "additionalProperties": False,
+}
+
+KEPT_BYTES = 25 * 1024  # of the head and of the tail of each stream
+GRACE_S = 1.0  # between TERM and KILL
+LINGER_S = 0.25  # for output that is still on its way once the command has ended
+POLL_S = 0.05  # how often the end of a whole process group is looked for
+
+
+class BadInput(Exception):
+    """What was asked for can't be run; the text says what to do next."""
+
+
+class Stream:
+    """One output of the command: its head and its tail, and how much came in all."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.total = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def read(self) -> bool:
+        """Take what there is; False once the stream has ended."""
+        piece = os.read(self.descriptor, 65536)
+        self.total += len(piece)
+        room = KEPT_BYTES - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 8 * KEPT_BYTES:
+            del self._tail[:-KEPT_BYTES]
+        return bool(piece)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something was left out."""
+        return self.total > 2 * KEPT_BYTES
+
+    def text(self) -> str:
+        """The output; bytes that are no UTF-8 stand as backslash escapes."""
+        if not self.truncated:
+            return (self._head + self._tail).decode("utf-8", "backslashreplace")
+        head, tail = bytes(self._head), bytes(self._tail[-KEPT_BYTES:])
+        # A character that the cut goes through is left out, not shown as an escape.
+        for back in range(1, 4):
+            if head[-back] >= 0xC0:
+                size = 2 if head[-back] < 0xE0 else 3 if head[-back] < 0xF0 else 4
+                head = head[:-back] if size > back else head
+                break
+        start = 0
+        while start < 3 and 0x80 <= tail[start] < 0xC0:
+            start += 1
+        tail = tail[start:]
+        left_out = self.total - len(head) - len(tail)
+        return (
+            head.decode("utf-8", "backslashreplace")
+            + f"\n[... {left_out} bytes left out ...]\n"
+            + tail.decode("utf-8", "backslashreplace")
+        )
+
+
+class Command:
+    """A running command, the leader of its own process group."""
+
+    def __init__(self, command: str) -> None:
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        self.out, self.err = Stream(out_read), Stream(err_read)
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, out_write, 1),
+            (os.POSIX_SPAWN_DUP2, err_write, 2),
+        ]
+        try:
+            self.pid = os.posix_spawnp(
+                "/bin/bash" if os.access("/bin/bash", os.X_OK) else "bash",
+                ["bash", "-c", command],
+                os.environ,
+                file_actions=actions,
+                setpgroup=0,
+                # Python ignores these two; a command expects to be ended by them.
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        finally:
+            os.close(out_write)
+            os.close(err_write)
+        self.exit_code: int | None = None
+
+    def reap(self) -> None:
+        """Learn the shell's exit code, if it has ended; negative is a signal."""
+        if self.exit_code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.exit_code = os.waitstatus_to_exitcode(status)
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to the whole group (0 only asks); False where nobody is left."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # somebody is there, under another user
+        return True
+
+
+def enter(project: str, inside: str) -> None:
+    """Make a folder of the project the working folder.
+
+    Args:
+        project: The project's folder.
+        inside: A folder relative to it.
+
+    Raises:
+        BadInput: If it is no folder inside the project once links are resolved.
+    """
+    if "\0" in inside:
+        raise BadInput("working_dir contains a NUL character; give a plain path.")
+    root = os.path.realpath(project)
+    folder = os.path.realpath(os.path.join(root, inside))
+    if os.path.commonpath([root, folder]) != root:
+        raise BadInput(
+            f"working_dir {inside!r} lies outside the project {root}; "
+            "give a folder inside it, relative to the project."
+        )
+    try:
+        os.chdir(folder)
+    except OSError as failure:
+        raise BadInput(
+            f"working_dir {inside!r} can't be entered in the project {root}: {failure.strerror}."
+        ) from failure
+
+
+def watch(command: Command, timeout: float, wake: int, told_to_end: list[int]) -> bool:
+    """Read both streams until the command is over, ending it where it must end.
+
+    Args:
+        command: The command that was just started.
+        timeout: Seconds that it may take.
+        wake: A descriptor that is readable when a signal came in.
+        told_to_end: Holds a signal's number once this tool itself was told to end.
+
+    Returns:
+        Whether it ran into the timeout.
+    """
+    poll = select.poll()
+    open_streams = {stream.descriptor: stream for stream in (command.out, command.err)}
+    for descriptor in (*open_streams, wake):
+        poll.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + timeout
+    timed_out = False
+    ending = killed = False  # TERM was sent, KILL was sent
+    over: float | None = None  # when to stop reading, once the command has ended
+    while True:
+        now = time.monotonic()
+        command.reap()
+        exited = command.exit_code is not None
+        if not ending and not exited and (told_to_end or now >= deadline):
+            timed_out = not told_to_end
+            ending = command.signal(signal.SIGTERM)
+            deadline = now + GRACE_S
+        elif ending and not killed and now >= deadline:
+            command.signal(signal.SIGKILL)
+            killed = True
+        # One that is being ended is over when its whole group is; a shell that ended by itself
+        # may leave others behind.
+        if over is None and (killed or (exited and not (ending and command.signal(0)))):
+            over = now + LINGER_S
+        if over is not None and (now >= over or not open_streams):
+            return timed_out
+        wait = (deadline if over is None else over) - now
+        if ending and over is None:
+            wait = min(wait, POLL_S)
+        for descriptor, _ in poll.poll(max(0.0, wait) * 1000 + 1):
+            if descriptor == wake:
+                os.read(wake, 512)
+            elif not open_streams[descriptor].read():
+                poll.unregister(descriptor)
+                del open_streams[descriptor]
+
+
+def outcome(
+    command: Command, timeout: float, timed_out: bool, told_to_end: list[int]
+) -> dict[str, object]:
+    """What happened, in the words of the tool's result."""
+    code = command.exit_code if command.exit_code is not None else -signal.SIGKILL
+    result: dict[str, object] = {
+        "success": code == 0 and not timed_out and not told_to_end,
+        "stdout": command.out.text(),
+        "stderr": command.err.text(),
+        "exit_code": code if code >= 0 else 128 - code,
+        "timed_out": timed_out,
+        "truncated": command.out.truncated or command.err.truncated,
+    }
+    if timed_out:
+        result["error"] = (
+            f"The command ran longer than {timeout:g} s and was ended; what it printed until then "
+            "is kept. Give a longer timeout (at most 3600) or do less at once."
+        )
+    elif told_to_end:
+        name = signal.Signals(told_to_end[0]).name
+        result["error"] = f"The tool was told to end ({name}), so the command was ended too."
+    elif code < 0:
+        result["error"] = f"The command was killed by {signal_name(-code)}."
+    elif code:
+        result["error"] = f"The command ended with exit code {code}; see stderr and stdout."
+    if not timed_out and not told_to_end and command.signal(0):
+        result["note"] = (
+            "Processes that the command started in the background still run; "
+            "their further output is lost."
+        )
+    return result
+
+
+def signal_name(number: int) -> str:
+    """A signal's name, for example SIGSEGV."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> dict[str, object]:
+    """Run the command that the parameters name.
+
+    Args:
+        parameters: As CONFIG_SCHEMA describes them.
+        project: The project's folder.
+        told_to_end: Is given a signal's number once this tool is told to end.
+
+    Returns:
+        The tool's result.
+    """
+    text = parameters.get("command")
+    timeout = parameters.get("timeout", 120)
+    inside = parameters.get("working_dir", ".")
+    if not isinstance(text, str) or not text or not isinstance(inside, str):
+        raise BadInput("Give the command, and working_dir where it is used, as a string.")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise BadInput("Give the timeout as a number of seconds.")
+    if not 0 < timeout <= 3600:
+        raise BadInput("Give a timeout above 0 and of at most 3600 seconds.")
+
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_read, False)
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: told_to_end.append(number))
+
+    enter(project, inside)
+    try:
+        command = Command(text)
+    except FileNotFoundError:
+        raise BadInput("There is no bash on this machine: install it, or put it on PATH.") from None
+    except OSError as failure:
+        raise BadInput(
+            f"The command could not be started: {failure.strerror}. "
+            "One that is very long belongs in a script file that the command runs."
+        ) from failure
+    except ValueError as failure:
+        raise BadInput(f"The command could not be started: {failure}.") from failure
+    timed_out = watch(command, timeout, wake_read, told_to_end)
+    return outcome(command, timeout, timed_out, told_to_end)
+
+
+def main() -> int:
+    """Read the parameters from stdin, run the command, print the result."""
+    told_to_end: list[int] = []
+    try:
+        if len(sys.argv) != 3 or sys.argv[1] != "--project-path":
+            raise BadInput("Usage: bash.py --project-path PROJECT, with the parameters on stdin.")
+        try:
+            parameters = json.loads(sys.stdin.buffer.read())
+        except ValueError as failure:
+            raise BadInput(f"The parameters on stdin are no JSON document: {failure}.") from failure
+        if not isinstance(parameters, dict):
+            raise BadInput("The parameters on stdin must be one JSON object.")
+        result = run(parameters, sys.argv[2], told_to_end)
+    except BadInput as refused:
+        result = {"success": False, "error": str(refused)}
+    try:
+        sys.stdout.write(json.dumps(result) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter complains at its exit
+    return 128 + told_to_end[0] if told_to_end else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

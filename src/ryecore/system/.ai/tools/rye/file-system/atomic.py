@@ -1,0 +1,138 @@
+# rye:signed:2026-11-21T22:35:31Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:8vKSAz3KURCsoQiSzQv7jsxvVork3XMcpdxvN4CZOpV25W02K30hmZMDE85UcKbhgiXwhmIcceKtIWE38Y2oCQ:4194437d7b2b0868
+"""Replacing a file in one step: at every moment there is the old content or the new one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from answers import Refused
+from confined import require_regular
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def lock(folder: int) -> None:
+    """Wait until no other file tool changes a file in this folder.
+
+    The lock goes with the descriptor. Without it, of two edits of one file at the same time
+    the later would undo the earlier.
+
+    Args:
+        folder: A descriptor of the folder.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except OSError:
+        return  # a file system without locks: each change is still whole
+
+
+def existing(folder: int, name: str, shown: str) -> os.stat_result | None:
+    """The status of the file that is to be replaced.
+
+    Args:
+        folder: A descriptor of the folder.
+        name: The file's name there.
+        shown: How errors name it.
+
+    Returns:
+        None where there is no such file.
+
+    Raises:
+        Refused: If it is no regular file, or is read-only.
+    """
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    require_regular(status, shown)
+    if not os.access(name, os.W_OK, dir_fd=folder):
+        raise Refused(f"{shown!r} is read-only; change its mode first if it is to be written.")
+    return status
+
+
+def replace(
+    folder: int, name: str, pieces: Iterable[bytes], before: os.stat_result | None, shown: str
+) -> int:
+    """Write a file beside its name and move it there once it is whole and on disk.
+
+    Args:
+        folder: A descriptor of the folder.
+        name: The file's name there.
+        pieces: The content.
+        before: The status of the file that is replaced; its mode and owner are kept.
+            None: there must be none yet.
+        shown: How errors name it.
+
+    Returns:
+        The number of bytes written.
+
+    Raises:
+        Refused: If it could not be written; nothing is left of it then.
+    """
+    # A tool that is told to end cleans up as well.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    temporary = f".rye-{os.urandom(8).hex()}.tmp"
+    try:
+        size = _write(folder, temporary, pieces, before)
+        if before is not None or not _linked(folder, temporary, name):
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        raise Refused(f"{shown!r} exists already; nothing was changed.") from None
+    except OSError as failure:
+        raise Refused(
+            f"{shown!r} could not be written: {failure.strerror}. Nothing was changed."
+        ) from failure
+    finally:
+        _remove(folder, temporary)
+    return size
+
+
+def _write(folder: int, name: str, pieces: Iterable[bytes], before: os.stat_result | None) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    size = 0
+    with open(os.open(name, flags, 0o666, dir_fd=folder), "wb", buffering=0) as file:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[file.write(rest) :]
+            size += len(piece)
+        if before is not None:
+            _give(file.fileno(), before)
+            os.fchmod(file.fileno(), before.st_mode & 0o777)
+        os.fsync(file.fileno())
+    return size
+
+
+def _give(descriptor: int, before: os.stat_result) -> None:
+    """Give a file the owner that it had before, where that may be done."""
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) == (before.st_uid, before.st_gid):
+        return
+    try:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    except PermissionError:
+        return  # only root may give files away
+
+
+def _linked(folder: int, temporary: str, name: str) -> bool:
+    """Give a new file its name, failing where it is taken as a rename would not."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False  # a file system without hard links
+    return True
+
+
+def _remove(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return  # it has its real name

@@ -1,0 +1,268 @@
+# rye:signed:2026-11-21T22:35:31Z:891812c4c36e4fb21ea583f7b1aa2129bb7c66062674d01322fd1e316ab9fcc6:F2GmahEuuD6Fn-JGeN8CNrswXC3KZ7hGQ7tB0WBg5JxwWPpmew9RZzt--Tv3KFJkTgIWy_RMQCuaRwe99uc4CA:4194437d7b2b0868
+"""Where the file tools may go: the project, and the folders that signed config allows beside it.
+
+A path is judged by where it really leads, compared by components. It is then opened from its
+root's descriptor, one component at a time and never through a link, so that a link which is
+put in its way after the judgement is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from answers import Refused, visible
+
+ACCESS = (
+    "A host can allow more, or a signed .ai/config/file-system/access.yaml "
+    "(`rye sign config:file-system/access`)"
+)
+PROTECTED = (".ai", ".git", ".venv", "venv", "node_modules", "__pycache__")
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Place:
+    """A real path below an allowed folder, which holds no link as far as was seen."""
+
+    __slots__ = ("parts", "root", "shown")
+
+    def __init__(self, root: str, parts: tuple[str, ...], shown: str) -> None:
+        self.root = root  # the allowed folder, absolute
+        self.parts = parts  # the components below it
+        self.shown = shown  # as the tools name it: relative to the project, or absolute
+
+    def child(self, name: str) -> Place:
+        """The place of that name in this folder."""
+        shown = visible(name)
+        if self.shown != ".":
+            shown = f"{self.shown.rstrip('/')}/{shown}"
+        return Place(self.root, (*self.parts, name), shown)
+
+    def open_folder(self, create: bool = False) -> int:
+        """Open this folder.
+
+        Args:
+            create: Whether to make the folders that are missing.
+
+        Returns:
+            A descriptor, which the caller closes.
+        """
+        return self._walk(self.parts, create)
+
+    def open_parent(self, create: bool = False) -> tuple[int, str]:
+        """Open the folder that this place lies in.
+
+        Args:
+            create: Whether to make the folders that are missing.
+
+        Returns:
+            A descriptor, which the caller closes, and the name in that folder.
+        """
+        if not self.parts:
+            raise Refused(f"{self.shown!r} is a folder; give the path of a file.")
+        return self._walk(self.parts[:-1], create), self.parts[-1]
+
+    def open_file(self) -> tuple[int, os.stat_result]:
+        """Open this file to read it.
+
+        Returns:
+            A descriptor, which the caller closes, and the file's status.
+        """
+        folder, name = self.open_parent()
+        try:
+            return open_regular(folder, name, self.shown)
+        finally:
+            os.close(folder)
+
+    def is_file(self) -> bool:
+        """Whether a regular file stands here now."""
+        try:
+            status = os.lstat(os.path.join(self.root, *self.parts))
+        except OSError:
+            return False
+        return stat.S_ISREG(status.st_mode)
+
+    def _walk(self, parts: tuple[str, ...], create: bool) -> int:
+        try:
+            folder = os.open(self.root, FOLDER)
+            for name in parts:
+                try:
+                    inner = _enter(folder, name, create)
+                finally:
+                    os.close(folder)
+                folder = inner
+        except OSError as failure:
+            raise _explained(failure, self.shown) from failure
+        return folder
+
+
+def _enter(folder: int, name: str, create: bool) -> int:
+    try:
+        return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        if not create:
+            raise
+    _make(folder, name)
+    return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def _make(folder: int, name: str) -> None:
+    try:
+        os.mkdir(name, dir_fd=folder)
+    except FileExistsError:
+        return  # somebody else made it meanwhile
+
+
+def open_regular(folder: int, name: str, shown: str) -> tuple[int, os.stat_result]:
+    """Open a regular file to read it; anything else is refused, without waiting for it.
+
+    Args:
+        folder: A descriptor of the folder that it lies in.
+        name: Its name there.
+        shown: How errors name it.
+
+    Returns:
+        A descriptor, which the caller closes, and the file's status.
+    """
+    try:
+        descriptor = os.open(name, FILE, dir_fd=folder)
+    except OSError as failure:
+        raise _explained(failure, shown) from failure
+    status = os.fstat(descriptor)
+    try:
+        require_regular(status, shown)
+    except Refused:
+        os.close(descriptor)
+        raise
+    return descriptor, status
+
+
+def require_regular(status: os.stat_result, shown: str) -> None:
+    """Refuse everything but a regular file.
+
+    Args:
+        status: What the system says of it.
+        shown: How errors name it.
+
+    Raises:
+        Refused: If it is a folder, FIFO, device, socket or link.
+    """
+    if stat.S_ISREG(status.st_mode):
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise Refused(f"{shown!r} is a folder; give the path of a file.")
+    raise Refused(f"{shown!r} is a FIFO, device, socket or link; only regular files are opened.")
+
+
+def locate(path: str, project_path: str, params: dict[str, object], writing: bool = False) -> Place:
+    """Find where a path really leads, and refuse it outside of what is allowed.
+
+    Args:
+        path: A path relative to the project, or absolute.
+        project_path: The project's folder.
+        params: The call's parameters, of which only the signed `resolved_config` counts here.
+        writing: Whether the place is to be written.
+
+    Returns:
+        The place.
+
+    Raises:
+        Refused: If it lies outside, or is protected from writing.
+    """
+    if not path or "\0" in path:
+        raise Refused("The path is empty or contains a NUL character; give a plain path.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise Refused(f"The path {path!r} holds characters that no file name can hold.") from None
+    config = params.get("resolved_config") or {}
+    if not isinstance(config, dict):
+        raise Refused("The config file-system/access must be a mapping.")
+    project = os.path.realpath(project_path)
+    real = os.path.realpath(os.path.join(project, path))
+    parts = _below(project, real)
+    if parts is not None:
+        place = Place(project, parts, visible("/".join(parts)) or ".")
+    else:
+        beside = _beside(real, config)
+        if beside is None:
+            raise Refused(
+                f"{path!r} leads outside the project {project}; give a path inside it. "
+                f"{ACCESS} with the folder in `roots`."
+            )
+        place = beside
+        if writing and not _within(real, _folders(config, "writable_roots")):
+            raise Refused(
+                f"{path!r} may be read but not written. {ACCESS} with its folder in "
+                "`writable_roots`."
+            )
+    if writing:
+        _refuse_protected(place, config)
+    return place
+
+
+def _beside(real: str, config: dict[str, object]) -> Place | None:
+    # The outermost root comes first: more of the path is then looked at for protected names.
+    for root in sorted(_folders(config, "roots"), key=len):
+        parts = _below(root, real)
+        if parts is not None:
+            return Place(root, parts, visible(real))
+    return None
+
+
+def _within(real: str, folders: list[str]) -> bool:
+    return any(_below(folder, real) is not None for folder in folders)
+
+
+def _folders(config: dict[str, object], key: str) -> list[str]:
+    folders = _strings(config, key)
+    for folder in folders:
+        if not os.path.isabs(folder):
+            raise Refused(f"`{key}` in the config file-system/access: {folder!r} is not absolute.")
+    return [os.path.realpath(folder) for folder in folders]
+
+
+def _strings(config: dict[str, object], key: str) -> list[str]:
+    values = config.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise Refused(f"`{key}` in the config file-system/access must be a list of strings.")
+    return values
+
+
+def _below(root: str, real: str) -> tuple[str, ...] | None:
+    """The components of a path below a root, None if it is not below it; both are real."""
+    above = [part for part in root.split("/") if part]
+    parts = [part for part in real.split("/") if part]
+    if parts[: len(above)] != above:
+        return None
+    return tuple(parts[len(above) :])
+
+
+def _refuse_protected(place: Place, config: dict[str, object]) -> None:
+    allowed = {name.strip("/").casefold() for name in _strings(config, "allow_protected_writes")}
+    for name in place.parts:
+        folded = name.casefold()
+        secret = folded.startswith(".env")
+        if folded in allowed or (secret and ".env*" in allowed):
+            continue
+        if secret or folded in PROTECTED:
+            raise Refused(
+                f"{place.shown!r} is protected from writing, because of {name!r}. "
+                f"{ACCESS} with {name!r} in `allow_protected_writes`."
+            )
+
+
+def _explained(failure: OSError, shown: str) -> Refused:
+    if failure.errno == errno.ENOENT:
+        return Refused(
+            f"There is no {shown!r}; look with rye/file-system/list or rye/file-system/glob."
+        )
+    if failure.errno in (errno.ENOTDIR, errno.ELOOP):
+        return Refused(
+            f"{shown!r} is no folder, or a part of its path is none or became a link meanwhile."
+        )
+    if failure.errno in (errno.ENXIO, errno.EOPNOTSUPP):
+        return Refused(f"{shown!r} is a socket or device; only regular files are opened.")
+    return Refused(f"{shown!r} can't be opened: {failure.strerror}.")

@@ -1,0 +1,94 @@
+# rye:signed:2026-11-21T22:35:31Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:HicjZgdk0p5qUdr2iX0by3020xH__cwuHNVBJztKTE2WF1arwTkhXdS0-i-P2rna9Dnum7G5YIDKZlSWMVzECw:4194437d7b2b0868
+"""List what lies in a folder."""
+
+from __future__ import annotations
+
+from answers import flag, number, reported, text
+from confined import locate
+from tree import walk
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/file-system"
+__tool_description__ = (
+    "List the files and folders in a folder of the project; links are shown, not followed."
+)
+
+CONFIG_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 4096,
+            "default": ".",
+            "description": "The folder, relative to the project or absolute inside it.",
+        },
+        "depth": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 5,
+            "default": 1,
+            "description": "How many levels of folders to show.",
+        },
+        "include_hidden": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether to show what begins with a dot.",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 5000,
+            "default": 500,
+            "description": "How many entries to show at most.",
+        },
+    },
+    "additionalProperties": False,
+}
+
+CONFIG_RESOLVE = {"path": "file-system/access.yaml", "mode": "deep_merge", "signed": True}
+
+
+@reported
+def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
+    """List what lies in a folder.
+
+    Args:
+        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
+        project_path: The project's folder.
+
+    Returns:
+        The entries, each folder before what lies in it.
+    """
+    place = locate(text(params, "path", "."), project_path, params)
+    depth, limit = number(params, "depth", 1), number(params, "limit", 500)
+    hidden = flag(params, "include_hidden", False)
+    entries: list[dict[str, object]] = []
+    missed: list[str] = []
+    truncated = False
+
+    def enter(left: int, name: str) -> int | None:
+        return left - 1 if left > 1 and (hidden or not name.startswith(".")) else None
+
+    for entry, _ in walk(place, depth, enter, missed, sizes=True):
+        if not hidden and entry.name.startswith("."):
+            continue
+        if len(entries) == limit:
+            truncated = True
+            break
+        entries.append({"path": entry.place.shown, "type": entry.kind, "size_bytes": entry.size})
+    notes = []
+    if truncated:
+        notes.append(f"Only the first {limit} entries are shown; list a folder in it or less deep.")
+    if missed:
+        notes.append(f"Could not be read: {', '.join(missed[:10])}.")
+    return {
+        "success": True,
+        "path": place.shown,
+        "entries": entries,
+        "truncated": truncated,
+        "notes": notes,
+    }

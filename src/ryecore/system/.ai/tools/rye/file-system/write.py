@@ -1,0 +1,97 @@
+# rye:signed:2026-11-21T22:35:31Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:WQvsk8EcSc8UkI5CtoC2p5b_KlYc-t6Z9k3gvSBdxADupe9I-4Nbpgc5uoROCh6UYNdlIXbcBKEkN13yx9ggDg:4194437d7b2b0868
+"""Write a text file in one step."""
+
+from __future__ import annotations
+
+import os
+
+from answers import Refused, encoded, flag, reported, text
+from atomic import existing, lock, replace
+from confined import locate, open_regular
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/file-system"
+__tool_description__ = (
+    "Write a text file in the project: overwrite it, create it only if it is new, or append to it."
+)
+
+CONFIG_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 4096,
+            "description": "The file, relative to the project or absolute inside it.",
+        },
+        "content": {
+            "type": "string",
+            "maxLength": 10485760,
+            "description": "The text to write, as UTF-8.",
+        },
+        "create_dirs": {
+            "type": "boolean",
+            "default": True,
+            "description": "Whether to make the folders that are missing.",
+        },
+        "mode": {
+            "type": "string",
+            "enum": ["overwrite", "create", "append"],
+            "default": "overwrite",
+            "description": "overwrite replaces what is there, create fails where a file is, "
+            "append adds at the end.",
+        },
+    },
+    "required": ["path", "content"],
+    "additionalProperties": False,
+}
+
+CONFIG_RESOLVE = {"path": "file-system/access.yaml", "mode": "deep_merge", "signed": True}
+
+
+@reported
+def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
+    """Write a text file in one step.
+
+    Args:
+        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
+        project_path: The project's folder.
+
+    Returns:
+        Where it was written, how big the file is, and whether it is new.
+    """
+    path, mode = text(params, "path"), text(params, "mode", "overwrite")
+    if mode not in ("overwrite", "create", "append"):
+        raise Refused("Give mode as overwrite, create or append.")
+    if path.endswith("/"):
+        raise Refused(f"{path!r} names a folder; give the path of a file.")
+    content = encoded(params, "content")
+    place = locate(path, project_path, params, writing=True)
+    folder, name = place.open_parent(create=flag(params, "create_dirs", True))
+    try:
+        lock(folder)
+        before = existing(folder, name, place.shown)
+        if before and mode == "create":
+            raise Refused(f"{place.shown!r} exists already; give mode overwrite to replace it.")
+        pieces: Iterable[bytes] = (content,)
+        if before and mode == "append":
+            pieces = _appended(folder, name, place.shown, content)
+        size = replace(folder, name, pieces, before, place.shown)
+    finally:
+        os.close(folder)
+    return {"success": True, "path": place.shown, "size_bytes": size, "created": before is None}
+
+
+def _appended(folder: int, name: str, shown: str, content: bytes) -> Iterator[bytes]:
+    descriptor, _ = open_regular(folder, name, shown)
+    with open(descriptor, "rb", buffering=0) as file:
+        while piece := file.read(1024 * 1024):
+            yield piece
+    yield content
