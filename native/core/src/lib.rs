@@ -1,0 +1,26 @@
+//! What ryecore does natively: processes, witnesses, trees, content store, watching, schemas, time.
+//!
+//! Nothing here knows Python; the bindings stand in `ryecore-py`.
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "ryecore runs on Linux (x86-64 and arm64) alone: its processes stand on pidfd, epoll and PDEATHSIG"
+);
+
+pub mod clock;
+pub mod digest;
+pub mod error;
+pub mod process;
+pub mod schema;
+pub mod store;
+pub mod tree;
+pub mod watch;
+pub mod witness;
+
+#[cfg(test)]
+mod testing;
+
+pub use error::{Error, OsFailure, Result};

@@ -1,0 +1,106 @@
+//! Children that outlive the host: no parent-death signal, no pipes, a log file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::SealFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom, fcntl_add_seals, memfd_create, open, seek};
+use rustix::io::{Errno, write};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use super::launch::{Launched, SignalsBlocked, Stdio, launch};
+use super::mailbox::Waiter;
+use super::procfs::ProcessId;
+use super::reactor::{self, Token, next_token};
+use super::run::{Kit, above_stdio};
+use super::spec::Program;
+use crate::error::{Error, OsFailure, Result};
+
+/// A start that the reactor is asked for; the answer goes to `answer`.
+pub(super) struct Detachment {
+    program: Program,
+    stdin: Option<OwnedFd>,
+    log: OwnedFd,
+    answer: Arc<Waiter<Result<ProcessId>>>,
+}
+
+/// Asks for a detached start: `stdin` as a file of its own, both outputs appended to `log`.
+pub fn start_detached(
+    program: Program,
+    stdin: &[u8],
+    log: &Path,
+) -> Result<Arc<Waiter<Result<ProcessId>>>> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let log = open(log, flags, Mode::RUSR | Mode::WUSR)
+        .and_then(above_stdio)
+        .map_err(|errno| Error::os("append to", log, errno))?;
+    let payload = if stdin.is_empty() {
+        None
+    } else {
+        let failed = |errno| Error::os("keep the input of", program.command(), errno);
+        Some(payload(stdin).map_err(failed)?)
+    };
+    let answer = Arc::new(Waiter::default());
+    reactor::detach(Detachment {
+        program,
+        stdin: payload,
+        log,
+        answer: Arc::clone(&answer),
+    })?;
+    Ok(answer)
+}
+
+/// An anonymous file that nobody can change any more, to be read from its beginning.
+fn payload(bytes: &[u8]) -> std::result::Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = above_stdio(memfd_create("ryecore-stdin", flags)?)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        rest = &rest[write(&file, rest)?..];
+    }
+    seek(&file, SeekFrom::Start(0))?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+impl Detachment {
+    /// Starts the child and answers; gives what is to be kept for reaping it.
+    pub(super) fn start(
+        self,
+        kit: &Kit,
+        proof: &SignalsBlocked,
+        watch: impl FnOnce(Token, &OwnedFd) -> std::result::Result<(), Errno>,
+    ) -> Option<(Token, OwnedFd)> {
+        let stdio = Stdio {
+            stdin: self.stdin.as_ref().unwrap_or(&kit.null).as_fd(),
+            stdout: self.log.as_fd(),
+            stderr: self.log.as_fd(),
+        };
+        let Launched { pid, pidfd } = match launch(proof, &kit.stack, &self.program, &stdio, false)
+        {
+            Ok(launched) => launched,
+            Err(failure) => {
+                self.answer.put(Err(failure.into()));
+                return None;
+            }
+        };
+        let token = next_token();
+        let failed = |errno| OsFailure::new("watch", self.program.command(), errno);
+        let identity = watch(token, &pidfd).map_err(|errno| failed(errno).into());
+        match identity.and_then(|()| ProcessId::of(pid)) {
+            Ok(identity) => {
+                self.answer.put(Ok(identity));
+                Some((token, pidfd))
+            }
+            Err(error) => {
+                // Nobody could name it later, so it must not stay.
+                let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+                let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+                self.answer.put(Err(error));
+                None
+            }
+        }
+    }
+}

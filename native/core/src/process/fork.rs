@@ -1,0 +1,43 @@
+//! A fork of the host: the child lets go of what it inherited and starts anew when it needs to.
+
+use std::cell::RefCell;
+use std::sync::MutexGuard;
+
+use rustix::fd::AsRawFd;
+
+use super::mailbox::lock;
+use super::reactor::{Reactor, forget, running};
+use super::serving::Serving;
+
+type Held = (&'static Reactor, MutexGuard<'static, Option<Serving>>);
+
+thread_local! {
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Stops the reactor between two turns, so that the child inherits it whole.
+pub fn before_fork() {
+    if let Some(reactor) = running() {
+        HELD.set(Some((reactor, lock(&reactor.serving))));
+    }
+}
+
+pub fn after_fork_in_parent() {
+    drop(HELD.take());
+}
+
+/// Closes the reactor's descriptors; its thread did not come along.
+pub fn after_fork_in_child() {
+    let Some((reactor, mut serving)) = HELD.take() else {
+        return;
+    };
+    forget();
+    drop(serving.take());
+    // Nobody else is left to wait for this lock, and unlocking could wake a thread that is not.
+    std::mem::forget(serving);
+    // SAFETY: the reactor is forgotten, so these numbers are used by nobody from here on.
+    unsafe {
+        rustix::io::close(reactor.epoll.as_raw_fd());
+        rustix::io::close(reactor.bell.as_raw_fd());
+    }
+}

@@ -1,0 +1,276 @@
+//! Looking at, and ending, a process by an identity that can't mean another one.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::procfs::{ProcessId, Snapshot, Stat, boot_id, pid_namespace, stat_of};
+use super::signal::signal_group;
+use crate::error::{Error, Result};
+
+/// Between two looks at what the caller wants.
+const SLICE: Duration = Duration::from_millis(50);
+/// After KILL only the kernel can still be in the way.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of a process that was to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    Terminated,
+    Killed,
+    AlreadyDead,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Running,
+    Zombie,
+    Dead,
+}
+
+/// A process whose identity was checked, held so that its number can't pass to another.
+struct Held {
+    pid: Pid,
+    pidfd: OwnedFd,
+    stat: Stat,
+}
+
+/// How a process stands now. One of another boot is dead; of another pid namespace, nobody knows.
+pub fn process_status(id: &ProcessId) -> Result<Standing> {
+    Ok(match hold(id)? {
+        None => Standing::Dead,
+        Some(held) if held.stat.is_dead() => Standing::Zombie,
+        Some(_) => Standing::Running,
+    })
+}
+
+fn hold(id: &ProcessId) -> Result<Option<Held>> {
+    let Some(pid) = (id.pid > 1).then(|| Pid::from_raw(id.pid)).flatten() else {
+        let message = format!("{} is not the number of a process to act on", id.pid);
+        return Err(Error::Invalid(message));
+    };
+    if id.boot_id != boot_id()? {
+        return Ok(None);
+    }
+    if id.pid_namespace != pid_namespace()? {
+        let path = format!("/proc/{}", id.pid);
+        return Err(Error::os(
+            "see into the other pid namespace of",
+            path,
+            Errno::XDEV,
+        ));
+    }
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(Errno::SRCH) => return Ok(None),
+        Err(errno) => return Err(Error::os("hold", format!("/proc/{}", id.pid), errno)),
+    };
+    // First the handle, then the look: what is seen under the number is what is held, or the
+    // number has passed on in between and its start time differs.
+    let stat = stat_of(id.pid).filter(|stat| stat.start_ticks == id.start_ticks);
+    Ok(stat.map(|stat| Held { pid, pidfd, stat }))
+}
+
+/// Ends a process, and its group if it leads one: TERM, `grace`, KILL.
+///
+/// `go_on` is asked between slices of waiting; `None` when it said no.
+pub fn kill_process(
+    id: &ProcessId,
+    grace: Duration,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<Option<Killed>> {
+    let failed = |errno| Error::os("end", format!("/proc/{}", id.pid), errno);
+    let Some(held) = hold(id)?.filter(|held| !held.stat.is_dead()) else {
+        return Ok(Some(Killed::AlreadyDead));
+    };
+    // The members are known by descriptor, so their end is an event and not a poll of numbers.
+    let mut living = held.members();
+    match held.signal(Signal::TERM) {
+        Ok(()) => {}
+        Err(Errno::SRCH) => return Ok(Some(Killed::AlreadyDead)),
+        Err(errno) => return Err(failed(errno)),
+    }
+    living.push(fcntl_dupfd_cloexec(&held.pidfd, 3).map_err(failed)?);
+    match wait_for_end(&mut living, grace, &mut go_on) {
+        Wait::Stopped => return Ok(None),
+        Wait::Ended => {
+            // Who joined the group meanwhile goes too.
+            let _ = held.signal(Signal::KILL);
+            return Ok(Some(Killed::Terminated));
+        }
+        Wait::TimeOver => {}
+    }
+    match held.signal(Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    match wait_for_end(&mut living, KILL_PATIENCE, &mut go_on) {
+        Wait::Ended => Ok(Some(Killed::Killed)),
+        Wait::Stopped => Ok(None),
+        Wait::TimeOver => Err(failed(Errno::TIMEDOUT)),
+    }
+}
+
+impl Held {
+    fn leads(&self) -> bool {
+        self.stat.group == self.pid.as_raw_nonzero().get()
+    }
+
+    fn signal(&self, signal: Signal) -> std::result::Result<(), Errno> {
+        if self.leads() {
+            signal_group(self.pidfd.as_fd(), self.pid, signal)
+        } else {
+            pidfd_send_signal(&self.pidfd, signal)
+        }
+    }
+
+    /// The others of the group.
+    fn members(&self) -> Vec<OwnedFd> {
+        if !self.leads() {
+            return Vec::new();
+        }
+        let leader = self.pid.as_raw_nonzero().get();
+        let snapshot = Snapshot::take();
+        let others = snapshot.group(leader).filter(|pid| *pid != leader);
+        let held = others.filter_map(|pid| {
+            let held = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            // Still the same one, now that it can't change any more.
+            (stat_of(pid)?.group == leader).then_some(held)
+        });
+        held.collect()
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wait {
+    Ended,
+    TimeOver,
+    Stopped,
+}
+
+/// Waits until every process has ended; those that have are taken from the list.
+fn wait_for_end(
+    living: &mut Vec<OwnedFd>,
+    patience: Duration,
+    go_on: &mut impl FnMut() -> bool,
+) -> Wait {
+    let begun = Instant::now();
+    while let Some(first) = living.first() {
+        let left = patience.saturating_sub(begun.elapsed());
+        let slice = left.min(SLICE);
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: slice.subsec_nanos().into(),
+        };
+        let mut look = [PollFd::new(first, PollFlags::IN)];
+        if poll(&mut look, Some(&timeout)) == Ok(1) {
+            living.swap_remove(0);
+        } else if left.is_zero() {
+            return Wait::TimeOver;
+        } else if !go_on() {
+            return Wait::Stopped;
+        }
+    }
+    Wait::Ended
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A shell that leads a group of its own, and has said that it is ready.
+    fn shell(script: &str) -> (Child, ProcessId) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).process_group(0);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let pid = Pid::from_child(&child);
+        (child, ProcessId::of(pid).unwrap())
+    }
+
+    fn kill(id: &ProcessId, grace: Duration) -> Killed {
+        kill_process(id, grace, || true).unwrap().unwrap()
+    }
+
+    const SOON: Duration = Duration::from_millis(100);
+    const LATE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_running_process_ends_by_term_with_its_group() {
+        let (mut child, id) = shell("sleep 1000 & echo ready; wait");
+        assert_eq!(process_status(&id), Ok(Standing::Running));
+        let members: Vec<_> = Snapshot::take().group(id.pid).collect();
+        assert_eq!(members.len(), 2);
+        assert_eq!(kill(&id, LATE), Killed::Terminated);
+        assert_eq!(process_status(&id), Ok(Standing::Zombie));
+        assert_eq!(kill(&id, LATE), Killed::AlreadyDead);
+        assert_eq!(Snapshot::take().group(id.pid).count(), 0);
+        child.wait().unwrap();
+        assert_eq!(process_status(&id), Ok(Standing::Dead));
+        assert_eq!(kill(&id, LATE), Killed::AlreadyDead);
+    }
+
+    #[test]
+    fn who_ignores_term_is_killed() {
+        let (mut child, id) = shell("trap '' TERM; echo ready; while :; do sleep 1000; done");
+        assert_eq!(kill(&id, SOON), Killed::Killed);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn another_process_under_the_same_number_is_spared() {
+        let (mut child, id) = shell("echo ready; exec sleep 1000");
+        let reused = ProcessId {
+            start_ticks: id.start_ticks - 1,
+            ..id.clone()
+        };
+        let other_boot = ProcessId {
+            boot_id: "another".to_owned(),
+            ..id.clone()
+        };
+        for gone in [reused, other_boot] {
+            assert_eq!(process_status(&gone), Ok(Standing::Dead));
+            assert_eq!(kill(&gone, SOON), Killed::AlreadyDead);
+        }
+        let elsewhere = ProcessId {
+            pid_namespace: 1,
+            ..id.clone()
+        };
+        assert!(matches!(process_status(&elsewhere), Err(Error::Os(_))));
+        assert!(kill_process(&elsewhere, SOON, || true).is_err());
+        assert_eq!(process_status(&id), Ok(Standing::Running));
+        assert_eq!(kill(&id, LATE), Killed::Terminated);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn numbers_that_mean_everybody_are_refused() {
+        let own = ProcessId::current().unwrap();
+        for pid in [1, 0, -1, i32::MIN] {
+            let id = ProcessId { pid, ..own.clone() };
+            assert!(matches!(process_status(&id), Err(Error::Invalid(_))));
+            assert!(matches!(
+                kill_process(&id, SOON, || true),
+                Err(Error::Invalid(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn waiting_can_be_stopped() {
+        let (mut child, id) = shell("trap '' TERM; echo ready; while :; do sleep 1000; done");
+        assert_eq!(kill_process(&id, LATE, || false), Ok(None));
+        assert_eq!(kill(&id, Duration::ZERO), Killed::Killed);
+        child.wait().unwrap();
+    }
+}

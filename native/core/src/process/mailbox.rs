@@ -1,0 +1,141 @@
+//! Where results arrive: a queue with a descriptor for an event loop, or one waiting thread.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, read, write};
+
+use super::run::{Inbox, Outcome};
+use crate::process::Token;
+
+/// A poisoned lock is taken all the same: what it guards is whole after every statement.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Results for one event loop. Its descriptor is readable while results wait.
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    arrived: Mutex<Vec<(Token, T)>>,
+    bell: OwnedFd,
+}
+
+impl<T> Mailbox<T> {
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            arrived: Mutex::new(Vec::new()),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Takes everything that has arrived.
+    pub fn drain(&self) -> Vec<(Token, T)> {
+        // First the bell: what arrives from here on rings again.
+        let _ = read(&self.bell, &mut [0; 8]);
+        std::mem::take(&mut *lock(&self.arrived))
+    }
+
+    pub(super) fn put(&self, token: Token, content: T) {
+        let mut arrived = lock(&self.arrived);
+        arrived.push((token, content));
+        // It rings already for what lies there: many arrivals are one wake-up.
+        if arrived.len() == 1 {
+            let _ = write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Inbox for Mailbox<Outcome> {
+    fn deliver(&self, token: Token, outcome: Outcome) {
+        self.put(token, outcome);
+    }
+}
+
+/// One result for one thread.
+#[derive(Debug)]
+pub struct Waiter<T> {
+    result: Mutex<Option<T>>,
+    arrived: Condvar,
+}
+
+impl<T> Default for Waiter<T> {
+    fn default() -> Self {
+        Self {
+            result: Mutex::new(None),
+            arrived: Condvar::new(),
+        }
+    }
+}
+
+impl<T> Waiter<T> {
+    /// The result, or `None` when it has not come after `patience`.
+    pub fn wait(&self, patience: Duration) -> Option<T> {
+        let waiting = lock(&self.result);
+        let (mut result, _) = self
+            .arrived
+            .wait_timeout_while(waiting, patience, |result| result.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        result.take()
+    }
+
+    pub(super) fn put(&self, result: T) {
+        *lock(&self.result) = Some(result);
+        self.arrived.notify_one();
+    }
+}
+
+impl Inbox for Waiter<Outcome> {
+    fn deliver(&self, _token: Token, outcome: Outcome) {
+        self.put(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn rings(mailbox: &Mailbox<u8>) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut [PollFd::new(mailbox, PollFlags::IN)], Some(&now)) == Ok(1)
+    }
+
+    impl AsFd for Mailbox<u8> {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.fd()
+        }
+    }
+
+    #[test]
+    fn it_rings_while_something_lies_in_it() {
+        let mailbox = Mailbox::new().unwrap();
+        assert!(!rings(&mailbox));
+        mailbox.put(1, b'a');
+        mailbox.put(2, b'b');
+        assert!(rings(&mailbox));
+        assert_eq!(mailbox.drain(), [(1, b'a'), (2, b'b')]);
+        assert!(!rings(&mailbox));
+        mailbox.put(3, b'c');
+        assert!(rings(&mailbox));
+    }
+
+    #[test]
+    fn a_waiter_gets_its_result_or_goes_on() {
+        let waiter = Waiter::default();
+        assert_eq!(waiter.wait(Duration::ZERO), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| waiter.put(7));
+            assert_eq!(waiter.wait(Duration::from_secs(60)), Some(7));
+        });
+    }
+}

@@ -1,0 +1,24 @@
+//! Child processes: one thread starts, feeds, reads, times and reaps all of them.
+
+mod child;
+mod detach;
+mod fork;
+mod kill;
+mod launch;
+mod mailbox;
+mod procfs;
+mod reactor;
+mod run;
+mod serving;
+mod signal;
+mod spec;
+mod streams;
+
+pub use detach::start_detached;
+pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
+pub use kill::{Killed, Standing, kill_process, process_status};
+pub use mailbox::{Mailbox, Waiter};
+pub use procfs::ProcessId;
+pub use reactor::{Token, cancel, shut_down, start};
+pub use run::{Ending, Inbox, Outcome, Report};
+pub use spec::{Limits, Program};

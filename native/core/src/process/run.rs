@@ -1,0 +1,254 @@
+//! One run: the descriptors of a child, its phase, and what is reported at its end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
+
+use super::child::{Cause, Phase};
+use super::launch::{Launched, SignalsBlocked, Stack, Stdio, launch};
+use super::procfs::Snapshot;
+use super::reactor::Token;
+use super::signal::signal_group;
+use super::spec::{Limits, Program};
+use super::streams::{Capture, Feed};
+use crate::error::OsFailure;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Exited,
+    Signaled,
+    TimedOut,
+    Cancelled,
+    /// Somebody else reaped the child: its status is lost.
+    Unknown,
+}
+
+/// What a run leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub ending: Ending,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub stdout_total_bytes: u64,
+    pub stderr_total_bytes: u64,
+    pub duration: Duration,
+    /// 0 for a run that was cancelled before it started.
+    pub pid: i32,
+    /// Processes that left the group, and were seen at an untidy end.
+    pub left_behind: Vec<i32>,
+}
+
+pub type Outcome = std::result::Result<Report, OsFailure>;
+
+/// Where a run's outcome goes.
+pub trait Inbox: Send + Sync {
+    fn deliver(&self, token: Token, outcome: Outcome);
+}
+
+/// A run that was asked for.
+pub(super) struct Job {
+    pub(super) token: Token,
+    pub(super) program: Program,
+    pub(super) stdin: Arc<Vec<u8>>,
+    pub(super) limits: Limits,
+    pub(super) inbox: Arc<dyn Inbox>,
+}
+
+/// What every launch needs, made once.
+#[derive(Debug)]
+pub(super) struct Kit {
+    pub(super) stack: Stack,
+    pub(super) null: OwnedFd,
+}
+
+pub(super) struct Run {
+    pub(super) pid: Pid,
+    pub(super) pidfd: OwnedFd,
+    pub(super) phase: Phase,
+    pub(super) limits: Limits,
+    pub(super) deadline: Option<Instant>,
+    pub(super) feed: Option<Feed>,
+    pub(super) stdout: Capture,
+    pub(super) stderr: Capture,
+    pub(super) started: Instant,
+    inbox: Arc<dyn Inbox>,
+}
+
+impl Kit {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(Self {
+            stack: Stack::new()?,
+            null: above_stdio(open("/dev/null", flags, Mode::empty())?)?,
+        })
+    }
+}
+
+/// A host that closed its own streams gets 0, 1 or 2 for a new pipe, which a child would take for
+/// one of its streams.
+pub(super) fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    fcntl_dupfd_cloexec(&fd, 3)
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((above_stdio(reader)?, above_stdio(writer)?))
+}
+
+fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (ours, theirs) = pipe()?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+fn input_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (theirs, ours) = pipe()?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+/// The pipes of one run: ours first, then the child's.
+struct Pipes {
+    input: Option<(OwnedFd, OwnedFd)>,
+    output: (OwnedFd, OwnedFd),
+    error: (OwnedFd, OwnedFd),
+}
+
+impl Pipes {
+    fn open(with_input: bool) -> Result<Self, Errno> {
+        Ok(Self {
+            input: with_input.then(input_pipe).transpose()?,
+            output: output_pipe()?,
+            error: output_pipe()?,
+        })
+    }
+}
+
+impl Run {
+    pub(super) fn start(kit: &Kit, proof: &SignalsBlocked, job: &Job) -> Result<Self, OsFailure> {
+        let failed = |errno| OsFailure::new("open pipes for", job.program.command(), errno);
+        let pipes = Pipes::open(!job.stdin.is_empty()).map_err(failed)?;
+        let (ours, theirs) = pipes.input.unzip();
+        let stdio = Stdio {
+            stdin: theirs.as_ref().unwrap_or(&kit.null).as_fd(),
+            stdout: pipes.output.1.as_fd(),
+            stderr: pipes.error.1.as_fd(),
+        };
+        // What fits into the pipe needs no further care.
+        let feed = ours.map(|pipe| Feed::new(pipe, Arc::clone(&job.stdin)));
+        let feed = feed.and_then(|mut feed| (!feed.pump()).then_some(feed));
+        let started = Instant::now();
+        let Launched { pid, pidfd } = launch(proof, &kit.stack, &job.program, &stdio, true)?;
+        let limits = job.limits;
+        Ok(Self {
+            pid,
+            pidfd,
+            phase: Phase::Running,
+            limits,
+            // A time too far away to be represented never comes.
+            deadline: limits.timeout.and_then(|time| started.checked_add(time)),
+            feed,
+            stdout: Capture::new(pipes.output.0, limits.max_output_bytes),
+            stderr: Capture::new(pipes.error.0, limits.max_output_bytes),
+            started,
+            inbox: Arc::clone(&job.inbox),
+        })
+    }
+
+    pub(super) fn pipes_open(&self) -> bool {
+        self.stdout.fd().is_some() || self.stderr.fd().is_some()
+    }
+
+    pub(super) fn signal_group(&self, signal: Signal) {
+        // A group that is gone already is what the signal was for.
+        let _ = signal_group(self.pidfd.as_fd(), self.pid, signal);
+    }
+
+    /// Ends a run that can't be served.
+    pub(super) fn give_up(self, token: Token, failure: OsFailure) {
+        self.signal_group(Signal::KILL);
+        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+        self.inbox.deliver(token, Err(failure));
+    }
+
+    /// Kills the rest of the group, reaps the leader, and reports.
+    pub(super) fn finish(self, token: Token, snapshot: impl FnOnce() -> Arc<Snapshot>) {
+        let cause = self.phase.cause();
+        let left_behind = if cause.is_some() || self.pipes_open() {
+            let held = [self.stdout.inode(), self.stderr.inode()];
+            let held: Vec<_> = held.into_iter().flatten().collect();
+            snapshot().left_behind(self.pid.as_raw_nonzero().get(), &held)
+        } else {
+            Vec::new()
+        };
+        self.signal_group(Signal::KILL);
+        let status = reap(&self.pidfd);
+        let (stdout, stdout_total_bytes, stdout_pipe) = self.stdout.into_parts();
+        let (stderr, stderr_total_bytes, stderr_pipe) = self.stderr.into_parts();
+        let report = Report {
+            ending: ending(cause, status.as_ref()),
+            exit_code: status.as_ref().and_then(WaitIdStatus::exit_status),
+            signal: status.as_ref().and_then(WaitIdStatus::terminating_signal),
+            stdout,
+            stderr,
+            stdout_total_bytes,
+            stderr_total_bytes,
+            duration: self.started.elapsed(),
+            pid: self.pid.as_raw_nonzero().get(),
+            left_behind,
+        };
+        // Descriptors go before the word: who has it finds none of them open.
+        drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd));
+        self.inbox.deliver(token, Ok(report));
+    }
+}
+
+/// The status of a dead leader; `None` when somebody else has taken it.
+pub(super) fn reap(pidfd: &OwnedFd) -> Option<WaitIdStatus> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    waitid(WaitId::PidFd(pidfd.as_fd()), options).ok().flatten()
+}
+
+fn ending(cause: Option<Cause>, status: Option<&WaitIdStatus>) -> Ending {
+    match (cause, status) {
+        (Some(Cause::TimedOut), _) => Ending::TimedOut,
+        (Some(Cause::Cancelled), _) => Ending::Cancelled,
+        (None, None) => Ending::Unknown,
+        (None, Some(status)) if status.exited() => Ending::Exited,
+        (None, Some(_)) => Ending::Signaled,
+    }
+}
+
+impl Job {
+    pub(super) fn failed(self, failure: OsFailure) {
+        self.inbox.deliver(self.token, Err(failure));
+    }
+
+    /// The report of a run that was cancelled before it began.
+    pub(super) fn never_started(self) {
+        let report = Report {
+            ending: Ending::Cancelled,
+            exit_code: None,
+            signal: None,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            stdout_total_bytes: 0,
+            stderr_total_bytes: 0,
+            duration: Duration::ZERO,
+            pid: 0,
+            left_behind: Vec::new(),
+        };
+        self.inbox.deliver(self.token, Ok(report));
+    }
+}

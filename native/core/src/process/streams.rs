@@ -1,0 +1,159 @@
+//! The pipes of a child: bounded reading of its output, feeding of its input.
+
+use std::sync::Arc;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::fstat;
+use rustix::io::{Errno, read, write};
+
+/// How much is read of one pipe before the others have their turn. More than any pipe holds, so
+/// that one turn empties the pipe of a child that is dead.
+const TURN_BYTES: usize = 2 * 1024 * 1024;
+
+/// A stream of output: its first bytes are kept, the others counted.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pipe: Option<OwnedFd>,
+    kept: Vec<u8>,
+    limit: usize,
+    total: u64,
+}
+
+impl Capture {
+    pub(super) fn new(pipe: OwnedFd, limit: usize) -> Self {
+        Self {
+            pipe: Some(pipe),
+            kept: Vec::new(),
+            limit,
+            total: 0,
+        }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The identity of the pipe, as `/proc/PID/fd` shows it.
+    pub(super) fn inode(&self) -> Option<u64> {
+        fstat(self.pipe.as_ref()?).ok().map(|stat| stat.st_ino)
+    }
+
+    /// Reads what is there, one turn at most; gives the pipe back when it has ended.
+    pub(super) fn pump(&mut self, scratch: &mut [u8]) -> Option<OwnedFd> {
+        let mut turn = 0;
+        while turn < TURN_BYTES {
+            match read(self.pipe.as_ref()?, &mut *scratch) {
+                Ok(0) => return self.pipe.take(),
+                Ok(count) => {
+                    self.take_in(&scratch[..count]);
+                    turn += count;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return None,
+                Err(_) => return self.pipe.take(),
+            }
+        }
+        None
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        let room = self.limit - self.kept.len();
+        self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.total += bytes.len() as u64;
+    }
+
+    pub(super) fn into_parts(self) -> (Vec<u8>, u64, Option<OwnedFd>) {
+        (self.kept, self.total, self.pipe)
+    }
+}
+
+/// The input that a child has not taken yet.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pipe: OwnedFd,
+    bytes: Arc<Vec<u8>>,
+    sent: usize,
+}
+
+impl Feed {
+    pub(super) fn new(pipe: OwnedFd, bytes: Arc<Vec<u8>>) -> Self {
+        Self {
+            pipe,
+            bytes,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
+    /// Writes what fits; whether nothing is left to do. A child that does not read is no error.
+    pub(super) fn pump(&mut self) -> bool {
+        while self.sent < self.bytes.len() {
+            match write(&self.pipe, &self.bytes[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::ioctl_fionbio;
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    fn pipe() -> (OwnedFd, OwnedFd) {
+        let ends = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        ioctl_fionbio(&ends.0, true).unwrap();
+        ioctl_fionbio(&ends.1, true).unwrap();
+        ends
+    }
+
+    #[test]
+    fn the_first_bytes_are_kept_and_all_are_counted() {
+        let (reader, writer) = pipe();
+        let mut capture = Capture::new(reader, 5);
+        let mut scratch = [0; 4];
+        write(&writer, b"abc").unwrap();
+        assert!(capture.pump(&mut scratch).is_none());
+        write(&writer, b"defghi").unwrap();
+        assert!(capture.pump(&mut scratch).is_none());
+        drop(writer);
+        assert!(capture.pump(&mut scratch).is_some());
+        assert!(capture.fd().is_none());
+        let (kept, total, _) = capture.into_parts();
+        assert_eq!((&kept[..], total), (&b"abcde"[..], 9));
+    }
+
+    #[test]
+    fn input_flows_as_it_is_taken() {
+        let (reader, writer) = pipe();
+        let mut feed = Feed::new(writer, Arc::new(vec![7; 200_000]));
+        let mut capture = Capture::new(reader, usize::MAX);
+        let mut scratch = [0; 64 * 1024];
+        let mut turns = 1;
+        while !feed.pump() {
+            assert!(capture.pump(&mut scratch).is_none());
+            turns += 1;
+        }
+        assert!(turns > 1);
+        drop(feed);
+        assert!(capture.pump(&mut scratch).is_some());
+        assert_eq!(capture.into_parts().1, 200_000);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error() {
+        // Rust's own start-up ignores SIGPIPE, as the reactor's mask does.
+        let (reader, writer) = pipe();
+        drop(reader);
+        assert!(Feed::new(writer, Arc::new(vec![1; 10])).pump());
+    }
+}

@@ -1,0 +1,167 @@
+//! What a cached decision saw on disk, and whether it still stands there.
+
+use std::cell::RefCell;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, statat};
+use rustix::io::Errno;
+
+use crate::digest::{Digest, Regular};
+use crate::error::{Error, Result};
+use crate::tree::{Filter, stat_tree};
+
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// A folder whose stats were seen.
+#[derive(Debug, Clone)]
+pub struct SeenTree {
+    pub root: PathBuf,
+    pub filter: Filter,
+    pub fingerprint: Digest,
+}
+
+/// Files with their content, paths where nothing was, folders with their stats.
+#[derive(Debug)]
+pub struct Witness {
+    files: Vec<(CString, Digest)>,
+    absent: Vec<CString>,
+    trees: Vec<SeenTree>,
+}
+
+impl Witness {
+    pub fn new(
+        files: Vec<(PathBuf, Digest)>,
+        absent: Vec<PathBuf>,
+        trees: Vec<SeenTree>,
+    ) -> Result<Self> {
+        let files: Result<_> = files
+            .into_iter()
+            .map(|(path, digest)| Ok((c_path(path)?, digest)))
+            .collect();
+        let absent: Result<_> = absent.into_iter().map(c_path).collect();
+        Ok(Self {
+            files: files?,
+            absent: absent?,
+            trees,
+        })
+    }
+
+    /// The first path that differs from what was seen; `None` while everything holds.
+    pub fn broken(&self) -> Option<&Path> {
+        let differs = |(path, digest): &&(CString, Digest)| digest_now(path) != Ok(*digest);
+        if let Some((path, _)) = self.files.iter().find(differs) {
+            return Some(as_path(path));
+        }
+        if let Some(path) = self.absent.iter().find(|path| !is_absent(path)) {
+            return Some(as_path(path));
+        }
+        let changed = |tree: &&SeenTree| {
+            stat_tree(&tree.root, &tree.filter).ok().as_ref() != Some(&tree.fingerprint)
+        };
+        self.trees.iter().find(changed).map(|tree| &*tree.root)
+    }
+}
+
+fn c_path(path: PathBuf) -> Result<CString> {
+    CString::new(path.into_os_string().into_encoded_bytes())
+        .map_err(|_| Error::Invalid("a path contains a NUL".to_owned()))
+}
+
+fn as_path(path: &CString) -> &Path {
+    Path::new(OsStr::from_bytes(path.as_bytes()))
+}
+
+fn digest_now(path: &CString) -> std::result::Result<Digest, Errno> {
+    // The hottest call of the library allocates nothing.
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER_BYTES]);
+    }
+    let file = Regular::open(path.as_c_str())?;
+    BUFFER.with_borrow_mut(|buffer| file.digest(buffer))
+}
+
+fn is_absent(path: &CString) -> bool {
+    matches!(
+        statat(CWD, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW),
+        Err(Errno::NOENT | Errno::NOTDIR)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::digest::sha256;
+    use crate::testing::Scratch;
+
+    fn witness_of(scratch: &Scratch) -> Witness {
+        let file = scratch.write("seen/file", b"content");
+        let filter = Filter::new(None, Vec::new(), true);
+        let root = scratch.path("tree");
+        scratch.write("tree/one", b"1");
+        let fingerprint = stat_tree(&root, &filter).unwrap();
+        let tree = SeenTree {
+            root,
+            filter,
+            fingerprint,
+        };
+        let absent = vec![scratch.path("absent"), scratch.path("seen/file/below")];
+        Witness::new(vec![(file, sha256(b"content"))], absent, vec![tree]).unwrap()
+    }
+
+    #[test]
+    fn it_holds_while_nothing_changes() {
+        let scratch = Scratch::new();
+        let witness = witness_of(&scratch);
+        assert_eq!(witness.broken(), None);
+        assert_eq!(witness.broken(), None);
+    }
+
+    #[test]
+    fn each_change_is_named_by_its_path() {
+        type Change = fn(&Scratch);
+        let cases: [(&str, Change); 7] = [
+            ("seen/file", |s| drop(s.write("seen/file", b"c0ntent"))),
+            ("seen/file", |s| drop(s.write("seen/file", b"content+"))),
+            ("seen/file", |s| {
+                fs::remove_file(s.path("seen/file")).unwrap()
+            }),
+            ("absent", |s| drop(s.write("absent", b""))),
+            ("absent", |s| symlink("nowhere", s.path("absent")).unwrap()),
+            ("tree", |s| drop(s.write("tree/two", b"2"))),
+            ("tree", |s| fs::remove_dir_all(s.path("tree")).unwrap()),
+        ];
+        for (name, change) in cases {
+            let scratch = Scratch::new();
+            let witness = witness_of(&scratch);
+            change(&scratch);
+            assert_eq!(witness.broken(), Some(&*scratch.path(name)));
+        }
+    }
+
+    #[test]
+    fn a_fifo_in_a_files_place_is_a_difference_and_never_waited_for() {
+        let scratch = Scratch::new();
+        let witness = witness_of(&scratch);
+        fs::remove_file(scratch.path("seen/file")).unwrap();
+        scratch.fifo("seen/file");
+        assert_eq!(witness.broken(), Some(&*scratch.path("seen/file")));
+    }
+
+    #[test]
+    fn content_longer_than_the_buffer_is_hashed_whole() {
+        let scratch = Scratch::new();
+        let mut content = vec![b'x'; 3 * BUFFER_BYTES];
+        let path = scratch.write("long", &content);
+        let seen = vec![(path.clone(), sha256(&content))];
+        let witness = Witness::new(seen, Vec::new(), Vec::new()).unwrap();
+        assert_eq!(witness.broken(), None);
+        *content.last_mut().unwrap() = b'y';
+        fs::write(&path, &content).unwrap();
+        assert_eq!(witness.broken(), Some(&*path));
+    }
+}

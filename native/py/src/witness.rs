@@ -1,0 +1,58 @@
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+use ryecore_core::digest::from_hex;
+use ryecore_core::tree::Filter;
+use ryecore_core::witness::{SeenTree, Witness as Core};
+
+use crate::convert::{self, path, paths, raise};
+
+type Tree<'py> = (
+    Bound<'py, PyAny>,
+    Option<Vec<String>>,
+    Vec<String>,
+    bool,
+    String,
+);
+
+#[pyclass(frozen, module = "ryecore._native")]
+struct Witness(Core);
+
+#[pymethods]
+impl Witness {
+    #[new]
+    #[pyo3(signature = (files, absent, trees, /))]
+    fn new(
+        files: Vec<(Bound<'_, PyAny>, String)>,
+        absent: &Bound<'_, PyAny>,
+        trees: Vec<Tree<'_>>,
+    ) -> PyResult<Self> {
+        let file = |(path, hex): (Bound<'_, PyAny>, String)| -> PyResult<_> {
+            Ok((convert::path(&path)?, from_hex(&hex).map_err(raise)?))
+        };
+        let tree = |(root, extensions, exclude_dirs, recursive, hex): Tree<'_>| -> PyResult<_> {
+            Ok(SeenTree {
+                root: path(&root)?,
+                filter: Filter::new(extensions, exclude_dirs, recursive),
+                fingerprint: from_hex(&hex).map_err(raise)?,
+            })
+        };
+        let files = files.into_iter().map(file).collect::<PyResult<_>>()?;
+        let trees = trees.into_iter().map(tree).collect::<PyResult<_>>()?;
+        Core::new(files, paths(absent)?, trees)
+            .map(Self)
+            .map_err(raise)
+    }
+
+    fn holds(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.0.broken().is_none())
+    }
+
+    fn broken(&self, py: Python<'_>) -> Option<OsString> {
+        py.detach(|| self.0.broken().map(Into::into))
+    }
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Witness>()
+}

@@ -1,0 +1,126 @@
+"""The native half of `ryecore.lillux`.
+
+Everything raises OSError (with errno and filename) for what the system refuses, and ValueError for
+values that make no sense; `ryecore.lillux` turns both into errors of `ryecore.errors`.
+"""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Literal, TypeAlias, final
+
+__all__ = [
+    "Mailbox",
+    "Witness",
+    "cancel",
+    "current_process",
+    "digest_tree",
+    "kill_process",
+    "list_tree",
+    "monotonic_ns",
+    "now_ns",
+    "process_status",
+    "read_digest",
+    "read_files",
+    "run_blocking",
+    "sha256_file",
+    "start_detached",
+    "stat_tree",
+]
+
+_Path: TypeAlias = str | PathLike[str]
+
+# clock
+
+def now_ns() -> int: ...
+def monotonic_ns() -> int: ...
+
+# digests
+
+def sha256_file(path: _Path, /) -> str: ...
+def read_digest(path: _Path, max_bytes: int, /) -> tuple[bytes, str]: ...
+def read_files(paths: Iterable[_Path], max_bytes: int, /) -> list[tuple[bytes, str]]: ...
+def list_tree(
+    root: _Path,
+    extensions: Sequence[str] | None,
+    exclude_dirs: Sequence[str],
+    recursive: bool,
+    /,
+) -> list[tuple[str, Literal["file", "symlink"]]]: ...
+def stat_tree(
+    root: _Path,
+    extensions: Sequence[str] | None,
+    exclude_dirs: Sequence[str],
+    recursive: bool,
+    /,
+) -> str: ...
+def digest_tree(
+    root: _Path,
+    extensions: Sequence[str] | None,
+    exclude_dirs: Sequence[str],
+    recursive: bool,
+    /,
+) -> tuple[str, list[tuple[str, str]]]: ...
+
+# witness
+
+@final
+class Witness:
+    def __new__(
+        cls,
+        files: Sequence[tuple[_Path, str]],
+        absent: Iterable[_Path],
+        trees: Sequence[tuple[_Path, Sequence[str] | None, Sequence[str], bool, str]],
+        /,
+    ) -> Witness: ...
+    def holds(self) -> bool: ...
+    def broken(self) -> str | None: ...
+
+# runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes
+
+_Spec: TypeAlias = tuple[
+    str, Sequence[str], str, dict[str, str], bytes, float | None, float, float, int
+]
+# status, exit_code, signal, stdout, stderr, stdout_total_bytes, stderr_total_bytes, duration_ms,
+# pid, left_behind
+_Report: TypeAlias = tuple[
+    Literal["exited", "signaled", "timed_out", "cancelled", "unknown"],
+    int | None,
+    int | None,
+    bytes,
+    bytes,
+    int,
+    int,
+    float,
+    int,
+    tuple[int, ...],
+]
+
+@final
+class Mailbox:
+    def __new__(cls) -> Mailbox: ...
+    @property
+    def fd(self) -> int: ...
+    def start(self, spec: _Spec, /) -> int: ...
+    def drain(self) -> list[tuple[int, _Report | OSError]]: ...
+
+def cancel(token: int, /) -> None: ...
+def run_blocking(spec: _Spec, /) -> _Report: ...
+
+# processes: boot_id, pid_namespace, pid, start_ticks
+
+_ProcessId: TypeAlias = tuple[str, int, int, int]
+
+def start_detached(
+    command: str,
+    args: Sequence[str],
+    cwd: str,
+    env: dict[str, str],
+    stdin: bytes,
+    log_path: _Path,
+    /,
+) -> _ProcessId: ...
+def kill_process(
+    process: _ProcessId, grace_s: float, /
+) -> Literal["terminated", "killed", "already_dead"]: ...
+def process_status(process: _ProcessId, /) -> Literal["running", "zombie", "dead"]: ...
+def current_process() -> _ProcessId: ...

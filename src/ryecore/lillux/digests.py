@@ -1,0 +1,147 @@
+"""SHA-256 of files and of whole folders, outside the interpreter's lock."""
+
+from collections.abc import Iterable
+from os import PathLike
+from typing import Final, Literal
+
+from attrs import frozen
+
+from ryecore import _native
+
+__all__ = [
+    "TreeDigest",
+    "TreeFilter",
+    "digest_tree",
+    "list_tree",
+    "read_digest",
+    "read_files",
+    "sha256_file",
+    "stat_tree",
+]
+
+_NO_LIMIT_BYTES: Final = 2**62
+
+
+@frozen
+class TreeFilter:
+    """Which files of a folder count.
+
+    Attributes:
+        extensions: Final suffixes, as in `(".py", ".yaml")`; None takes every file.
+        exclude_dirs: Names of folders that are not entered, at any depth.
+        recursive: Whether folders are entered at all.
+    """
+
+    extensions: tuple[str, ...] | None = None
+    exclude_dirs: tuple[str, ...] = ()
+    recursive: bool = True
+
+
+@frozen
+class TreeDigest:
+    r"""The content of a folder.
+
+    Attributes:
+        digest: SHA-256 (hex) over the lines `{hex}  {path}\n`, sorted by the bytes of the paths.
+        files: Each path below the root with its SHA-256 (hex), in that order.
+    """
+
+    digest: str
+    files: tuple[tuple[str, str], ...]
+
+
+_EVERY_FILE: Final = TreeFilter()
+
+
+def sha256_file(path: str | PathLike[str]) -> str:
+    """The SHA-256 (hex) of a regular file.
+
+    Raises:
+        OSError: It can't be read, or is no regular file.
+    """
+    return _native.sha256_file(path)
+
+
+def read_digest(
+    path: str | PathLike[str], *, max_bytes: int = _NO_LIMIT_BYTES
+) -> tuple[bytes, str]:
+    """The whole of a regular file, and the SHA-256 (hex) of exactly these bytes.
+
+    Args:
+        path: What is read. A FIFO or a device is refused and never waited for.
+        max_bytes: A larger file is refused.
+
+    Raises:
+        OSError: It can't be read, is larger, or is no regular file.
+    """
+    return _native.read_digest(path, max_bytes)
+
+
+def read_files(
+    paths: Iterable[str | PathLike[str]], *, max_bytes: int = _NO_LIMIT_BYTES
+) -> list[tuple[bytes, str]]:
+    """Many files with their SHA-256 (hex), several read at a time.
+
+    Args:
+        paths: What is read; the answers keep this order.
+        max_bytes: A larger file is refused.
+
+    Raises:
+        OSError: The first one, in order, that can't be read.
+    """
+    return _native.read_files(paths, max_bytes)
+
+
+def list_tree(
+    root: str | PathLike[str],
+    filter: TreeFilter = _EVERY_FILE,  # noqa: A002
+) -> list[tuple[str, Literal["file", "symlink"]]]:
+    """The files below a folder, sorted by the bytes of their paths.
+
+    Args:
+        root: The folder.
+        filter: Which files count.
+
+    Returns:
+        Paths below the root. A `symlink` leads to a regular file; links to folders are not
+        followed, and other links and special files are not listed.
+
+    Raises:
+        OSError: A folder can't be read, or vanished meanwhile.
+    """
+    return _native.list_tree(root, filter.extensions, filter.exclude_dirs, filter.recursive)
+
+
+def stat_tree(root: str | PathLike[str], filter: TreeFilter = _EVERY_FILE) -> str:  # noqa: A002
+    """A fingerprint (hex) of the stats of all files below a folder.
+
+    It changes with every path, kind, mode, inode, size and time. It tells that something was
+    touched; it never proves that content is unchanged.
+
+    Args:
+        root: The folder.
+        filter: Which files count.
+
+    Raises:
+        OSError: A folder can't be read, or something vanished meanwhile.
+    """
+    return _native.stat_tree(root, filter.extensions, filter.exclude_dirs, filter.recursive)
+
+
+def digest_tree(
+    root: str | PathLike[str],
+    filter: TreeFilter = _EVERY_FILE,  # noqa: A002
+) -> TreeDigest:
+    """The content of all files below a folder; a link counts by the file that it leads to.
+
+    Args:
+        root: The folder.
+        filter: Which files count.
+
+    Raises:
+        OSError: A file or folder can't be read, or vanished meanwhile.
+    """
+    digest, files = _native.digest_tree(
+        root, filter.extensions, filter.exclude_dirs, filter.recursive
+    )
+    return TreeDigest(digest, tuple(files))

@@ -1,0 +1,113 @@
+"""Waiting for runs in an event loop: one native mailbox a loop, one task that waits at it.
+
+The first task that waits leads: it awaits the mailbox's descriptor and sorts what arrives. The
+others await their own event. Whoever leads hands that on when it leaves, also when it is cancelled.
+"""
+
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import RunVar, checkpoint_if_cancelled
+
+from ryecore import _native
+
+__all__ = ["Mailroom", "current_mailroom"]
+
+if TYPE_CHECKING:
+    from ryecore._native import _Report, _Spec  # pyright: ignore[reportPrivateUsage]
+
+
+class Mailroom:
+    """The runs that the tasks of one event loop wait for."""
+
+    __slots__ = ("_arrived", "_followers", "_is_led", "_mailbox")
+
+    def __init__(self) -> None:
+        self._mailbox = _native.Mailbox()
+        self._arrived: dict[int, _Report | OSError] = {}
+        self._followers: dict[int, anyio.Event] = {}
+        self._is_led = False
+
+    async def run(self, spec: "_Spec") -> "_Report":
+        """Start a run and wait for its end; a cancelled wait ends the run first.
+
+        Args:
+            spec: What `_native.Mailbox.start` takes.
+
+        Returns:
+            What `_native.Mailbox.drain` gives.
+
+        Raises:
+            OSError: The program can't be started.
+            ValueError: The spec makes no sense.
+        """
+        await checkpoint_if_cancelled()
+        token = self._mailbox.start(spec)
+        try:
+            return await self._arrival(token)
+        except OSError:
+            raise
+        except GeneratorExit:
+            # The loop is gone; nobody can wait any more.
+            _native.cancel(token)
+            raise
+        except BaseException:
+            _native.cancel(token)
+            await self._reaped(token)
+            raise
+
+    async def _reaped(self, token: int) -> None:
+        """Wait for a cancelled run's end, which TERM, grace and KILL bound."""
+        with anyio.CancelScope(shield=True):
+            while True:
+                try:
+                    await self._arrival(token)
+                except OSError:
+                    return
+                except anyio.get_cancelled_exc_class():
+                    # asyncio's own cancel() passes a shield. The run's end can't be skipped.
+                    continue
+                else:
+                    return
+
+    async def _arrival(self, token: int) -> "_Report":
+        try:
+            while token not in self._arrived:
+                if self._is_led:
+                    self._followers[token] = woken = anyio.Event()
+                    await woken.wait()
+                else:
+                    await self._lead(token)
+        finally:
+            self._followers.pop(token, None)
+            if not self._is_led and self._followers:
+                # Whoever wakes without a result leads.
+                next(iter(self._followers.values())).set()
+        outcome = self._arrived.pop(token)
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome
+
+    async def _lead(self, token: int) -> None:
+        self._is_led = True
+        try:
+            while token not in self._arrived:
+                await anyio.wait_readable(self._mailbox.fd)
+                for arrived, outcome in self._mailbox.drain():
+                    self._arrived[arrived] = outcome
+                    if follower := self._followers.get(arrived):
+                        follower.set()
+        finally:
+            self._is_led = False
+
+
+_mailrooms: RunVar[Mailroom] = RunVar("ryecore.lillux.mailroom")
+
+
+def current_mailroom() -> Mailroom:
+    """The mailroom of the running event loop."""
+    mailroom = _mailrooms.get(None)
+    if mailroom is None:
+        mailroom = Mailroom()
+        _mailrooms.set(mailroom)
+    return mailroom

@@ -1,0 +1,261 @@
+"""Child processes: run to the end, started apart, looked at, ended.
+
+Every child is started and served by one native thread. It leads a session of its own and dies with
+its host. Linux kills it when that thread ends, unless it gains privileges on the way.
+"""
+
+from collections.abc import Mapping
+from errno import EINVAL, ENOENT, ENOEXEC
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
+
+from attrs import field, frozen
+
+from ryecore import _native
+from ryecore.errors import ProcessError, SpawnFailed
+from ryecore.lillux.mailbox import current_mailroom
+
+if TYPE_CHECKING:
+    from ryecore._native import _ProcessId, _Spec  # pyright: ignore[reportPrivateUsage]
+
+__all__ = [
+    "ProcessId",
+    "ProcessResult",
+    "ProcessSpec",
+    "current_process",
+    "kill_process",
+    "process_status",
+    "run_process",
+    "run_process_sync",
+    "spawn_detached",
+]
+
+_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
+
+
+@frozen
+class ProcessSpec:
+    """What is to be run, and within which bounds.
+
+    Attributes:
+        command: An absolute path, or a bare name that is looked up in the PATH of `env`.
+        args: What follows the command.
+        cwd: The working directory.
+        env: The child's whole environment.
+        stdin: What the child can read; empty is `/dev/null`.
+        timeout_s: How long it may run; None is for ever.
+        kill_grace_s: Between TERM and KILL.
+        drain_s: How long a pipe may stay open after the child's end, when another process holds it.
+        max_output_bytes: How much of each stream is kept. What follows is counted.
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    cwd: str = field(kw_only=True)
+    env: Mapping[str, str] = field(kw_only=True, repr=False)
+    stdin: bytes = field(default=b"", kw_only=True, repr=False)
+    timeout_s: float | None = field(default=300, kw_only=True)
+    kill_grace_s: float = field(default=2.0, kw_only=True)
+    drain_s: float = field(default=0.25, kw_only=True)
+    max_output_bytes: int = field(default=_MAX_OUTPUT_BYTES, kw_only=True)
+
+
+@frozen
+class ProcessResult:
+    """What a run left.
+
+    Attributes:
+        status: How it ended. `unknown`: somebody else reaped the child, and its status is lost.
+        exit_code: Of a child that exited by itself, also after TERM.
+        signal: That ended the child.
+        stdout: The first bytes.
+        stderr: The first bytes.
+        stdout_total_bytes: How many there were.
+        stderr_total_bytes: How many there were.
+        duration_ms: From the start to the reaping.
+        pid: The number that it had.
+        left_behind: Processes that left the child's group, and were seen at an untidy end
+            (timeout, cancellation, a pipe held open). They were not ended.
+    """
+
+    status: Literal["exited", "signaled", "timed_out", "cancelled", "unknown"]
+    exit_code: int | None
+    signal: int | None
+    stdout: bytes = field(repr=False)
+    stderr: bytes = field(repr=False)
+    stdout_total_bytes: int
+    stderr_total_bytes: int
+    duration_ms: float
+    pid: int
+    left_behind: tuple[int, ...]
+
+
+@frozen
+class ProcessId:
+    """A process that can't be taken for another one.
+
+    Attributes:
+        boot_id: The machine's boot.
+        pid_namespace: The inode of its pid namespace.
+        pid: Its number there.
+        start_ticks: Clock ticks between the boot and its start.
+    """
+
+    boot_id: str
+    pid_namespace: int
+    pid: int
+    start_ticks: int
+
+
+async def run_process(spec: ProcessSpec) -> ProcessResult:
+    """Run a program to its end. A cancelled call ends the process group and reaps it first.
+
+    Args:
+        spec: What is to be run.
+
+    Returns:
+        How it ended, and what it wrote.
+
+    Raises:
+        SpawnFailed: It could not be started.
+    """
+    try:
+        report = await current_mailroom().run(_native_spec(spec))
+    except (OSError, ValueError) as error:
+        _raise_spawn_failed(spec, error)
+    return ProcessResult(*report)
+
+
+def run_process_sync(spec: ProcessSpec) -> ProcessResult:
+    """Run a program to its end in the calling thread. Other threads go on meanwhile.
+
+    Args:
+        spec: What is to be run.
+
+    Returns:
+        How it ended, and what it wrote.
+
+    Raises:
+        SpawnFailed: It could not be started.
+        KeyboardInterrupt: It was ended and reaped.
+    """
+    try:
+        report = _native.run_blocking(_native_spec(spec))
+    except (OSError, ValueError) as error:
+        _raise_spawn_failed(spec, error)
+    return ProcessResult(*report)
+
+
+def spawn_detached(spec: ProcessSpec, log_path: str | PathLike[str]) -> ProcessId:
+    """Start a program that outlives its host.
+
+    Args:
+        spec: What is to be run. Its bounds don't apply.
+        log_path: Both output streams are appended to this file, which is made with mode 0600.
+
+    Returns:
+        Who it is, for `process_status` and `kill_process`, in this process or another.
+
+    Raises:
+        SpawnFailed: It could not be started, or the log can't be written.
+    """
+    try:
+        identity = _native.start_detached(
+            spec.command, spec.args, spec.cwd, dict(spec.env), spec.stdin, fspath(log_path)
+        )
+    except (OSError, ValueError) as error:
+        _raise_spawn_failed(spec, error)
+    return ProcessId(*identity)
+
+
+def kill_process(
+    process: ProcessId,
+    grace_s: float = 3.0,
+) -> Literal["terminated", "killed", "already_dead"]:
+    """End a process, and its group if it leads one: TERM, grace, KILL. Waits for the end.
+
+    Args:
+        process: Who is meant. A process that only has the same number is never signalled.
+        grace_s: Between TERM and KILL.
+
+    Returns:
+        What it took.
+
+    Raises:
+        ProcessError: It can't be ended, or not told from here.
+    """
+    try:
+        return _native.kill_process(_identity(process), grace_s)
+    except (OSError, ValueError) as error:
+        raise _process_error(process, error) from error
+
+
+def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
+    """How a process stands.
+
+    Args:
+        process: Who is meant.
+
+    Returns:
+        `dead` also when another process has its number, or the machine was started anew.
+
+    Raises:
+        ProcessError: It can't be told from here, because it lives in another pid namespace.
+    """
+    try:
+        return _native.process_status(_identity(process))
+    except (OSError, ValueError) as error:
+        raise _process_error(process, error) from error
+
+
+def current_process() -> ProcessId:
+    """Who the calling process is."""
+    return ProcessId(*_native.current_process())
+
+
+def _native_spec(spec: ProcessSpec) -> "_Spec":
+    return (
+        spec.command,
+        spec.args,
+        spec.cwd,
+        dict(spec.env),
+        spec.stdin,
+        spec.timeout_s,
+        spec.kill_grace_s,
+        spec.drain_s,
+        spec.max_output_bytes,
+    )
+
+
+def _identity(process: ProcessId) -> "_ProcessId":
+    return (process.boot_id, process.pid_namespace, process.pid, process.start_ticks)
+
+
+def _raise_spawn_failed(spec: ProcessSpec, error: OSError | ValueError) -> NoReturn:
+    if isinstance(error, OSError):
+        message = f"{spec.command} can't be started: {error.strerror} ({error.filename})."
+        errno = error.errno
+    else:
+        message = f"{spec.command} can't be started: {error}."
+        errno = EINVAL
+    raise SpawnFailed(
+        message, next_step=_next_step(spec, errno), command=spec.command, errno=errno
+    ) from error
+
+
+def _next_step(spec: ProcessSpec, errno: int | None) -> str:
+    if errno == ENOENT and not Path(spec.cwd).is_dir():
+        return "Create the working directory, or name another one."
+    if errno == ENOENT and Path(spec.command).is_file():
+        return "The interpreter that its first line names is missing."
+    if errno == ENOENT and "/" not in spec.command:
+        return f"Install it, or add its folder to the child's PATH ({spec.env.get('PATH', '')!r})."
+    if errno == ENOEXEC:
+        return "It is neither a binary for this machine nor a script that begins with #!."
+    return ""
+
+
+def _process_error(process: ProcessId, error: OSError | ValueError) -> ProcessError:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return ProcessError(f"Process {process.pid}: {reason}.", pid=process.pid)

@@ -1,0 +1,55 @@
+"""What the tests of lillux share: real programs, and looks at the system from outside."""
+
+import os
+import select
+import threading
+from pathlib import Path
+
+from ryecore.lillux import ProcessSpec
+
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+def shell(script: str, *args: str, **options: object) -> ProcessSpec:
+    """A shell that runs `script`, with its `args` as $1 and on."""
+    options.setdefault("cwd", "/")
+    options.setdefault("env", PATH)
+    return ProcessSpec("/bin/sh", ("-c", script, "sh", *args), **options)  # type: ignore[arg-type]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has this number and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def wait_until_dead(pid: int) -> None:
+    """Wait, without polling, for a process that has been killed already."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([fd], [], [], 30)
+        assert ready, f"{pid} lives"
+    finally:
+        os.close(fd)
+
+
+def children() -> set[int]:
+    """The numbers of all children of this process, zombies too."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def native_threads() -> int:
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
