@@ -83,16 +83,18 @@ def render_result(document: Mapping[str, Any]) -> StyledText:
         "success": ("✓", "good"), "validation_passed": ("✓", "good"),
     }.get(status, ("✗", "bad"))  # fmt: skip
     metadata = document.get("metadata", {})
+    duration_ms = metadata.get("duration_ms")
     text.line(
         (f"{mark} ", style),
         (str(document.get("item_id", "")), "strong"),
         (f"  {status}", style),
-        (f"  {metadata.get('duration_ms', 0)} ms", "dim"),
+        ("" if duration_ms is None else f"  {duration_ms} ms", "dim"),
     )
-    if document.get("error"):
-        text.line(("  ", ""), (str(document["error"]).strip(), "bad"))
-    if "data" in document and document["data"] is not None:
-        text.add(_render_data(document["data"]), "  ")
+    error = str(document.get("error") or "").strip()
+    for line in error.splitlines():
+        text.line("  ", (line, "bad"))
+    if document.get("data") is not None:
+        text.add(_render_data(document["data"], said=error), "  ")
     for key, value in metadata.items():
         if key != "duration_ms":
             text.line((f"  {key.replace('_', ' ')}: {value}", "warn"))
@@ -106,11 +108,13 @@ def render_result(document: Mapping[str, Any]) -> StyledText:
     return text
 
 
-def _render_data(data: object) -> StyledText:
+def _render_data(data: object, said: str) -> StyledText:
+    """Show what a tool returned, but not once more what stands in its error already."""
     text = StyledText()
     if isinstance(data, Mapping) and set(data) == {"stdout", "stderr", "return_code"}:
         lines = [*str(data["stdout"]).splitlines()]
-        lines += [f"stderr: {line}" for line in str(data["stderr"]).splitlines()]
+        if str(data["stderr"]).strip() != said:
+            lines += [f"stderr: {line}" for line in str(data["stderr"]).splitlines()]
         if data["return_code"] != 0:
             lines.append(f"exit code {data['return_code']}")
     else:
@@ -244,8 +248,10 @@ _DESCRIPTIONS: Final = {
 def render_error(document: Mapping[str, Any], message: str, next_step: str) -> StyledText:
     """Show the error object of an execution that did not happen."""
     text = StyledText()
-    text.line(("✗ ", "bad"), (str(document.get("item_id", "")), "strong"), ("  refused", "bad"))
-    text.line("  ", (message, "bad"))
+    item_id = str(document.get("item_id", ""))
+    text.line(("✗ ", "bad"), (f"{item_id}  " if item_id else "", "strong"), ("refused", "bad"))
+    for line in message.splitlines():
+        text.line("  ", (line, "bad"))
     for failure in document.get("failures", ()):
         text.line("    ", (str(failure), "bad"))
     if next_step:

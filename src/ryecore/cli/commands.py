@@ -4,6 +4,7 @@ import getpass
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.arguments import read_pairs
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
-from ryecore.errors import InputError, SigningError
+from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
@@ -278,7 +279,11 @@ async def _execute(
     **options: Any,
 ) -> ExecutionResult:
     async with Rye.open(project_path) as opened:
-        schema = await opened.schema(ref) if pairs else None
+        schema = None
+        if pairs:
+            # What refuses the schema refuses the execution too, with the trace if it was wished.
+            with suppress(RyeError):
+                schema = await opened.schema(ref)
         given = params | read_pairs(pairs, schema)
         return await opened.execute(ref, given, **options)
 
