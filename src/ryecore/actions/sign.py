@@ -6,11 +6,12 @@ from typing import Literal
 
 from attrs import frozen
 
+from ryecore.chain.file_types import RUNTIMES_FOLDER
 from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import place_of, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
-from ryecore.items.signature import CommentForm
+from ryecore.items.signature import CommentForm, comment_form
 from ryecore.items.signing import SignedFile, find_files, sign_file
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
@@ -95,10 +96,11 @@ class SignAction:
             )
         files = _files(pattern, self._spaces.project if space == "project" else self._spaces.user)
         key = self._keys.load()
-        file_types = self._file_types()
         signed: list[SignedFile] = []
         failed: list[tuple[Path, str]] = []
-        for kind, path, relative in files:
+        # Runtimes come first: a signed one brings the comment form of the files behind it.
+        for kind, path, relative in sorted(files, key=_is_no_runtime):
+            file_types = self._file_types() if comment_form(path.suffix) is None else {}
             try:
                 signed.append(sign_file(path, kind, relative, key, file_types=file_types))
             except SigningError as error:
@@ -106,6 +108,11 @@ class SignAction:
                     raise
                 failed.append((path, str(error)))
         return SignReport(tuple(signed), tuple(failed))
+
+
+def _is_no_runtime(file: tuple[str, Path, str]) -> bool:
+    kind, _, relative = file
+    return kind != "tool" or not relative.startswith(f"{RUNTIMES_FOLDER}/")
 
 
 def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
