@@ -82,7 +82,8 @@ class PrimitiveExecutor:
         log = Trace(ctx.event_sink)
         known: tuple[str, ...] = ()
         try:
-            prepared = await self._prepared(ref, log)
+            # Who asks for the events gets those of this very call, so nothing is remembered.
+            prepared = await self._prepared(ref, log, fresh=trace or ctx.event_sink is not None)
             known = prepared.chain.ids
             if dry_run:
                 self._audit(prepared.chain)
@@ -140,15 +141,14 @@ class PrimitiveExecutor:
         """
         log = Trace(ctx.event_sink)
         try:
-            return await self._prepared(ref, log)
+            return await self._prepared(ref, log, fresh=True)
         except RyeError as error:
             error.during(str(ref), trace=log.events)
             raise
 
-    async def _prepared(self, ref: ItemRef, log: Trace) -> PreparedChain:
-        found = self._cache.get(ref)
+    async def _prepared(self, ref: ItemRef, log: Trace, *, fresh: bool = False) -> PreparedChain:
+        found = None if fresh else self._cache.get(ref)
         if found is not None:
-            log.replay(found.events)
             return found
         # Reading, verifying and sealing can take a while, so the event loop goes on meanwhile.
         prepared = await anyio.to_thread.run_sync(self._preparer.prepare, ref, log)

@@ -1,6 +1,6 @@
 """The event log of one execution: what was decided, in order, secrets left out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ryecore.errors import RyeError
@@ -33,13 +33,6 @@ class Trace:
         self._events.append(event)
         if self._sink is not None:
             self._sink(event)
-
-    def replay(self, events: Iterable[Event]) -> None:
-        """Record the events of a decision that was remembered and still holds."""
-        for event in events:
-            self._events.append(event)
-            if self._sink is not None:
-                self._sink(event)
 
     @contextmanager
     def failing(self, step: str, **facts: object) -> Iterator[None]:

@@ -1,12 +1,12 @@
 """The three spaces, and where in them an item stands."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemNotFound
 from ryecore.items.evidence import Evidence
@@ -175,58 +175,66 @@ def locate(
     shadowed: list[tuple[Path, Space]] = []
     searched: list[str] = []
     for space in spaces:
-        folder = space.folder(ref.kind)
+        folder = os.path.join(space.root, ref.folder)
         searched.append(f"{space.label} ({folder})")
-        stem = folder / ref.id
-        names = _names_beside(stem, evidence if found is None else None)
-        matches = [stem.name + end for end in extensions if stem.name + end in names]
+        stem = f"{folder}/{ref.id}"
+        matches = _matches(stem, extensions, evidence if found is None else None)
         if not matches:
-            if names and evidence is not None and found is None:
-                for end in extensions:
-                    evidence.absent(f"{stem}{end}")
             continue
-        path = stem.with_name(matches[0])
         if found is not None:
-            shadowed.append((path, space))
+            shadowed.append((Path(matches[0]), space))
             continue
         if len(matches) > 1:
-            both = tuple(str(stem.with_name(name)) for name in matches)
             raise AmbiguousItem(
-                f"{ref} is two files in {space.label} space: {' and '.join(both)}.",
+                f"{ref} is two files in {space.label} space: {' and '.join(matches)}.",
                 next_step="Rename or remove one of them.",
-                candidates=both,
+                candidates=tuple(matches),
             )
-        if evidence is not None:
-            for end in extensions:
-                if stem.name + end != matches[0]:
-                    evidence.absent(f"{stem}{end}")
-        _check_inside(ref, path, folder)
-        found = ItemSource(ref, path, space, ref.id + path.suffix)
+        _check_inside(ref, matches[0], folder)
+        found = ItemSource(ref, Path(matches[0]), space, matches[0][len(folder) + 1 :])
     if found is None:
         raise ItemNotFound(
             f"{ref} was not found.",
             next_step="Searched: " + "; ".join(searched) + ".",
             searched=tuple(searched),
         ).during(str(ref))
-    return ItemSource(found.ref, found.path, found.space, found.relative, tuple(shadowed))
+    return evolve(found, shadowed=tuple(shadowed)) if shadowed else found
 
 
-def _names_beside(stem: Path, evidence: Evidence | None) -> frozenset[str]:
-    """The names in the stem's folder; where it doesn't exist, the first missing folder is told."""
+def _matches(stem: str, extensions: Sequence[str], evidence: Evidence | None) -> list[str]:
+    """The files of a stem, in the order of extensions; what is absent is told."""
+    folder, _, name = stem.rpartition("/")
     try:
-        return frozenset(os.listdir(stem.parent))
+        names = frozenset(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         if evidence is not None:
-            missing = stem.parent
-            while not missing.parent.exists():
-                missing = missing.parent
-            evidence.absent(str(missing))
-        return frozenset()
+            evidence.absent(_first_missing(folder))
+        return []
+    matches = [stem + extension for extension in extensions if name + extension in names]
+    if evidence is not None:
+        for extension in extensions:
+            if name + extension not in names:
+                evidence.absent(stem + extension)
+    return matches
 
 
-def _check_inside(ref: ItemRef, path: Path, folder: Path) -> None:
-    real = path.resolve()
-    if not real.is_relative_to(folder.resolve()):
+def _first_missing(folder: str) -> str:
+    while not os.path.lexists(parent := os.path.dirname(folder)):
+        folder = parent
+    return folder
+
+
+def _check_inside(ref: ItemRef, path: str, folder: str) -> None:
+    """Ids hold no dots, so only a link can lead outside; mostly there is none."""
+    below = path
+    while len(below) > len(folder):
+        if os.path.islink(below):
+            break
+        below = os.path.dirname(below)
+    else:
+        return
+    real = os.path.realpath(path)
+    if not Path(real).is_relative_to(os.path.realpath(folder)):
         raise InvalidItemId(
             f"{ref} is a link that leaves its folder: {path} leads to {real}.",
             next_step=f"Put the file itself below {folder}.",

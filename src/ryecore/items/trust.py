@@ -9,6 +9,7 @@ Source: decisions 6 and 7.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -62,8 +63,14 @@ class _KeyFile:
             signature is not None
             and signature.fingerprint == key.fingerprint
             and signature.content_hash == self.content_hash
-            and signature.holds("config", f"{TRUSTED_KEYS_PATH}/{self.path.name}", key)
+            and _holds(signature, f"{TRUSTED_KEYS_PATH}/{self.path.name}", key)
         )
+
+
+@lru_cache(maxsize=1024)
+def _holds(signature: Signature, name: str, key: PublicKey) -> bool:
+    """The arithmetic alone is remembered, by signature, name and key."""
+    return signature.holds("config", name, key)
 
 
 def render_trusted_key(
@@ -230,6 +237,7 @@ class TrustStore:
         return tuple(keys)
 
 
+@lru_cache(maxsize=256)
 def _parse_key_file(content: bytes, path: Path) -> _KeyFile:
     parts = split_content(content, COMMENT_FORMS[".toml"])
     document = parse_document(content, path)

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ryecore.lillux import ProcessSpec, run_process_sync
+
 RYE = Path(__file__).parents[3] / "src/ryecore/system/.ai/tools/rye"
 FILE_SYSTEM = RYE / "file-system"
 FILE_TOOLS = ("read", "write", "edit", "list", "glob", "grep")
@@ -106,32 +108,37 @@ class Serving:
         return result
 
 
-def start_bash(
-    project: Path, prepare: Callable[[], None] | None = None
-) -> "subprocess.Popen[bytes]":
+BASH = (str(RYE / "bash.py"), "--project-path")
+
+
+def start_bash(project: Path) -> "subprocess.Popen[bytes]":
+    """Start rye/bash by hand, to send it signals."""
     return subprocess.Popen(
-        [sys.executable, str(RYE / "bash.py"), "--project-path", str(project)],
+        [sys.executable, *BASH, str(project)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        preexec_fn=prepare,  # noqa: PLW1509 - it only sets limits of the child
     )
 
 
 def bash(
-    project: Path,
-    command: str,
-    prepare: Callable[[], None] | None = None,
-    **params: object,
+    project: Path, command: str, *, memory_limit_kib: int | None = None, **params: object
 ) -> Result:
-    """Run a command with rye/bash."""
-    process = start_bash(project, prepare)
-    document = json.dumps({"command": command, **params})
-    out, err = process.communicate(document.encode())
-    assert not err, err
-    assert process.returncode == 0
-    result: Result = json.loads(out)
+    """Run a command with rye/bash, under lillux as its runtime does."""
+    limit = "" if memory_limit_kib is None else f"ulimit -v {memory_limit_kib}; "
+    done = run_process_sync(
+        ProcessSpec(
+            "/bin/sh",
+            ("-c", f'{limit}exec "$0" "$@"', sys.executable, "-B", *BASH, str(project)),
+            cwd=str(project),
+            env=os.environ,
+            stdin=json.dumps({"command": command, **params}).encode(),
+        )
+    )
+    assert not done.stderr, done.stderr
+    assert done.exit_code == 0
+    result: Result = json.loads(done.stdout)
     return result
 
 

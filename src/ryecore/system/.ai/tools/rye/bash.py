@@ -1,8 +1,11 @@
-# rye:signed:2026-11-21T22:35:31Z:7585539b697d91b89cd3573a7404b27385106d406b2e1f5d8e0e7f4459d333c3:aCKmiGuWjzF0Nclf7KCww_zdfs1rMF3PifdloBJl3WYEtL1C8gwCvXFk2QKiB6fZB90J4KqBvq3LcTfYQHDlCw:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:15ELGBYOQUOg6RNxxXnFS2KBw8aOsIEDHqRaKF8MGCkunFF_QgL6mLoFM3AmdUpYpo09079PWttVngE-mLl0Bg:90900e895c361719
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode
 caches, so every import that is not needed (subprocess above all) would cost each call.
+
+The command stays in this tool's process group, which ends as a whole when the tool does: so
+nothing of it survives, however the tool ends.
 """
 
 from __future__ import annotations
@@ -53,7 +56,6 @@ CONFIG_SCHEMA = {
 KEPT_BYTES = 25 * 1024  # of the head and of the tail of each stream
 GRACE_S = 1.0  # between TERM and KILL
 LINGER_S = 0.25  # for output that is still on its way once the command has ended
-POLL_S = 0.05  # how often the end of a whole process group is looked for
 
 
 class BadInput(Exception):
@@ -109,7 +111,7 @@ class Stream:
 
 
 class Command:
-    """A running command, the leader of its own process group."""
+    """A running command, in this tool's own process group."""
 
     def __init__(self, command: str) -> None:
         out_read, out_write = os.pipe()
@@ -126,7 +128,6 @@ class Command:
                 ["bash", "-c", command],
                 os.environ,
                 file_actions=actions,
-                setpgroup=0,
                 # Python ignores these two; a command expects to be ended by them.
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
             )
@@ -134,6 +135,7 @@ class Command:
             os.close(out_write)
             os.close(err_write)
         self.exit_code: int | None = None
+        self.still_held = False  # whether something held the pipes when the reading stopped
 
     def reap(self) -> None:
         """Learn the shell's exit code, if it has ended; negative is a signal."""
@@ -142,15 +144,15 @@ class Command:
             if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
 
-    def signal(self, number: int) -> bool:
-        """Send a signal to the whole group (0 only asks); False where nobody is left."""
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass  # somebody is there, under another user
-        return True
+    def end(self) -> None:
+        """Ask the command, and all that it started, to end; this tool goes on."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the shell at once; what it started ends with this tool's group."""
+        if self.exit_code is None:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 def enter(project: str, inside: str) -> None:
@@ -206,20 +208,17 @@ def watch(command: Command, timeout: float, wake: int, told_to_end: list[int]) -
         exited = command.exit_code is not None
         if not ending and not exited and (told_to_end or now >= deadline):
             timed_out = not told_to_end
-            ending = command.signal(signal.SIGTERM)
-            deadline = now + GRACE_S
+            command.end()
+            ending, deadline = True, now + GRACE_S
         elif ending and not killed and now >= deadline:
-            command.signal(signal.SIGKILL)
+            command.kill()
             killed = True
-        # One that is being ended is over when its whole group is; a shell that ended by itself
-        # may leave others behind.
-        if over is None and (killed or (exited and not (ending and command.signal(0)))):
+        if over is None and (killed or exited):
             over = now + LINGER_S
         if over is not None and (now >= over or not open_streams):
+            command.still_held = bool(open_streams)
             return timed_out
         wait = (deadline if over is None else over) - now
-        if ending and over is None:
-            wait = min(wait, POLL_S)
         for descriptor, _ in poll.poll(max(0.0, wait) * 1000 + 1):
             if descriptor == wake:
                 os.read(wake, 512)
@@ -253,9 +252,9 @@ def outcome(
         result["error"] = f"The command was killed by {signal_name(-code)}."
     elif code:
         result["error"] = f"The command ended with exit code {code}; see stderr and stdout."
-    if not timed_out and not told_to_end and command.signal(0):
+    if not timed_out and not told_to_end and command.still_held:
         result["note"] = (
-            "Processes that the command started in the background still run; "
+            "Processes that the command started in the background were ended with it; "
             "their further output is lost."
         )
     return result
@@ -299,6 +298,8 @@ def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> 
         signal.signal(number, lambda number, frame: told_to_end.append(number))
 
     enter(project, inside)
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)  # started by hand: a group of its own, as its runtime gives it
     try:
         command = Command(text)
     except FileNotFoundError:

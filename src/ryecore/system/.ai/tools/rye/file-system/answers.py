@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:dfCxalii_BXH-jetaUZx9c0-3RZIHl4uw8sUu7vGph-3K_TnvAzZbW0uERp-LV8nwcUcOPhA2Oi-SRqpMXneBA:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:yvlrHBM-8xvBO9X7_ppehaJj4wALLZWowkhH6K54O5fGk5Ze4x14p5kdkGludPhL6JjTp5lBKOc3K1szM6hHAQ:90900e895c361719
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:_vm4aJbfsionKVqfbRVcyDCP1yalFBMW5g36e1WbdTSr0eBZLiOAgA9VPgqR1JKe0EtV-iRAfgn6TJcs_BmYCw:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:Q5pN4Eb9UZTGZdimwySIWiOaFPxyTOyvXTKgsr2Jmz3tuRTF0ZjNZxudifc7z5RIVoeh_RLHYLbllcwT4Yj8AQ:90900e895c361719
 """Replace a piece of a text file."""
 
 from __future__ import annotations

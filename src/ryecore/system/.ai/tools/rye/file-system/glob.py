@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:kWUX9DCpgw4R81OfHodUX4xSbSN-npseYBgXUJlh40X-zgQ9Fjo3Dk1Kl1_eMVTl020QjC1HshiZq4K_iP_5Ag:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:7QqFS0Tpzbzwq99ibtuAqnPMKrO0moArxGIqOzuZckokYnSnwXjz5jcd9KWz4k9kul_YsepJV_nrHldj_4wlBA:90900e895c361719
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

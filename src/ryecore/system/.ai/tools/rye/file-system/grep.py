@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:1kh8RHtA0CCoLAdZQliFzDDPhDHVxB5ef5niYEFkmBy3_r1GocaHPIsrwAjGeC8H7mH4bw24pzVbD5yS1-f0AA:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:JlES8ZsAcUWIgMVaAQlbhrgBsFcKIOo5AHF-mcaKwP0Ng4dQdJwwyaGupNN_jTmFqUyx59mc8u_rsr3wieOYCg:90900e895c361719
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

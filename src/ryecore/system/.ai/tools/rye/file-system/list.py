@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:HicjZgdk0p5qUdr2iX0by3020xH__cwuHNVBJztKTE2WF1arwTkhXdS0-i-P2rna9Dnum7G5YIDKZlSWMVzECw:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:HRcToWuncd_J9meUvue8atFs3D0wffJRJbMdnI_W8-4mejE7u658VoABIBPGGlsP76tqcXhOIh4KsgXmwa3ADQ:90900e895c361719
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:HCtTpp2NrQ3f1gQepj2-BH_PsghtamrDd0Vk7UlMgvBh9VNU9ZrIZhp6moHqln7ohvKNiY007t7Rk0ANInvhDw:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:u19Yv8MTa6oWsQ9BZSuGkvt9v_tidfX__MgGed8DRcnQWK5euO7Zt-32GeHN-rxXi_aKHAES7WUVYluxdMoFDQ:90900e895c361719
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

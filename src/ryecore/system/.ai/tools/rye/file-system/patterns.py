@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:bRg5iGnANT_RrtcWUJRi9rFb6UaLsqxW1BEFHP7noUYsT0MINBxQyBnCc1Lhp70gmsbK10QfEGXW97A1QSVsBw:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:tQnN24o7tiNUTfXwcMMo65fWHZsl3m7lJGa1neuZDedQo84kNyrygejOUHg64U485ExvSyodSyZAIiwyM5udCQ:90900e895c361719
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

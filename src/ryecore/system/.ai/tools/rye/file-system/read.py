@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:eHhB1CJV2CT8ObP5uM2s9BFTgbkX33RMLsNLmDdb8EnrZ6G3ptT7cAitDbRy8_d0CY-Y_p-pYf-xb8cVvLWfAw:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:mMIpyCKiMGUBnswlDWxjISwiLIebf3_StfkB_2d0sEp8Nc7GCVaTxS5WKz8qtr_y3RJ7vWORgAGwKYKRsiDeAw:90900e895c361719
 """Read a part of a text file."""
 
 from __future__ import annotations

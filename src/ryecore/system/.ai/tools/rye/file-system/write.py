@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:35:31Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:WQvsk8EcSc8UkI5CtoC2p5b_KlYc-t6Z9k3gvSBdxADupe9I-4Nbpgc5uoROCh6UYNdlIXbcBKEkN13yx9ggDg:4194437d7b2b0868
+# rye:signed:2026-11-21T22:44:56Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:4UWvtwoBD5suIJneGlhrElI-wPSSGKFEb0rlTS_KzgBz5h4ao5FNpVJ06rY_3LlFFyOqRi3wDfzbN8HH8dosDA:90900e895c361719
 """Write a text file in one step."""
 
 from __future__ import annotations
