@@ -266,5 +266,7 @@ class Sealer:
                 ItemSource(ref, path, owner.source.space, relative), evidence
             )
         except IntegrityError as error:
-            error.message = f"'{owner.source.ref.id}' can import {error.message}"
+            error.message = (
+                f"'{owner.source.ref.id}' can import a file that doesn't verify: {error.message}"
+            )
             raise
