@@ -1,16 +1,11 @@
-"""Make a key, sign a tool, run it through the verified chain, change one byte, see the refusal.
-
-Everything happens in a temporary folder; nothing of yours is touched.
-"""
+"""Sign a tool, run it through its verified chain, change a byte, see the refusal; all in /tmp."""
 
 import tempfile
 from pathlib import Path
 
 from ryecore import IntegrityError, SyncRye
 
-TOOL = '''\
-"""Summarise a CSV file."""
-
+TOOL = """\
 __version__ = "1.0.0"
 __executor_id__ = "rye/core/runtimes/python/function"
 __tool_description__ = "Count the rows of a CSV file and add up a column."
@@ -28,7 +23,7 @@ def execute(params, project_path):
     with open(os.path.join(project_path, params["path"])) as file:
         rows = list(csv.DictReader(file))
     return {"rows": len(rows), "total": sum(float(row[params["column"]]) for row in rows)}
-'''
+"""
 
 
 def main() -> None:
@@ -56,7 +51,7 @@ def main() -> None:
             try:
                 rye.execute("tool:acme/csv/summarise", {"path": "sales.csv"})
             except IntegrityError as refusal:
-                print(f"  {type(refusal).__name__}: {refusal.message}\n  next: {refusal.next_step}")
+                print(f"  {refusal.message}\n  next: {refusal.next_step}")
 
 
 if __name__ == "__main__":
