@@ -24,18 +24,25 @@ from ryecore.lillux.processes import (
     run_process_sync,
     spawn_detached,
 )
+from ryecore.lillux.schema import SchemaFailure, SchemaValidator
+from ryecore.lillux.store import ContentStore
+from ryecore.lillux.watch import Watcher, wait_for_change, watch
 from ryecore.lillux.witness import TreeStat, Witness
 
 __all__ = [
     "BoxKey",
+    "ContentStore",
     "ProcessId",
     "ProcessResult",
     "ProcessSpec",
     "PublicKey",
+    "SchemaFailure",
+    "SchemaValidator",
     "SigningKey",
     "TreeDigest",
     "TreeFilter",
     "TreeStat",
+    "Watcher",
     "Witness",
     "current_process",
     "digest_tree",
@@ -53,4 +60,6 @@ __all__ = [
     "sha256_file",
     "spawn_detached",
     "stat_tree",
+    "wait_for_change",
+    "watch",
 ]

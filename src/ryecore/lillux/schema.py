@@ -1,0 +1,51 @@
+"""JSON Schema: every failure of an instance, by path and in plain words."""
+
+from attrs import frozen
+
+from ryecore import _native
+
+__all__ = ["SchemaFailure", "SchemaValidator"]
+
+
+@frozen
+class SchemaFailure:
+    """One way in which an instance differs from its schema.
+
+    Attributes:
+        path: As in `items[2].name`; empty for the root.
+        message: At most 300 characters, with long values shortened.
+    """
+
+    path: str
+    message: str
+
+
+class SchemaValidator:
+    """A schema, ready to be used many times and in several threads.
+
+    Draft 2020-12, unless `$schema` names another. Nothing is ever fetched: a `$ref` that leads out
+    of the schema is refused. `format` only annotates.
+
+    Args:
+        schema_json: The schema as JSON.
+
+    Raises:
+        ValueError: It is no valid schema; the message says where.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, schema_json: str) -> None:
+        self._native = _native.SchemaValidator(schema_json)
+
+    def failures(self, instance_json: str) -> tuple[SchemaFailure, ...]:
+        """All failures of an instance; none when it is valid.
+
+        Args:
+            instance_json: The instance as JSON.
+
+        Raises:
+            ValueError: It is not JSON.
+        """
+        found = self._native.failures(instance_json)
+        return tuple(SchemaFailure(path, message) for path, message in found)

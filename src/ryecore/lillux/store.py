@@ -1,0 +1,84 @@
+"""Content by its SHA-256: written once, whole or not at all; never given back changed."""
+
+from os import PathLike, fspath
+
+from ryecore import _native
+from ryecore.errors import StoreError
+
+__all__ = ["ContentStore"]
+
+
+class ContentStore:
+    """A folder of blobs, `ab/cd/<hex>`, shared by any number of threads and processes.
+
+    Args:
+        root: The folder; it is made where it is missing.
+        durable: Whether what `put` has returned survives a power cut.
+
+    Raises:
+        StoreError: The folder can't be made.
+    """
+
+    __slots__ = ("_native", "root")
+
+    def __init__(self, root: str | PathLike[str], *, durable: bool = True) -> None:
+        self.root = fspath(root)
+        try:
+            self._native = _native.ContentStore(root, durable)
+        except OSError as error:
+            raise _store_error(error) from error
+
+    def put(self, content: bytes) -> str:
+        """Store content. What is there already is left alone.
+
+        Returns:
+            Its name: the SHA-256 in hex.
+
+        Raises:
+            StoreError: It can't be written; nothing of it is left.
+        """
+        try:
+            return self._native.put(content)
+        except OSError as error:
+            raise _store_error(error) from error
+
+    def get(self, digest: str) -> bytes:
+        """Content by its name, verified while it is read.
+
+        Raises:
+            StoreError: It isn't there, or isn't what its name says. A corrupt blob is moved aside
+                into the store's `corrupt` folder.
+        """
+        try:
+            return self._native.get(digest)
+        except (OSError, ValueError) as error:
+            raise _store_error(error) from error
+
+    def has(self, digest: str) -> bool:
+        """Whether a blob of this name is there; nothing is said about its content.
+
+        Raises:
+            StoreError: The name is no SHA-256 in hex.
+        """
+        try:
+            return self._native.has(digest)
+        except ValueError as error:
+            raise _store_error(error) from error
+
+    def verify(self, digest: str) -> bool:
+        """Whether a blob is there and is what its name says.
+
+        Raises:
+            StoreError: It can't be read, or the name is no SHA-256 in hex.
+        """
+        try:
+            return self._native.verify(digest)
+        except (OSError, ValueError) as error:
+            raise _store_error(error) from error
+
+
+def _store_error(error: OSError | ValueError) -> StoreError:
+    if isinstance(error, OSError):
+        message = f"The content store failed: {error.strerror} ({error.filename})."
+        return StoreError(message, errno=error.errno, path=error.filename)
+    return StoreError(f"The content store was asked for what can't be a name: {error}.")

@@ -1,0 +1,301 @@
+"""The documentation is true: its blocks and the examples run, its links and names lead somewhere.
+
+Every fenced `python` and `console` block runs, page by page and from top to bottom, in one
+temporary project. A block with a title is a file that is written there. What stands behind a
+command, or in a `text` block behind a `python` block, is the output that is expected: `…` matches
+anything, and durations, hashes, times and the machine's own paths don't count. A comment before a
+block says what else there is: `<!-- not run: REASON -->`, or `<!-- setup: COMMAND -->`.
+"""
+
+import ast
+import asyncio
+import importlib
+import inspect
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+import ryecore
+import ryecore.errors
+import ryecore.lillux
+from ryecore.cli.commands import rye as rye_command
+from ryecore.items.metadata import _PLAIN_KEYS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+_BLOCK = re.compile(
+    r"(?:^<!--\s*(?P<note>[\w ]+):(?P<said>.*?)-->\n+)?"
+    r"^```(?P<language>\w+)(?P<options>[^\n]*)\n(?P<body>.*?)^```$"
+    r"|^<!--\s*setup:(?P<setup>.*?)-->$",
+    re.MULTILINE | re.DOTALL,
+)
+_TITLE = re.compile(r'title="([^"]+)"')
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@dataclass
+class Reader:
+    """Somebody who does what a page says, in a project of their own."""
+
+    home: Path
+    project: Path
+    environ: dict[str, str]
+    names: dict[str, object] = field(default_factory=dict)
+    printed: str = ""
+
+    def console(self, block: str) -> None:
+        """Run each command of a block and compare what it prints."""
+        for command, expected in _commands(block):
+            assert_printed(self.shell(command), expected, self, command)
+
+    def shell(self, command: str) -> str:
+        """Run one command; a `cd` in it holds for the next one."""
+        place = self.home / ".place"
+        done = subprocess.run(
+            ["bash", "-c", f"{{ {command}\n}} 2>&1; pwd > {place}"],
+            cwd=self.project,
+            env=self.environ,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.project = Path(place.read_text().strip())
+        return done.stdout
+
+    def python(self, block: str, page: Path) -> None:
+        """Run a block; names live on in the page's next one, and `await` works as in a notebook."""
+        code = compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        out = io.StringIO()
+        with redirect_stdout(out):
+            if code.co_flags & inspect.CO_COROUTINE:
+                asyncio.run(eval(code, self.names))  # a code object that awaits gives a coroutine
+            else:
+                exec(code, self.names)
+        self.printed = out.getvalue()
+
+    def as_documented(self, text: str) -> str:
+        """Text without what differs from machine to machine and from run to run."""
+        for real, shown in (
+            (str(self.home), "/home/ada"),
+            (str(Path(ryecore.__file__).parent), "/ryecore"),
+            (sys.prefix, "/venv"),
+        ):
+            text = text.replace(real, shown)
+        text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+        text = re.sub(r"\b[0-9a-f]{12,64}\b", "HASH", text)
+        text = re.sub(r"\b\d+(\.\d+)? ms\b", "N ms", text)
+        return re.sub(r'("duration_ms": )\d+', r"\1N", text)
+
+
+def assert_printed(printed: str, expected: str, reader: Reader, what: str) -> None:
+    """Compare output with what a page shows."""
+    wanted = reader.as_documented(expected.strip())
+    pattern = re.escape(wanted).replace("…", ".*")
+    shown = "\n".join(line.rstrip() for line in reader.as_documented(printed).strip().splitlines())
+    assert re.fullmatch(pattern, shown, re.DOTALL), (
+        f"{what}\n--- printed:\n{shown}\n--- documented:\n{wanted}"
+    )
+
+
+def _commands(block: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output that stands behind it."""
+    command, output = "", []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            if command:
+                yield command, "\n".join(output)
+            command, output = line[2:], []
+        elif line.startswith("> ") and not output:
+            command += "\n" + line[2:]
+        else:
+            output.append(line)
+    yield command, "\n".join(output)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    home, project = tmp_path / "ada", tmp_path / "ada" / "shop"
+    project.mkdir(parents=True)
+    interpreters = f"{Path(sys.executable).parent}:{Path(sys.executable).resolve().parent}"
+    environ = {
+        "PATH": f"{interpreters}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "LOGNAME": "ada",
+        "LANG": "C.UTF-8",
+        "COLUMNS": "80",
+    }
+    for name in os.environ:
+        if name not in environ and not name.startswith(("PYTEST", "PYTHON")):
+            monkeypatch.delenv(name)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    return Reader(home, project, dict(os.environ))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_block_of_a_page_does_what_the_page_says(
+    page: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = page.read_text()
+    if ".rb" in text and "console" in text and shutil.which("ruby", path="/usr/bin:/bin") is None:
+        pytest.skip("the page runs Ruby, which is not installed here; CI installs it")
+    previous = ""
+    for found in _BLOCK.finditer(text):
+        if found["setup"]:
+            reader.shell(found["setup"].strip())
+            continue
+        if found["note"] == "not run":
+            assert found["said"].strip(), "a block that is not run says why"
+            previous = ""
+            continue
+        if found["note"] == "setup":
+            reader.shell(found["said"].strip())
+        title, language = _TITLE.search(found["options"]), found["language"]
+        if title:
+            file = reader.project / title[1]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(found["body"])
+        elif language == "console":
+            reader.console(found["body"])
+        elif language == "python":
+            monkeypatch.chdir(reader.project)
+            reader.python(found["body"], page)
+        elif language == "text" and previous == "python":
+            assert_printed(reader.printed, found["body"], reader, "the python block before")
+        previous = "file" if title else language
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=_named)
+def test_every_example_runs_in_under_sixty_lines_and_touches_nothing_of_the_user(
+    example: Path, reader: Reader
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(example)],
+        cwd=reader.project,
+        env=reader.environ,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()
+    assert [*reader.home.rglob("*")] == [reader.project]
+    assert len(example.read_text().splitlines()) < 60
+
+
+def test_examples_are_numbered_without_a_gap() -> None:
+    assert [int(example.name[:2]) for example in EXAMPLES] == [*range(1, len(EXAMPLES) + 1)]
+
+
+def _slug(heading: str) -> str:
+    text = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+    return re.sub(r"[-\s]+", "-", text)
+
+
+def _anchors(page: Path) -> set[str]:
+    prose = _BLOCK.sub("", page.read_text())
+    return {_slug(heading) for heading in re.findall(r"^#+ (.*)$", prose, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    prose = _BLOCK.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if target.startswith(("https://", "mailto:")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{_named(page)} links to {target}"
+        assert not anchor or anchor in _anchors(file), f"{_named(page)} links to {target}"
+    for name in re.findall(r"\]\[(ryecore[\w.]*)\]", prose):
+        assert _resolve(name) is not None, f"{_named(page)} links to {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_no_page_loads_anything_from_the_network(page: Path) -> None:
+    assert not re.search(r"!\[[^\]]*\]\(https?:|<(img|script|link|iframe)\b", page.read_text())
+
+
+def _resolve(dotted: str) -> object:
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return found
+    raise AssertionError(f"{dotted} is not there")
+
+
+def _directives(page: str) -> set[str]:
+    return set(re.findall(r"^::: ([\w.]+)$", (DOCS / page).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("page", "module"),
+    [
+        ("reference/api.md", ryecore),
+        ("reference/errors.md", ryecore.errors),
+        ("reference/lillux.md", ryecore.lillux),
+    ],
+)
+def test_a_reference_page_has_every_public_name_of_its_module(
+    page: str, module: ModuleType
+) -> None:
+    directives = _directives(page)
+
+    for name in directives:
+        assert _resolve(name) is not None
+    shown = {name.rpartition(".")[2] for name in directives}
+    assert module.__name__ in directives or shown == set(module.__all__)
+
+
+def test_the_table_of_errors_has_every_error_with_its_type() -> None:
+    text = (DOCS / "reference/errors.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE))
+
+    assert rows == {
+        name: getattr(ryecore.errors, name).error_type for name in ryecore.errors.__all__
+    }
+
+
+def test_the_page_of_metadata_has_every_key_that_is_read() -> None:
+    text = (DOCS / "reference/tool-metadata.md").read_text()
+
+    assert {key for key in _PLAIN_KEYS if f"`{key}`" not in text} == set()
+
+
+def test_the_page_of_the_command_has_every_subcommand_and_option() -> None:
+    text = (DOCS / "reference/cli.md").read_text()
+
+    for command in _subcommands(rye_command, "rye"):
+        assert f"$ {command} --help" in text
+
+
+def _subcommands(group: click.Command, name: str) -> Iterator[str]:
+    yield name
+    if isinstance(group, click.Group):
+        for sub, command in group.commands.items():
+            yield from _subcommands(command, f"{name} {sub}")
