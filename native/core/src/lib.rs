@@ -10,6 +10,7 @@ compile_error!(
     "ryecore runs on Linux (x86-64 and arm64) alone: its processes stand on pidfd, epoll and PDEATHSIG"
 );
 
+mod absent;
 pub mod clock;
 pub mod digest;
 pub mod error;

@@ -5,9 +5,9 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 
+use crate::absent::AbsentIn;
 use crate::digest::{Digest, Regular};
 use crate::error::{Error, Result};
 use crate::tree::{Filter, stat_tree};
@@ -26,7 +26,7 @@ pub struct SeenTree {
 #[derive(Debug)]
 pub struct Witness {
     files: Vec<(CString, Digest)>,
-    absent: Vec<CString>,
+    absent: Vec<AbsentIn>,
     trees: Vec<SeenTree>,
 }
 
@@ -40,10 +40,9 @@ impl Witness {
             .into_iter()
             .map(|(path, digest)| Ok((c_path(path)?, digest)))
             .collect();
-        let absent: Result<_> = absent.into_iter().map(c_path).collect();
         Ok(Self {
             files: files?,
-            absent: absent?,
+            absent: AbsentIn::group(absent)?,
             trees,
         })
     }
@@ -54,8 +53,8 @@ impl Witness {
         if let Some((path, _)) = self.files.iter().find(differs) {
             return Some(as_path(path));
         }
-        if let Some(path) = self.absent.iter().find(|path| !is_absent(path)) {
-            return Some(as_path(path));
+        if let Some(path) = self.absent.iter().find_map(AbsentIn::broken) {
+            return Some(path);
         }
         let changed = |tree: &&SeenTree| {
             stat_tree(&tree.root, &tree.filter).ok().as_ref() != Some(&tree.fingerprint)
@@ -64,12 +63,12 @@ impl Witness {
     }
 }
 
-fn c_path(path: PathBuf) -> Result<CString> {
+pub(crate) fn c_path(path: PathBuf) -> Result<CString> {
     CString::new(path.into_os_string().into_encoded_bytes())
         .map_err(|_| Error::Invalid("a path contains a NUL".to_owned()))
 }
 
-fn as_path(path: &CString) -> &Path {
+pub(crate) fn as_path(path: &CString) -> &Path {
     Path::new(OsStr::from_bytes(path.as_bytes()))
 }
 
@@ -80,13 +79,6 @@ fn digest_now(path: &CString) -> std::result::Result<Digest, Errno> {
     }
     let file = Regular::open(path.as_c_str())?;
     BUFFER.with_borrow_mut(|buffer| file.digest(buffer))
-}
-
-fn is_absent(path: &CString) -> bool {
-    matches!(
-        statat(CWD, path.as_c_str(), AtFlags::SYMLINK_NOFOLLOW),
-        Err(Errno::NOENT | Errno::NOTDIR)
-    )
 }
 
 #[cfg(test)]
