@@ -5,7 +5,7 @@ Source: decision 27.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 from attrs import frozen
 
@@ -70,9 +70,14 @@ def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
     if cut or not text:
         return False, None
     try:
-        return True, cast("object", json.loads(text))
+        return True, cast("object", json.loads(text, parse_constant=_no_json))
     except (ValueError, RecursionError):
         return False, None
+
+
+def _no_json(constant: str) -> NoReturn:
+    """NaN and the infinities, which Python reads as JSON and nobody else does."""
+    raise ValueError(constant)
 
 
 def _return_code(done: ProcessResult) -> int:

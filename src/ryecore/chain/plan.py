@@ -197,7 +197,9 @@ def _to_json(inputs: PlanInputs) -> str:
     if inputs.resolved_config is not None:
         parameters[RESERVED_PARAMETER] = inputs.resolved_config
     try:
-        return json.dumps(parameters, ensure_ascii=False, allow_nan=False)
+        document = json.dumps(parameters, ensure_ascii=False, allow_nan=False)
+        document.encode()  # half of a surrogate pair is no text
+        return document
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(
             f"The parameters can't be written as JSON: {problem}.",

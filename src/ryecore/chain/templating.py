@@ -18,7 +18,8 @@ from attrs import field, frozen
 __all__ = ["Template", "expand_environment"]
 
 _VARIABLE: Final = r"\$\{(?P<var>[A-Z_][A-Z0-9_]*)(?::-(?P<default>[^}]*))?\}"
-_PLACEHOLDER: Final = r"\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"
+# `${name}` in lower case is left alone: in a script it is the shell's own variable.
+_PLACEHOLDER: Final = r"(?<!\$)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"
 _EITHER: Final = re.compile(f"{_VARIABLE}|{_PLACEHOLDER}")
 _ONE_PLACEHOLDER: Final = re.compile(rf"\s*{_PLACEHOLDER}\s*\Z")
 _VARIABLE_ONLY: Final = re.compile(_VARIABLE)
