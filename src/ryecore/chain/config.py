@@ -3,8 +3,10 @@
 Source: seed 000, "Config Resolution"; decision 11.
 """
 
+import json
 import os
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,9 +71,16 @@ class ConfigResolver:
         """What a tool's `config_resolve` asks for.
 
         Returns:
-            One mapping; or, where it lists several files, a mapping by path.
+            One mapping; or, where it lists several files, a mapping by path. Dates are text.
+
+        Raises:
+            ConfigError: A file holds what can't be written as JSON.
+            RyeError: A layer is broken, changed, or unsigned where that is refused.
         """
-        found = {wish.path: self.resolve(wish, trace, evidence) for wish in spec.config_resolve}
+        found = {
+            wish.path: _as_json(self.resolve(wish, trace, evidence), wish.path)
+            for wish in spec.config_resolve
+        }
         return found if spec.resolves_many else found[spec.config_resolve[0].path]
 
     def resolve(self, wish: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
@@ -142,3 +151,21 @@ class ConfigResolver:
             evidence.file(str(path), digest)
             return _Layer(space.label, path, False, parse_document(content, path))
         return _Layer(space.label, path, item.is_verified, parse_document(item.content, path))
+
+
+def _as_json(values: Mapping[str, Any], path: str) -> object:
+    """What a tool is given, whichever format it was written in."""
+    try:
+        plain: object = json.loads(json.dumps(values, default=_date_as_text, allow_nan=False))
+    except (TypeError, ValueError) as problem:
+        raise ConfigError(
+            f"The configuration {path} can't be given to a tool as JSON: {problem}.",
+            next_step="Write that value as text.",
+        ) from None
+    return plain
+
+
+def _date_as_text(value: object) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,240 @@
+"""Layered configuration."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.chain.config import deep_merge
+from ryecore.errors import ConfigError, ContentChanged, MetadataError, UnsignedItem
+from tests.house import House, events
+
+TREES = st.dictionaries(
+    st.sampled_from("abc"),
+    st.recursive(
+        st.none() | st.integers() | st.lists(st.integers(), max_size=2),
+        lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    ),
+    max_size=3,
+)
+
+
+@given(TREES, TREES)
+def test_merging_changes_neither_layer_and_the_upper_ones_leaves_win(below, above):
+    kept = copy.deepcopy((below, above))
+    merged = deep_merge(below, above)
+    assert (below, above) == kept
+    for key, value in above.items():
+        if not isinstance(value, dict):
+            assert merged[key] == value
+    for key, value in below.items():
+        if key not in above:
+            assert merged[key] == value
+
+
+@given(TREES, TREES, TREES)
+def test_merging_layer_by_layer_needs_no_brackets_where_mappings_meet_mappings(one, two, three):
+    def mappings_only(tree):
+        return {k: mappings_only(v) for k, v in tree.items() if isinstance(v, dict)}
+
+    a, b, c = map(mappings_only, (one, two, three))
+    assert deep_merge(deep_merge(a, b), c) == deep_merge(a, deep_merge(b, c))
+
+
+@given(TREES)
+def test_merging_with_nothing_changes_nothing(tree):
+    assert deep_merge(tree, {}) == deep_merge({}, tree) == tree
+
+
+def test_lists_and_null_replace():
+    below = {"list": [1, 2], "map": {"a": 1, "b": 2}, "gone": {"x": 1}}
+    above = {"list": [3], "map": {"b": 3}, "gone": None}
+    assert deep_merge(below, above) == {"list": [3], "map": {"a": 1, "b": 3}, "gone": None}
+
+
+def asking(house: House, **wish: object) -> str:
+    """A tool that shows the config that it was given."""
+    wish = {"path": "web/search.yaml", **wish}
+    return house.shell("a/asks", "cat", config_resolve=wish)
+
+
+def given_to(house: House, ref: str, **opened: object):
+    return house.execute(ref, opened=opened).data["resolved_config"]
+
+
+def layer(house: House, space, values, **options):
+    return house.write("config/web/search.yaml", values, space=space, **options)
+
+
+def test_all_layers_are_merged_the_project_over_the_user_over_system(house):
+    ref = asking(house)
+    layer(house, "system", {"a": 1, "b": 1, "c": {"x": 1, "y": 1}})
+    layer(house, "user", {"b": 2, "c": {"y": 2}})
+    layer(house, "project", {"c": {"z": [3]}, "a": None})
+    assert given_to(house, ref) == {"a": None, "b": 2, "c": {"x": 1, "y": 2, "z": [3]}}
+
+
+def test_first_match_takes_the_nearest_layer_alone(house):
+    ref = asking(house, mode="first_match")
+    layer(house, "system", {"a": 1})
+    layer(house, "user", {"b": 2})
+    assert given_to(house, ref) == {"b": 2}
+    layer(house, "project", {"c": 3})
+    assert given_to(house, ref) == {"c": 3}
+
+
+def test_the_host_is_the_last_layer_and_the_trace_says_so(house):
+    ref = asking(house)
+    layer(house, "project", {"a": 1, "b": 1})
+    done = house.execute(ref, opened={"config": {"web/search.yaml": {"b": 2}}}, trace=True)
+    assert done.data["resolved_config"] == {"a": 1, "b": 2}
+    layers = events(done.trace, "resolve_config")[0]["layers"]
+    assert [one["space"] for one in layers] == ["project", "host"]
+
+
+def test_no_layer_at_all_is_an_empty_config(house):
+    assert given_to(house, asking(house)) == {}
+
+
+def test_a_tool_that_asks_for_nothing_is_given_nothing(house):
+    layer(house, "project", {"a": 1})
+    assert house.execute(house.shell("a/t", "cat")).data == {}
+
+
+def test_a_list_of_files_gives_a_mapping_by_path(house):
+    ref = house.shell(
+        "a/asks", "cat", config_resolve=[{"path": "one.yaml"}, {"path": "sub/two.toml"}]
+    )
+    house.write("config/one.yaml", {"a": 1})
+    house.write("config/sub/two.toml", "b = 2\n")
+    assert given_to(house, ref) == {"one.yaml": {"a": 1}, "sub/two.toml": {"b": 2}}
+
+
+def test_an_unsigned_layer_of_a_tools_own_config_is_taken_and_the_trace_shows_it(house):
+    ref = asking(house)
+    layer(house, "user", {"a": 1})
+    layer(house, "project", {"b": 2}, sign=False)
+    done = house.execute(ref, trace=True)
+    assert done.data["resolved_config"] == {"a": 1, "b": 2}
+    layers = events(done.trace, "resolve_config")[0]["layers"]
+    assert [(one["space"], one["signed"]) for one in layers] == [("user", True), ("project", False)]
+
+
+def test_an_unsigned_layer_is_refused_where_the_tool_asks_for_signed_ones(house):
+    ref = asking(house, signed=True)
+    path = layer(house, "project", {"a": 1}, sign=False)
+    with pytest.raises(UnsignedItem, match=str(path)):
+        house.execute(ref)
+
+
+def test_an_unsigned_layer_in_system_space_is_refused(house):
+    ref = asking(house)
+    layer(house, "system", {"a": 1}, sign=False)
+    with pytest.raises(UnsignedItem):
+        house.execute(ref)
+
+
+def test_a_signed_layer_that_was_changed_is_refused_even_where_unsigned_ones_are_taken(house):
+    ref = asking(house)
+    path = layer(house, "project", {"a": 1})
+    path.write_text(path.read_text().replace("1", "2"))
+    with pytest.raises(ContentChanged, match=str(path)):
+        house.execute(ref)
+
+
+def test_a_broken_layer_is_named_with_its_line(house):
+    ref = asking(house)
+    layer(house, "project", "a: 1\nb: [\n")
+    with pytest.raises(MetadataError, match=r"search\.yaml, line \d"):
+        house.execute(ref)
+
+
+def test_a_layer_that_is_a_link_out_of_its_folder_is_refused(house, tmp_path):
+    ref = asking(house)
+    outside = tmp_path / "outside.yaml"
+    outside.write_text("a: 1\n")
+    path = house.path("config/web/search.yaml")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(outside)
+    with pytest.raises(ConfigError, match="leaves its folder"):
+        house.execute(ref)
+
+
+def test_values_that_json_lacks_arrive_as_text(house):
+    ref = asking(house)
+    layer(house, "project", "since: 2026-01-31\nat: 2026-01-31T10:00:00Z\n")
+    config = given_to(house, ref)
+    assert config["since"] == "2026-01-31"
+    assert config["at"].startswith("2026-01-31")
+
+
+def test_values_that_no_text_stands_for_are_refused_and_the_file_is_named(house):
+    ref = asking(house)
+    layer(house, "project", "limit: .inf\n")
+    with pytest.raises(ConfigError, match=r"web/search\.yaml"):
+        house.execute(ref)
+
+
+def test_what_config_holds_is_never_expanded(house):
+    ref = asking(house)
+    layer(house, "project", {"a": "${HOME} {project_path}"})
+    assert given_to(house, ref) == {"a": "${HOME} {project_path}"}
+
+
+def test_a_caller_cannot_pass_resolved_config_itself(house):
+    from ryecore.errors import InputError
+
+    with pytest.raises(InputError, match="resolved_config"):
+        house.execute(asking(house), {"resolved_config": {"a": 1}})
+
+
+def test_resolved_config_is_added_after_the_parameters_were_checked(house):
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    ref = house.shell(
+        "a/asks", "cat", config_resolve={"path": "web/search.yaml"}, config_schema=schema
+    )
+    layer(house, "project", {"a": 1})
+    assert house.execute(ref).data == {"resolved_config": {"a": 1}}
+
+
+def test_a_runtimes_own_config_resolve_is_not_the_tools(house):
+    house.yaml(
+        "a/runtime",
+        config={"command": "/bin/cat", "input_data": "{params_json}"},
+        config_resolve={"path": "web/search.yaml"},
+    )
+    layer(house, "project", {"a": 1})
+    assert house.execute(house.shell("a/t", "", executor_id="a/runtime")).data == {}
+
+
+@pytest.mark.parametrize("wish", ["tool", "runtime", "caller"])
+def test_execution_config_sets_a_tools_timeout_over_the_tool_and_under_the_caller(house, wish):
+    house.write("config/execution/execution.yaml", {"tools": {"a/t": {"timeout": 11}}})
+    ref = house.shell("a/t", "true", config={"timeout": 22})
+    caller = {"timeout_s": 33} if wish == "caller" else {}
+    plan = house.execute(ref, dry_run=True, **caller).plan
+    assert plan.timeout_s == (33 if wish == "caller" else 11)
+    other = house.shell("a/other", "true", config={"timeout": 22} if wish == "tool" else {})
+    assert house.execute(other, dry_run=True).plan.timeout_s == (22 if wish == "tool" else 300)
+
+
+def test_unsigned_execution_config_is_refused(house):
+    house.write("config/execution/execution.yaml", {"tools": {}}, sign=False)
+    with pytest.raises(UnsignedItem, match=r"execution\.yaml"):
+        house.execute(house.shell("a/t", "true"))
+
+
+def test_a_failing_layer_is_the_traces_last_event(house):
+    ref = asking(house, signed=True)
+    layer(house, "project", {"a": 1}, sign=False)
+    with pytest.raises(UnsignedItem) as refusal:
+        house.execute(ref, trace=True)
+    last = refusal.value.trace[-1]
+    assert (last["step"], last["path"], last["failed"]) == (
+        "resolve_config",
+        "web/search.yaml",
+        True,
+    )
+    assert json.dumps(refusal.value.to_dict())

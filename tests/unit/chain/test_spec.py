@@ -1,0 +1,75 @@
+"""What an element may declare."""
+
+from pathlib import Path
+
+import pytest
+
+from ryecore.chain.spec import VersionRange, read_spec
+from ryecore.errors import MetadataError
+
+PATH = Path("/p/.ai/tools/a.yaml")
+
+
+def test_nothing_declared_is_no_executor():
+    spec = read_spec({}, PATH)
+    assert (spec.has_executor, spec.executor_id, spec.anchor) == (False, None, None)
+
+
+def test_a_null_executor_is_a_declared_one():
+    assert read_spec({"executor_id": None}, PATH).has_executor
+
+
+def test_child_constraints_come_flat_or_by_child():
+    flat = read_spec({"child_constraints": {"min_version": "1"}}, PATH).child_constraints
+    by_child = read_spec({"child_constraints": {"a/b": {"max_version": "2"}}}, PATH)
+    assert flat == {"": VersionRange(min_version="1")}
+    assert by_child.child_constraints == {"a/b": VersionRange(max_version="2")}
+
+
+def test_static_variables_are_text():
+    declared = {"env_config": {"env": {"A": 1, "B": True, "C": "x", "D": 1.5}}}
+    assert read_spec(declared, PATH).env.env == {"A": "1", "B": "true", "C": "x", "D": "1.5"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "place"),
+    [
+        ({"executor_id": 3}, "executor_id"),
+        ({"version": 1.0}, "version"),
+        ({"env_config": {"interpreter": {"type": "magic", "var": "X"}}}, "type"),
+        ({"env_config": {"interpreter": {"type": "local_binary", "var": "X"}}}, "interpreter"),
+        ({"env_config": {"interpreter": {"type": "command", "var": "X"}}}, "interpreter"),
+        (
+            {"env_config": {"interpreter": {"type": "system_binary", "var": "A B", "binary": "x"}}},
+            "var",
+        ),
+        ({"env_config": {"env": {"A": []}}}, "env.A"),
+        ({"anchor": {"mode": "sometimes"}}, "anchor.mode"),
+        ({"anchor": {"unknown": 1}}, "anchor"),
+        ({"anchor": {"root": "/"}}, "anchor.root"),
+        ({"verify_deps": {"enable": True}}, "verify_deps"),
+        ({"config_resolve": {"path": "../../x.yaml"}}, "config_resolve"),
+        ({"config_resolve": {"path": "/etc/passwd"}}, "config_resolve"),
+        ({"config_resolve": {"path": "a/./b.yaml"}}, "config_resolve"),
+        ({"config_resolve": {"path": "a.yaml", "mode": "merge"}}, "config_resolve"),
+        ({"config": []}, "config"),
+        ({"file_types": {"rb": "#"}}, "file_types"),
+        ({"file_types": {".rb": "rem"}}, "file_types"),
+    ],
+)  # fmt: skip
+def test_a_key_of_another_form_is_refused_with_its_place(declared, place):
+    with pytest.raises(MetadataError) as refusal:
+        read_spec(declared, PATH)
+    assert place.split(".")[0] in refusal.value.message
+    assert str(PATH) in refusal.value.message
+
+
+def test_every_misdeclared_key_is_listed():
+    with pytest.raises(MetadataError) as refusal:
+        read_spec({"executor_id": 3, "version": 1, "config": 2}, PATH)
+    assert len(refusal.value.problems) == 3
+
+
+def test_what_is_no_json_is_refused():
+    with pytest.raises(MetadataError):
+        read_spec({"config": {"a": {1, 2}}}, PATH)
