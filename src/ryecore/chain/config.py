@@ -133,7 +133,8 @@ class ConfigResolver:
         folder = space.folder("config")
         path = folder / wish.path
         if not path.exists():
-            evidence.absent(str(path))
+            if not space.is_built_in:
+                evidence.absent(str(path))
             return None
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise ConfigError(

@@ -36,12 +36,15 @@ class FoundInterpreter:
     passed_over: tuple[str, ...] = ()
 
 
-def lies_inside(path: str, folder: Path) -> bool:
+def lies_inside(path: str, folder: str) -> bool:
     """Whether a path lies inside a folder, as it is written or once links are resolved."""
-    real_folder = os.path.realpath(folder)
-    return Path(os.path.normpath(path)).is_relative_to(folder) or Path(
-        os.path.realpath(path)
-    ).is_relative_to(real_folder)
+    return _is_below(os.path.normpath(path), os.path.normpath(folder)) or _is_below(
+        os.path.realpath(path), os.path.realpath(folder)
+    )
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> str | None:
@@ -129,7 +132,7 @@ class Interpreters:
 
     def may_run(self, program: str, evidence: Evidence) -> bool:
         """Whether a program may run: it lies outside the project, or the project is trusted."""
-        return not lies_inside(program, self._project) or self._is_project_trusted(evidence)
+        return not lies_inside(program, str(self._project)) or self._is_project_trusted(evidence)
 
     def _candidates(
         self,

@@ -16,7 +16,7 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError, IntegrityError
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
-from ryecore.items.sealed import SealedTree, Seals
+from ryecore.items.sealed import NOWHERE, SealedTree, Seals
 from ryecore.items.signing import SIDECAR
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
@@ -39,7 +39,7 @@ class Layout:
         tool_path: The tool's file.
         anchor_path: The root of its dependency tree, if it has one.
         runtime_lib: The runtime's library folder, if there is one.
-        empty_dir: A folder with nothing in it.
+        nowhere: A path at which nothing stands; it lies in the snapshot, whose stat shows it.
         anchor: What the anchor changes in the environment.
         deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
@@ -48,7 +48,7 @@ class Layout:
     tool_path: Path
     anchor_path: Path | None
     runtime_lib: Path | None
-    empty_dir: Path
+    nowhere: Path
     anchor: AnchorSpec | None
     deps: Deps
     origins: Mapping[str, str] = {}
@@ -67,7 +67,7 @@ class Layout:
             "tool_source": self.as_authored(str(self.tool_path)),
             "tool_dir": str(self.tool_path.parent),
             "tool_parent": str(self.tool_path.parent.parent),
-            "empty_dir": str(self.empty_dir),
+            "nowhere": str(self.nowhere),
         }
         if self.anchor_path is not None:
             values["anchor_path"] = str(self.anchor_path)
@@ -112,8 +112,6 @@ class Sealer:
             (e.spec.verify_deps for e in chain.elements if e.spec.verify_deps is not None),
             VerifyDepsSpec(),
         )
-        empty = self._seals.empty_folder()
-        evidence.tree(empty.stat)
         lib = self._runtime_lib(chain, owner, deps, trace, evidence)
         with trace.failing("seal", item_id=chain.head.item_id):
             root = (
@@ -121,7 +119,7 @@ class Sealer:
                 if spec is not None
                 else None
             )
-            layout = Layout(tool.source.path, None, lib, empty.root, spec, "none")
+            layout = Layout(tool.source.path, None, lib, self._seals.nowhere, spec, "none")
             if root is None:
                 return self._single_file(layout, tool, trace, evidence)
             return self._anchored(layout, tool, root, deps, trace, evidence)
@@ -136,7 +134,12 @@ class Sealer:
         evidence.tree(sealed.stat)
         trace.add("seal", anchor=None, files=1, digest=sealed.digest, deps="none")
         origins = {**layout.origins, str(sealed.root): str(tool.source.path.parent)}
-        return evolve(layout, tool_path=sealed.root / name, origins=origins)
+        return evolve(
+            layout,
+            tool_path=sealed.root / name,
+            nowhere=sealed.root / NOWHERE,
+            origins=origins,
+        )
 
     def _anchored(
         self,
@@ -178,6 +181,7 @@ class Sealer:
             layout,
             tool_path=sealed.root / inside,
             anchor_path=sealed.root,
+            nowhere=sealed.root / NOWHERE,
             deps=state,
             origins={**layout.origins, str(sealed.root): str(root)},
         )

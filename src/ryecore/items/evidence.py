@@ -1,6 +1,6 @@
 """What a decision saw on disk, gathered while it is made, so that it can be remembered."""
 
-from collections.abc import Iterable
+import os
 
 from ryecore.lillux.witness import TreeStat, Witness
 
@@ -58,8 +58,23 @@ class Evidence:
         self.until(other.expires_at)
         self.may_remember = self.may_remember and other.may_remember
 
-    def witness(self, more_absent: Iterable[str] = ()) -> Witness:
+    def witness(self) -> Witness:
         """What can be asked again in one call."""
-        return Witness(
-            tuple(self._files.items()), (*self._absent, *more_absent), tuple(self._trees)
-        )
+        folders: dict[str, str] = {}
+        for path in self._absent:
+            folder = os.path.dirname(path)
+            if folder not in folders:
+                folders[folder] = _first_missing(folder)
+        absent = {folders[os.path.dirname(path)] or path: None for path in self._absent}
+        return Witness(tuple(self._files.items()), tuple(absent), tuple(self._trees))
+
+
+def _first_missing(folder: str) -> str:
+    """The first folder on the way that isn't there; empty where all are.
+
+    While it is missing nothing below it can appear, so it stands for all of it.
+    """
+    missing = ""
+    while not os.path.lexists(folder):
+        missing, folder = folder, os.path.dirname(folder)
+    return missing

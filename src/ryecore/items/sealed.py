@@ -10,8 +10,9 @@ Source: decision 16.
 import hashlib
 import os
 import secrets
+import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from ryecore.lillux.witness import TreeStat
 
 __all__ = ["SealedTree", "Seals"]
 
+NOWHERE: Final = ".nothing"
 _EVERYTHING: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True)
 
 
@@ -88,9 +90,10 @@ class Seals:
         self._checked[digest] = sealed
         return sealed
 
-    def empty_folder(self) -> SealedTree:
-        """A folder with nothing in it, such as for bytecode that must not be found."""
-        return self.seal({})
+    @property
+    def nowhere(self) -> Path:
+        """A path at which nothing stands, such as for bytecode that must not be found."""
+        return self._root / NOWHERE
 
     def _prepare(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,7 +101,8 @@ class Seals:
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise AnchorError(
                 f"Others can write to {self._root}, where verified files are sealed.",
-                next_step=f"Close it: chmod 700 {self._root}",
+                next_step=f"Close it (chmod 700 {shlex.quote(str(self._root))}), or open the Rye "
+                "with another cache_dir.",
             )
 
     def _write(self, root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> None:
@@ -116,20 +120,23 @@ class Seals:
                 (temporary / name).symlink_to(target, target_is_directory=True)
             for folder, _, _ in os.walk(temporary, topdown=False):
                 os.chmod(folder, 0o500)
-            self._put_in_place(temporary, root)
+            self._put_in_place(temporary, root, lambda: _is_intact(root, files, links))
         except BaseException:
             _remove(temporary)
             raise
 
-    def _put_in_place(self, temporary: Path, root: Path) -> None:
+    def _put_in_place(self, temporary: Path, root: Path, is_intact: Callable[[], bool]) -> None:
         """Rename the new tree into place; where a damaged one stands, that goes away first."""
         for _ in range(8):
             try:
                 temporary.rename(root)
             except OSError:
-                if not root.exists():
+                if not os.path.lexists(root):
                     raise
             else:
+                return
+            if is_intact():  # another process was faster, and may be running from it already
+                _remove(temporary)
                 return
             aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
             try:
@@ -157,9 +164,12 @@ def _digest(files: Mapping[str, bytes], links: Mapping[str, Path]) -> str:
 def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> bool:
     if not root.is_dir() or root.is_symlink():
         return False
-    found = digest_tree(str(root), _EVERYTHING)
+    try:
+        found = digest_tree(str(root), _EVERYTHING)
+        named = {name for name, kind in list_tree(str(root), _EVERYTHING) if kind == "symlink"}
+    except FileNotFoundError:  # another process is replacing it
+        return False
     expected = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    named = {name for name, kind in list_tree(str(root), _EVERYTHING) if kind == "symlink"}
     return (
         dict(found.files) == expected
         and named == set(links)
@@ -172,6 +182,9 @@ def _stat(root: Path) -> TreeStat:
 
 
 def _remove(tree: Path) -> None:
+    if tree.is_symlink() or tree.is_file():
+        tree.unlink()
+        return
     for folder, _, _ in os.walk(tree):
         os.chmod(folder, 0o700)
     shutil.rmtree(tree, ignore_errors=True)

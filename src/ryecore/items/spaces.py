@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from attrs import evolve, frozen
 
-from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemNotFound
+from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemError, ItemNotFound
 from ryecore.items.evidence import Evidence
-from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.refs import KIND_FOLDERS, ItemRef, check_item_id
 
 __all__ = [
     "EXTENSIONS",
@@ -168,8 +168,10 @@ def locate(
     Raises:
         ItemNotFound: No space holds it.
         AmbiguousItem: A space holds two files of its stem.
-        InvalidItemId: The file's real path leaves its kind's folder.
+        InvalidItemId: The id has no valid form, or the file's real path leaves its kind's folder.
+        ItemError: A folder can't be read.
     """
+    check_item_id(ref.id)  # a ref can be made without `ItemRef.parse`
     extensions = (*EXTENSIONS[ref.kind], *more_extensions)
     found: ItemSource | None = None
     shadowed: list[tuple[Path, Space]] = []
@@ -178,7 +180,9 @@ def locate(
         folder = os.path.join(space.root, ref.folder)
         searched.append(f"{space.label} ({folder})")
         stem = f"{folder}/{ref.id}"
-        matches = _matches(stem, extensions, evidence if found is None else None)
+        # The built-in bundle is sealed as a whole: nothing is added to it.
+        watched = evidence if found is None and not space.is_built_in else None
+        matches = _matches(stem, extensions, watched)
         if not matches:
             continue
         if found is not None:
@@ -206,22 +210,23 @@ def _matches(stem: str, extensions: Sequence[str], evidence: Evidence | None) ->
     folder, _, name = stem.rpartition("/")
     try:
         names = frozenset(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         if evidence is not None:
-            evidence.absent(_first_missing(folder))
+            evidence.absent(stem + extensions[0])
         return []
+    except NotADirectoryError:
+        names = frozenset()  # a file stands in the folder's place
+    except OSError as problem:
+        raise ItemError(
+            f"{folder} can't be searched: {problem.strerror}.",
+            next_step="See that you may read the folder.",
+        ) from problem
     matches = [stem + extension for extension in extensions if name + extension in names]
     if evidence is not None:
         for extension in extensions:
             if name + extension not in names:
                 evidence.absent(stem + extension)
     return matches
-
-
-def _first_missing(folder: str) -> str:
-    while not os.path.lexists(parent := os.path.dirname(folder)):
-        folder = parent
-    return folder
 
 
 def _check_inside(ref: ItemRef, path: str, folder: str) -> None:

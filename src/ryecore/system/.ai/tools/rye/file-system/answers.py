@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:yvlrHBM-8xvBO9X7_ppehaJj4wALLZWowkhH6K54O5fGk5Ze4x14p5kdkGludPhL6JjTp5lBKOc3K1szM6hHAQ:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:KPVW7qmrLfs-lXveLzWga5uaOQ-DaeYvxlAwdFzQ3LDcFqjPVaR-Sktku7-e3lFbI1bpAldOkCMj6qOKrKTfBA:78a1d33edcf45e68
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:891812c4c36e4fb21ea583f7b1aa2129bb7c66062674d01322fd1e316ab9fcc6:6K-pqwQ82Pwu8EybaSx4CxJiCU7bPKwu3jXV-zcr5aQE-nBsJRdF4wu4DKQJiMFgqcnbEIeqEU2-wpt-MTHfCw:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:891812c4c36e4fb21ea583f7b1aa2129bb7c66062674d01322fd1e316ab9fcc6:ToVuVbmpBIgfAZpRLuPTivUiej8UGPmaOJG3yR5fX-Kam5kr04tT3nv5YrQD_sMZG66VRp5XAA5tOp8NBIRiAQ:78a1d33edcf45e68
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:Q5pN4Eb9UZTGZdimwySIWiOaFPxyTOyvXTKgsr2Jmz3tuRTF0ZjNZxudifc7z5RIVoeh_RLHYLbllcwT4Yj8AQ:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:SsWmLFNV5vTDKvQCBZHk8U5Kegr9vmnCCxomLE3V9HQxLXN5U4TPnxb8ds7IZCwhK7z7xm74zlWgytMMly1ECA:78a1d33edcf45e68
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:7QqFS0Tpzbzwq99ibtuAqnPMKrO0moArxGIqOzuZckokYnSnwXjz5jcd9KWz4k9kul_YsepJV_nrHldj_4wlBA:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:CXP0MHPwBdngxlb0jzOCWKnqMbqNd2DlxAaBgYYpPEHeYBjnXQ41ne64n42ZMry1zgVxiv2W7MAFk8W2uUbAAQ:78a1d33edcf45e68
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:JlES8ZsAcUWIgMVaAQlbhrgBsFcKIOo5AHF-mcaKwP0Ng4dQdJwwyaGupNN_jTmFqUyx59mc8u_rsr3wieOYCg:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:22uWJgwnokorw0gTmvtuue37adCHw7T4S1cLW0xrrZLIAO9lS-nKr2HwUexije-dGLOnFxWIVCji_NOswSfqAg:78a1d33edcf45e68
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:HRcToWuncd_J9meUvue8atFs3D0wffJRJbMdnI_W8-4mejE7u658VoABIBPGGlsP76tqcXhOIh4KsgXmwa3ADQ:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:mvrrZrsNZfDTELY_yadTllJY_iFw0NlazVOSOclxIv04zPhw4rDIjOBRyydp-mQoA-CpnAf76k4vO4-1084UDw:78a1d33edcf45e68
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:44:56Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:oIMiBvj6sKOEW_vSrrlhPPptX6E-UG9SS-BO662ghCMAw4naa_CE_Kq4j3WrsByH7oh6OViQmSQlncAwEqofAQ:90900e895c361719
+# rye:signed:2026-11-21T22:54:26Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:rFOGr4mYhft3UFBcrCXx8dDCUUUforwmN1bsdiY7gZujkdfC_jqdU6oI9aV9UTcV1vuXLnn8p50UDsXAZF-UDQ:78a1d33edcf45e68
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations
