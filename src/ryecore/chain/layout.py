@@ -5,7 +5,7 @@ Source: decision 16.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from attrs import evolve, frozen
 
@@ -15,18 +15,16 @@ from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec
 from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError, IntegrityError
 from ryecore.items.evidence import Evidence
+from ryecore.items.packages import EVERY_FILE, PACKAGE_FOLDERS, lock_of, locked_digest
 from ryecore.items.refs import ItemRef
 from ryecore.items.sealed import NOWHERE, SealedTree, Seals
 from ryecore.items.signing import SIDECAR
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
-from ryecore.lillux.digests import TreeFilter, list_tree, stat_tree
+from ryecore.lillux.digests import TreeFilter, digest_tree, list_tree, stat_tree
 from ryecore.lillux.witness import TreeStat
 
 __all__ = ["Layout", "Sealer"]
-
-PACKAGE_FOLDERS: Final = ("node_modules", ".venv", "venv", "vendor")
-"""Folders of packages that a package manager fills; they are linked, not verified."""
 
 Deps = Literal["none", "verified", "unverified"]
 
@@ -152,20 +150,12 @@ class Sealer:
     ) -> Layout:
         inside = tool.source.path.relative_to(root).as_posix()
         files = self._verify_tree(root, deps, tool, evidence)
-        state: Deps = "verified"
         if not tool.is_verified or any(not item.is_verified for item in files.values()):
             trace.add("seal", anchor=str(root), files=len(files), deps="unverified")
             return evolve(layout, anchor_path=root, deps="unverified")
-        links: dict[str, Path] = {
-            name: root / name
-            for name in PACKAGE_FOLDERS
-            if name in deps.exclude_dirs and (root / name).is_dir()
-        }
-        for name in PACKAGE_FOLDERS:
-            if name not in links:
-                evidence.absent(str(root / name))
-        if links:
-            state = "unverified"
+        links = _package_folders(root, deps, evidence)
+        locked = [self._is_locked(folder, root, tool, evidence) for folder in links.values()]
+        state: Deps = "verified" if all(locked) else "unverified"
         contents = {name: item.content for name, item in files.items()}
         sealed = self._seals.seal({**contents, inside: tool.content}, links)
         evidence.tree(sealed.stat)
@@ -184,6 +174,22 @@ class Sealer:
             nowhere=sealed.root / NOWHERE,
             deps=state,
             origins={**layout.origins, str(sealed.root): str(root)},
+        )
+
+    def _is_locked(self, folder: Path, root: Path, owner: VerifiedItem, evidence: Evidence) -> bool:
+        """Whether a signed lock vouches for a package folder as it is now."""
+        lock = lock_of(folder)
+        if not lock.exists():
+            evidence.absent(str(lock))
+            return False
+        seen = stat_tree(str(folder), EVERY_FILE)
+        digest = locked_digest(self._verify_file(lock, root, owner, evidence))
+        evidence.tree(TreeStat(str(folder), EVERY_FILE, seen))
+        if digest == digest_tree(str(folder), EVERY_FILE).digest:
+            return True
+        raise AnchorError(
+            f"{folder} is not as it was when {lock} was signed.",
+            next_step=f"If the change is right, lock it again: rye sign --packages {folder}",
         )
 
     def _runtime_lib(
@@ -274,3 +280,16 @@ class Sealer:
                 f"'{owner.source.ref.id}' can import a file that doesn't verify: {error.message}"
             )
             raise
+
+
+def _package_folders(root: Path, deps: VerifyDepsSpec, evidence: Evidence) -> dict[str, Path]:
+    """The package folders in the anchor that its verification leaves out."""
+    found: dict[str, Path] = {}
+    for name in PACKAGE_FOLDERS:
+        if name not in deps.exclude_dirs:
+            continue
+        if (root / name).is_dir():
+            found[name] = root / name
+        else:
+            evidence.absent(str(root / name))
+    return found

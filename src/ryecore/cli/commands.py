@@ -13,12 +13,14 @@ import anyio
 import click
 
 from ryecore import __version__
+from ryecore.actions.sign import SignReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.arguments import read_pairs
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.documents import parse_document
+from ryecore.items.packages import lock_packages
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
 
@@ -104,11 +106,16 @@ async def _trace(project_path: str, ref: str) -> ChainTrace:
 @click.argument("pattern", metavar="REF|GLOB|FILE")
 @_project
 @click.option("--user", is_flag=True, help="Sign in user space, not in the project.")
+@click.option("--packages", is_flag=True, help="Lock a package folder such as node_modules.")
 @_json
-def sign(pattern: str, project_path: str, user: bool, as_json: bool) -> None:
+def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: bool) -> None:
     """Sign an item, or all that a glob such as 'tool:acme/*' matches, with your key."""
     with errors_shown(as_json=as_json):
-        report = Rye.open(project_path).sign(pattern, space="user" if user else "project")
+        opened = Rye.open(project_path)
+        if packages:
+            report = SignReport((lock_packages(Path(pattern), opened.keys.load()),))
+        else:
+            report = opened.sign(pattern, space="user" if user else "project")
         if as_json:
             show_json(report.to_dict())
         else:
