@@ -1,6 +1,7 @@
 """YAML, TOML and JSON files, read into plain mappings; what is broken is said with its line."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,12 +11,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ryecore.errors import MetadataError
+from ryecore.items.yaml_bounds import MAX_DEPTH, check_yaml_bounds
 
 __all__ = ["DOCUMENT_EXTENSIONS", "parse_document"]
 
 
 def _load_yaml(text: str) -> object:
-    return cast("object", YAML(typ="safe").load(text))
+    check_yaml_bounds(text)
+    # Looking for plug-ins would cost a walk through the file system.
+    return cast("object", YAML(typ="safe", plug_ins=[]).load(text))
 
 
 def _load_json(text: str) -> object:
@@ -53,7 +57,8 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
     except YAMLError as problem:
         raise _broken(path, "YAML", str(problem), None) from None
     except tomllib.TOMLDecodeError as problem:
-        raise _broken(path, "TOML", str(problem), getattr(problem, "lineno", None)) from None
+        named = re.search(r"\(at line (\d+), ", str(problem))
+        raise _broken(path, "TOML", str(problem), int(named[1]) if named else None) from None
     except json.JSONDecodeError as problem:
         raise _broken(path, "JSON", problem.msg, problem.lineno) from None
     except UnicodeDecodeError as problem:
@@ -61,11 +66,31 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
         raise _broken(path, "text", "it is not UTF-8", line) from None
     except RecursionError:
         raise _broken(path, "document", "it is nested too deeply", None) from None
+    except (ValueError, KeyError) as problem:  # a value that its form allows and Python doesn't
+        raise _broken(path, "document", f"it has an impossible value: {problem}", None) from None
     if document is None:
         return {}
+    if _is_deeper_than(document, MAX_DEPTH):
+        raise _broken(path, "document", "it is nested too deeply", None)
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise _broken(path, "document", "its root is not a mapping with text keys", 1)
     return cast("dict[str, object]", document)
+
+
+def _is_deeper_than(document: object, limit: int) -> bool:
+    """Whether a document has more levels than this; counted without recursion."""
+    level = [document]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for node in level
+            for child in (
+                node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+            )
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _broken(path: Path, form: str, problem: str, line: int | None) -> MetadataError:

@@ -8,7 +8,7 @@ __all__ = ["write_atomically"]
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace a file, or make it, in one step that survives a crash.
+    """Replace a file, or make it, in one step that survives a crash. A link is replaced itself.
 
     Args:
         path: The file; its folder exists.
@@ -18,7 +18,6 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     Raises:
         OSError: It can't be written; nothing of the attempt stays behind.
     """
-    path = Path(os.path.realpath(path))
     if mode is None and path.exists():
         mode = path.stat().st_mode & 0o7777
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")

@@ -10,19 +10,29 @@ from typing import Final, cast
 
 __all__ = ["JsSyntaxError", "read_constants"]
 
+_COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
+_STRING: Final = r"""\"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+# Comments and strings come first, so that a declaration inside one is none.
 _DECLARATION: Final = re.compile(
-    r"^(?:export[ \t]+)?(?:const|let|var)[ \t]+([A-Za-z_$][\w$]*)[ \t]*(?::[^=\n]+)?=", re.MULTILINE
+    rf"{_COMMENT}|{_STRING}|`(?:[^`\\]|\\.)*`"
+    r"|^(?:export[ \t]+)?(?:const|let|var)[ \t]+(?P<name>[A-Za-z_$][\w$]*)[ \t]*(?::[^=\n]+)?=",
+    re.MULTILINE | re.DOTALL,
 )
 _TOKEN: Final = re.compile(
-    r"""(?P<space>(?:\s|//[^\n]*|/\*.*?\*/)+)
-      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.|\$(?!\{))*`)
+    rf"""(?P<space>(?:\s|{_COMMENT})+)
+      | (?P<string>{_STRING}|`(?:[^`\\$]|\\.|\$(?!\{{))*`)
       | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
       | (?P<word>[A-Za-z_$][\w$]*)
-      | (?P<mark>[\[\]{},:])""",
+      | (?P<mark>[\[\]{{}},:])""",
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"\\(u\{[0-9a-fA-F]+\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
-_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+_ESCAPED: Final = {
+    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "",
+}  # fmt: skip
+# What may follow a literal on its line, and what on the next line would make it an expression.
+_SAME_LINE: Final = re.compile(r"[;,}]|(?:as|satisfies)\b")
+_NEXT_LINE: Final = re.compile(r"[-+*/%.?(\[&|^<>=!`]|(?:in|instanceof)\b")
 _WORDS: Final = {"true": True, "false": False, "null": None, "undefined": None}
 _MAX_DEPTH: Final = 64
 
@@ -50,9 +60,9 @@ def read_constants(text: str, names: Collection[str]) -> dict[str, object]:
     """
     found: dict[str, object] = {}
     for declaration in _DECLARATION.finditer(text):
-        name = declaration[1]
+        name = declaration["name"]
         if name in names:
-            found[name] = _Reader(text, declaration.end(), name).value()
+            found[name] = _Reader(text, declaration.end(), name).whole_value()
     return found
 
 
@@ -77,14 +87,29 @@ class _Reader:
         self._position = before
         return token
 
+    def whole_value(self) -> object:
+        """The value of a declaration, which ends with it."""
+        value = self.value()
+        gap = _TOKEN.match(self._text, self._position)
+        skipped = gap[0] if gap is not None and gap.lastgroup == "space" else ""
+        position = self._position + len(skipped)
+        goes_on = (
+            _NEXT_LINE.match(self._text, position)
+            if "\n" in skipped
+            else position < len(self._text) and not _SAME_LINE.match(self._text, position)
+        )
+        if goes_on:
+            raise self._fail()
+        return value
+
     def value(self, depth: int = 0) -> object:
         kind, token = self._next()
         if depth > _MAX_DEPTH:
             raise self._fail()
         if kind == "string":
-            return _unquote(token)
+            return self._text_of(token)
         if kind == "number":
-            return cast("object", json.loads(_json_number(token)))
+            return self._number_of(token)
         if kind == "word" and token in _WORDS:
             return _WORDS[token]
         if token == "[":
@@ -110,7 +135,7 @@ class _Reader:
             if kind not in ("string", "word", "number"):
                 raise self._fail()
             self._expect(":")
-            items[_unquote(token) if kind == "string" else token] = self.value(depth + 1)
+            items[self._text_of(token) if kind == "string" else token] = self.value(depth + 1)
             if self._peek() != ",":
                 break
             self._next()
@@ -120,6 +145,18 @@ class _Reader:
     def _expect(self, mark: str) -> None:
         if self._next()[1] != mark:
             raise self._fail()
+
+    def _text_of(self, token: str) -> str:
+        try:
+            return _unquote(token)
+        except (ValueError, OverflowError):  # a code point that there isn't
+            raise self._fail() from None
+
+    def _number_of(self, token: str) -> object:
+        try:
+            return cast("object", json.loads(_json_number(token)))
+        except ValueError:  # more digits than Python takes
+            raise self._fail() from None
 
 
 def _json_number(token: str) -> str:
@@ -140,4 +177,6 @@ def _unquote(token: str) -> str:
             return chr(int(code.strip("ux{}"), 16))
         return _ESCAPED.get(code, code)
 
-    return _ESCAPE.sub(replace, token[1:-1])
+    text = _ESCAPE.sub(replace, token[1:-1])
+    # Two escaped halves of a surrogate pair are one character; half a pair alone is none.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")

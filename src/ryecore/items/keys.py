@@ -1,6 +1,7 @@
 """The author's own key: made on request, kept in files that only its owner can read."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -91,9 +92,16 @@ class AuthorKeys:
         if mode & 0o077:
             raise SigningError(
                 f"Others can read the signing key {private}.",
-                next_step=f"Close it: chmod 600 {private}",
+                next_step=f"Close it: chmod 600 {shlex.quote(str(private))}",
             )
-        return SigningKey.from_pem(pem)
+        try:
+            return SigningKey.from_pem(pem)
+        except SigningError as error:
+            raise SigningError(
+                f"{private} is no signing key: {error.message}",
+                next_step="Put the key back from a copy; or move the file away and make another "
+                "key: rye keys generate",
+            ) from None
 
     def trust(
         self,
@@ -119,12 +127,19 @@ class AuthorKeys:
             The key file.
 
         Raises:
-            SigningError: The author has no key to sign with.
+            SigningError: The author has no key to sign with, `not_after` is no UTC time, or the
+                file can't be written.
         """
         signer = signer or self.load()
         name = f"{TRUSTED_KEYS_PATH}/{key.fingerprint}.toml"
         content = render_trusted_key(key, owner, not_after=not_after, revoked=revoked)
         path = (space or self._user).folder("config") / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, sign_content(content, ".toml", "config", name, signer)[0])
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, sign_content(content, ".toml", "config", name, signer)[0])
+        except OSError as problem:
+            raise SigningError(
+                f"{path} can't be written: {problem.strerror}.",
+                next_step="See that its folder can be written.",
+            ) from problem
         return path

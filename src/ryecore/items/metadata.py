@@ -82,7 +82,7 @@ def _from_python(content: bytes, path: Path) -> dict[str, object]:
             continue
         try:
             found[_NAMES[name]] = ast.literal_eval(value)
-        except (ValueError, TypeError, SyntaxError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             raise _broken(
                 path, f"{name} must be a literal: it is read, never run", value.lineno
             ) from None
@@ -100,27 +100,33 @@ def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 
 def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
-    """`# NAME = literal` lines of the leading comment; a literal may go on over several lines."""
-    lines = iter(enumerate(text.splitlines(), start=1))
+    """`# NAME = literal` lines of the leading comment; a literal may go on over several lines.
+
+    The comment is of the form that its first line has: `#`, or what a signed runtime names.
+    """
+    lines = iter(enumerate(text.replace("\r\n", "\n").split("\n"), start=1))
+    mark = ""
     for number, line in lines:
-        if line.startswith(("#!", "# rye:signed:")) and number <= 2:
+        if number == 1 and line.startswith("#!"):
             continue
-        if not line.startswith("#"):
+        mark = mark or next((token for token in _COMMENT_MARKS if line.startswith(token)), "")
+        if not mark or not line.startswith(mark):
             return
-        name, equals, literal = line.lstrip("# ").partition("=")
+        name, equals, literal = line.lstrip(mark + " ").partition("=")
         name = name.strip()
         if not equals or name not in _NAMES:
             continue
         value = _literal(literal)
         while value is _UNFINISHED:
             _, more = next(lines, (0, ""))
-            if not more.startswith("#"):
+            if not more.startswith(mark):
                 raise _broken(path, f"{name} must be a literal", number)
-            literal += "\n" + more[1:]
+            literal += "\n" + more[len(mark) :]
             value = _literal(literal)
         yield _NAMES[name], value
 
 
+_COMMENT_MARKS: Final = ("#", "//", "--", ";")
 _UNFINISHED: Final = object()
 
 
@@ -129,7 +135,7 @@ def _literal(text: str) -> object:
     for read in (json.loads, ast.literal_eval):
         try:
             return cast("object", read(text))
-        except (ValueError, SyntaxError, TypeError, RecursionError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return _UNFINISHED
 

@@ -58,6 +58,7 @@ def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence:
     if not path.exists():
         evidence.absent(str(path))
         return False
+    verifier = Verifier(verifier.trust)  # dev mode is for items, not for trust
     ref = ItemRef("config", name.removesuffix(".toml"))
     try:
         item = verifier.verify(ItemSource(ref, path, user, name), evidence)

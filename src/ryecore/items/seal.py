@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ryecore.errors import RyeError
+from ryecore.errors import ItemNotFound, RyeError
 from ryecore.items.files import write_atomically
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signing import find_files, sign_content, sign_file
@@ -43,9 +43,11 @@ def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
         old.unlink()
     signed = 0
     for kind in KIND_FOLDERS:
-        if not space.folder(kind).is_dir() or not any(space.folder(kind).rglob("*.*")):
+        try:
+            files = find_files(space, f"{kind}:*")
+        except ItemNotFound:
             continue
-        for _, path, relative in find_files(space, f"{kind}:*"):
+        for _, path, relative in files:
             sign_file(path, kind, relative, key, timestamp=now)
             signed += 1
     name = f"{TRUSTED_KEYS_PATH}/{key.public.fingerprint}.toml"

@@ -202,10 +202,9 @@ def split_content(content: bytes, form: CommentForm | None) -> SplitContent:
     if not content.startswith(prefix + _MARK, start):
         return SplitContent(content[:start], None, content[start:])
     end = content.find(b"\n", start)
-    line = content[start:] if end < 0 else content[start:end]
+    line = content[start:] if end < 0 else content[start:end].removesuffix(b"\r")
     after = b"" if end < 0 else content[end + 1 :]
-    text = line.removesuffix(b"\r").decode("utf-8", errors="replace")
-    text = text[len(form.prefix) :]
+    text = line.decode("utf-8", errors="replace")[len(form.prefix) :]
     if form.suffix:
         # A line that doesn't end in the suffix keeps its text, and so parses as malformed.
         text = text.removesuffix(form.suffix) if text.endswith(form.suffix) else text + "\n"

@@ -22,6 +22,8 @@ from ryecore.items.signature import (
 )
 from ryecore.items.spaces import EXTENSIONS, Space
 from ryecore.items.trust import utc_now
+from ryecore.items.verification import MAX_ITEM_BYTES
+from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 
 __all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item"]
@@ -71,6 +73,8 @@ def sign_content(
             f"{relative} begins with a byte order mark.",
             next_step="Save it as UTF-8 without one, then sign it.",
         )
+    if form is not None and content.startswith(b"#!") and b"\n" not in content:
+        content += b"\n"  # the signature line needs a line of its own
     parts = split_content(content, form)
     signature = make_signature(parts.content_hash, kind, relative, key, timestamp or utc_now())
     if form is None:
@@ -101,11 +105,13 @@ def sign_file(
         What was signed.
 
     Raises:
-        SigningError: It can't be read or written.
+        SigningError: It can't be read or written, or is a link that leaves its kind's folder.
     """
+    sidecar = path.with_name(path.name + SIDECAR)
+    _check_links(path, sidecar, folder=path.parents[relative.count("/")])
     try:
         content, signature, is_sidecar = sign_content(
-            path.read_bytes(),
+            read_digest(str(path), max_bytes=MAX_ITEM_BYTES)[0],
             path.suffix,
             kind,
             relative,
@@ -113,10 +119,25 @@ def sign_file(
             timestamp=timestamp,
             file_types=file_types,
         )
-        write_atomically(path.with_name(path.name + SIDECAR) if is_sidecar else path, content)
+        write_atomically(sidecar if is_sidecar else path, content)
     except OSError as problem:
-        raise SigningError(f"{path} can't be signed: {problem.strerror}.") from problem
+        raise SigningError(
+            f"{path} can't be signed: {problem.strerror or problem}.",
+            next_step="See that it is a plain file in a folder that you may write to.",
+        ) from problem
     return SignedFile(kind, relative, path, signature)
+
+
+def _check_links(*paths: Path, folder: Path) -> None:
+    """A link that leads out would have a file signed, or overwritten, that is no item."""
+    inside = os.path.realpath(folder) + os.sep
+    for path in paths:
+        real = os.path.realpath(path)
+        if not real.startswith(inside):
+            raise SigningError(
+                f"{path} is a link that leaves its folder: it leads to {real}.",
+                next_step=f"Put the file itself below {folder}.",
+            )
 
 
 def sign_item(

@@ -210,12 +210,8 @@ def _matches(stem: str, extensions: Sequence[str], evidence: Evidence | None) ->
     folder, _, name = stem.rpartition("/")
     try:
         names = frozenset(os.listdir(folder))
-    except FileNotFoundError:
-        if evidence is not None:
-            evidence.absent(stem + extensions[0])
-        return []
-    except NotADirectoryError:
-        names = frozenset()  # a file stands in the folder's place
+    except (FileNotFoundError, NotADirectoryError):
+        names = frozenset()
     except OSError as problem:
         raise ItemError(
             f"{folder} can't be searched: {problem.strerror}.",

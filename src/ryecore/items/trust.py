@@ -7,6 +7,8 @@ repository can't vouch for itself. The built-in bundle brings its own key, which
 Source: decisions 6 and 7.
 """
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,6 +21,7 @@ from attrs import frozen
 from ryecore.errors import IntegrityError, MetadataError, RevokedKey, SigningError, UntrustedKey
 from ryecore.items.documents import parse_document
 from ryecore.items.evidence import Evidence
+from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import COMMENT_FORMS, Signature, parse_payload, split_content
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.digests import read_digest
@@ -28,6 +31,7 @@ __all__ = ["TRUSTED_KEYS_PATH", "TrustStore", "TrustedKey", "render_trusted_key"
 
 TRUSTED_KEYS_PATH: Final = "keys/trusted"
 _MAX_KEY_FILE_BYTES: Final = 64 * 1024
+_UTC_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @frozen
@@ -86,7 +90,14 @@ def render_trusted_key(
 
     Returns:
         The file's bytes, without a signature.
+
+    Raises:
+        SigningError: `not_after` is of another form.
     """
+    if not_after is not None and _UTC_SECONDS.fullmatch(not_after) is None:
+        raise SigningError(
+            f"{not_after!r} is not a time in UTC.", next_step="Write it like 2027-01-31T00:00:00Z."
+        )
     document: dict[str, object] = {
         "version": "1.0.0",
         "category": TRUSTED_KEYS_PATH,
@@ -173,9 +184,11 @@ class TrustStore:
         if not signer or signer in seen:
             return False  # unsigned, or two keys that vouch for each other
         voucher = self._read(self.spaces.user, signer, evidence, [])
+        if voucher is None:
+            return False
+        evidence.until(voucher.not_after)
         return (
-            voucher is not None
-            and not voucher.revoked
+            not voucher.revoked
             and not _is_past(voucher.not_after)
             and key_file.signed_by(voucher.key)
             and self._vouched_for(voucher, self.spaces.user, evidence, {*seen, signer})
@@ -196,19 +209,20 @@ class TrustStore:
     def _read(
         self, space: Space, fingerprint: str, evidence: Evidence, refusals: list[str]
     ) -> _KeyFile | None:
-        path = space.folder("config") / TRUSTED_KEYS_PATH / f"{fingerprint}.toml"
+        # Text, not a Path: this is asked for every file that is verified.
+        path = f"{space.root}/{KIND_FOLDERS['config']}/{TRUSTED_KEYS_PATH}/{fingerprint}.toml"
         try:
-            content, digest = read_digest(str(path), max_bytes=_MAX_KEY_FILE_BYTES)
+            content, digest = read_digest(path, max_bytes=_MAX_KEY_FILE_BYTES)
         except (FileNotFoundError, NotADirectoryError):
-            evidence.absent(str(path))
+            evidence.absent(path)
             return None
         except OSError as problem:
             refusals.append(f"{path} can't be read: {problem.strerror}")
             return None
-        evidence.file(str(path), digest)
+        evidence.file(path, digest)
         try:
             key_file = _parse_key_file(content, path)
-        except (MetadataError, SigningError, KeyError, TypeError) as problem:
+        except (MetadataError, SigningError, KeyError, TypeError, OverflowError) as problem:
             refusals.append(f"{path} is not a key file: {problem}")
             return None
         if key_file.key.fingerprint != fingerprint:
@@ -219,7 +233,8 @@ class TrustStore:
     def _how_to_trust(self, fingerprint: str, space: Space) -> str:
         key_file = space.folder("config") / TRUSTED_KEYS_PATH / f"{fingerprint}.toml"
         if space.name != "user" and key_file.exists():
-            return f"If you know whose key it is, trust it: rye keys trust {key_file}"
+            command = f"rye keys trust {shlex.quote(str(key_file))}"
+            return f"If you know whose key it is, trust it: {command}"
         return (
             "If you know whose key it is, trust it: rye keys trust PUBLIC_KEY.pem. "
             "If the item is your own, sign it with your key: rye sign REF."
@@ -238,15 +253,18 @@ class TrustStore:
 
 
 @lru_cache(maxsize=256)
-def _parse_key_file(content: bytes, path: Path) -> _KeyFile:
+def _parse_key_file(content: bytes, name: str) -> _KeyFile:
+    path = Path(name)
     parts = split_content(content, COMMENT_FORMS[".toml"])
     document = parse_document(content, path)
     table = document["public_key"]
     if not isinstance(table, dict):
         raise TypeError("public_key is not a table")
     not_after = document.get("not_after")
-    if isinstance(not_after, datetime):  # TOML has dates of its own
+    if isinstance(not_after, datetime) and not_after.tzinfo is not None:  # TOML has its own
         not_after = not_after.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if not_after is not None and _UTC_SECONDS.fullmatch(str(not_after)) is None:
+        raise TypeError(f"not_after is {not_after!r}, not like 2027-01-31T00:00:00Z")
     return _KeyFile(
         key=PublicKey.from_pem(str(table["pem"])),
         owner=str(document.get("owner", "")),

@@ -4,6 +4,7 @@ What is remembered is the signature's arithmetic, by content hash, signature and
 key counts is asked again each time.
 """
 
+import shlex
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ from ryecore.items.signature import (
     parse_payload,
     split_content,
 )
-from ryecore.items.spaces import ItemSource, Space
+from ryecore.items.spaces import EXTENSIONS, ItemSource
 from ryecore.items.trust import TrustStore
 from ryecore.lillux.digests import read_digest
 
@@ -35,6 +36,7 @@ __all__ = ["UNVERIFIED", "SignedItem", "VerifiedItem", "Verifier", "verify_item"
 
 UNVERIFIED: Final = "unverified"
 MAX_ITEM_BYTES: Final = 64 * 1024 * 1024
+_MAX_SIDECAR_BYTES: Final = 4096
 _MAX_REMEMBERED: Final = 16_384
 
 
@@ -114,7 +116,7 @@ class Verifier:
         Raises:
             IntegrityError: It is unsigned, changed, moved, or signed by a key that doesn't count.
         """
-        content = self._read(source.path, evidence)
+        content = self._read(source, evidence)
         try:
             return self._check(self._signed(source, content, evidence), evidence)
         except IntegrityError as error:
@@ -182,17 +184,27 @@ class Verifier:
         parts = split_content(content, None)
         path = source.path.with_name(source.path.name + ".sig")
         try:
-            line, digest = read_digest(str(path), max_bytes=4096)
+            line, digest = read_digest(str(path), max_bytes=_MAX_SIDECAR_BYTES)
         except FileNotFoundError:
             if evidence is not None:
                 evidence.absent(str(path))
             return None, parts.content_hash
+        except OSError as problem:
+            raise MalformedSignature(
+                f"The signature {path} can't be read: {problem.strerror or problem}.",
+                next_step=f"Remove it; if the content is right: {_sign_command(source)}",
+                path=path,
+            ) from None
         if evidence is not None:
             evidence.file(str(path), digest)
-        text = line.decode("utf-8", errors="replace").removesuffix("\n").removesuffix("\r")
+        text = line.decode("utf-8", errors="replace")
+        for line_end in ("\r\n", "\n"):
+            if text.endswith(line_end):
+                return text.removesuffix(line_end), parts.content_hash
         return text, parts.content_hash
 
-    def _read(self, path: Path, evidence: Evidence | None) -> bytes:
+    def _read(self, source: ItemSource, evidence: Evidence | None) -> bytes:
+        path = source.path
         try:
             content, digest = read_digest(str(path), max_bytes=MAX_ITEM_BYTES)
         except OSError as problem:
@@ -200,19 +212,20 @@ class Verifier:
                 f"{path} can't be read: {problem.strerror or problem}.",
                 next_step="See that it is a plain file that you may read.",
                 path=path,
-            ) from None
+            ).during(str(source.ref)) from None
         if evidence is not None:
             evidence.file(str(path), digest)
         return content
 
 
 def _sign_command(source: ItemSource) -> str:
-    space: Space = source.space
+    """The command that signs this file, and not another one of the same stem."""
+    space, kind = source.space, source.ref.kind
     if space.name == "system":
         return "reinstall the package that it came with"
-    name = str(source.ref) if source.relative == source.ref.id + source.path.suffix else ""
-    target = name or str(source.path)
-    return f"rye sign {target}{' --user' if space.name == 'user' else ''}"
+    is_item = source.path.suffix in EXTENSIONS[kind]
+    target = str(source.ref) if is_item else f"{kind}:{source.relative}"
+    return f"rye sign {shlex.quote(target)}{' --user' if space.name == 'user' else ''}"
 
 
 def verify_item(path: str | Path, trust: TrustStore) -> VerifiedItem:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final, NoReturn, Self, cast
 
 from attrs import field, frozen
 from nacl import bindings
@@ -56,6 +56,9 @@ class BoxKey:
                 next_step=f"Seal it again for the key {self.fingerprint}.",
             ) from None
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A private key is not pickled.")
+
     def __repr__(self) -> str:
         return f"BoxKey(fingerprint={self.fingerprint!r})"
 
@@ -76,14 +79,17 @@ def seal_envelope(recipient: bytes, secrets: Mapping[str, str]) -> bytes:
     Source: reference, section 9 (the limits).
     """
     body = json.dumps({"kind": _KIND, "env": dict(secrets)}).encode()
-    too_large = any(len(value.encode()) > MAX_VALUE_BYTES for value in secrets.values())
-    has_nul = any("\0" in name + value for name, value in secrets.items())
-    if len(secrets) > MAX_NAMES or len(body) > MAX_TOTAL_BYTES or too_large or has_nul:
+    if not _fits(body, secrets):
         raise SigningError(
             "These secrets don't fit into an envelope.",
             next_step=f"At most {MAX_NAMES} names, 64 KiB a value, 1 MiB in all, and no NUL.",
         )
-    sealed = bindings.crypto_box_seal(body, recipient)
+    try:
+        sealed = bindings.crypto_box_seal(body, recipient)
+    except (CryptoError, ValueError, TypeError):
+        raise SigningError(
+            "This is no box key to seal for.", next_step="Pass the 32 bytes of BoxKey.public."
+        ) from None
     envelope = {
         "version": 1,
         "recipient": f"fp:{_fingerprint(recipient)}",
@@ -105,14 +111,36 @@ def open_envelope(key: BoxKey, envelope: bytes) -> dict[str, str]:
         document = json.loads(envelope)
         text = document["ciphertext"]
         sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise SigningError(
             "This is not an envelope.", next_step="Make one with seal_envelope()."
         ) from None
-    body = json.loads(key.unseal(sealed))
-    if body.get("kind") != _KIND:
-        raise SigningError(f"This envelope doesn't hold {_KIND}.")
-    return dict(body["env"])
+    body = key.unseal(sealed)
+    # Anyone can seal for a public key, so what comes out is as little trusted as what went in.
+    try:
+        opened = json.loads(body)
+        secrets = opened["env"] if opened["kind"] == _KIND else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        secrets = None
+    if not isinstance(secrets, dict) or not _fits(body, secrets):
+        raise SigningError(
+            f"This envelope doesn't hold {_KIND} within its bounds.",
+            next_step="Make one with seal_envelope().",
+        )
+    return cast("dict[str, str]", secrets)
+
+
+def _fits(body: bytes, secrets: Mapping[str, object]) -> bool:
+    return (
+        len(secrets) <= MAX_NAMES
+        and len(body) <= MAX_TOTAL_BYTES
+        and all(
+            isinstance(value, str)
+            and "\0" not in name + value
+            and len(value.encode(errors="surrogatepass")) <= MAX_VALUE_BYTES
+            for name, value in secrets.items()
+        )
+    )
 
 
 def _fingerprint(public: bytes) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 from base64 import b64decode, b64encode
 from functools import cached_property
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from attrs import field, frozen
 from nacl import bindings
@@ -73,6 +73,8 @@ class PublicKey:
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Whether this key made this 64-byte signature of this message."""
+        if len(signature) != bindings.crypto_sign_BYTES:
+            return False  # else where the signature ends and the message begins were open
         try:
             bindings.crypto_sign_open(signature + message, self.raw)
         except (BadSignatureError, ValueError):
@@ -119,6 +121,9 @@ class SigningKey:
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature of a message."""
         return bindings.crypto_sign(message, self._pair[1])[:64]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A private key is not pickled; where it must travel, take its `pem`.")
 
     def __repr__(self) -> str:
         return f"SigningKey(fingerprint={self.public.fingerprint!r})"
