@@ -1,0 +1,56 @@
+"""Short ways that the tests of items share."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+from ryecore.items.spaces import Spaces
+from ryecore.items.trust import TrustStore
+from ryecore.items.verification import VerifiedItem, verify_item
+from ryecore.lillux.keys import PublicKey
+from tests.house import House
+
+# A fixture that is made once for all examples is what these tests want.
+with_fixtures = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100
+)
+
+PYTHON_TOOL = b'__version__ = "1.0.0"\n\nprint("hello")\n'
+
+
+def verify(spaces: Spaces, path: Path, *host_keys: PublicKey) -> VerifiedItem:
+    """Verify a file as a fresh process would."""
+    return verify_item(path, TrustStore(spaces, host_keys))
+
+
+def run_rye(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the `rye` command as a person would, in the project's folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "ryecore.cli", *arguments],
+        cwd=house.project,
+        env={**house.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def follow(house: House, next_step: str) -> None:
+    """Do what an error says: run the `rye` or `chmod` command that ends its next step."""
+    start = min(at for word in ("rye ", "chmod ") if (at := next_step.find(word)) >= 0)
+    words = shlex.split(next_step[start:].partition("), or")[0].removesuffix("."))
+    if words[0] == "chmod":
+        subprocess.run(words, check=True)
+        return
+    done = run_rye(house, *words[1:])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def change(content: bytes, at: int, to: Callable[[int], int]) -> bytes:
+    """The content with one byte changed."""
+    return content[:at] + bytes([to(content[at])]) + content[at + 1 :]
