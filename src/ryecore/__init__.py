@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ryecore.errors import ItemNotFound as ItemNotFound
     from ryecore.errors import RyeError as RyeError
     from ryecore.errors import ToolFailed as ToolFailed
+    from ryecore.errors import UntrustedKey as UntrustedKey
     from ryecore.items.refs import ItemRef as ItemRef
     from ryecore.items.signing import sign_item as sign_item
     from ryecore.items.spaces import Space as Space
@@ -86,6 +87,7 @@ _HOMES = {
     "SyncRye": "sync",
     "ToolFailed": "errors",
     "TrustStore": "items.trust",
+    "UntrustedKey": "errors",
     "VerifiedItem": "items.verification",
     "rye_execute": "rye",
     "sign_item": "items.signing",
@@ -119,6 +121,7 @@ __all__ = [
     "SyncRye",
     "ToolFailed",
     "TrustStore",
+    "UntrustedKey",
     "VerifiedItem",
     "rye_execute",
     "sign_item",

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:3P8uren9QxXEBgL4PEgkD4HafO0Dgk_Dmy9OwJCUZvBpJB5n5C5_S5FbgJg_lV997pr-v9X0MlGYaiXeuVtmBg:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:oMFMrfYeVtaEOgBfnuVzNB8A-t9w9WvYXsn_DU-GN5LcqmQUBxdE6Bv8AdSQnX-E1nGq9AMBtaFxSTNGKMuHBg:f23aa02a4173e175
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:KPVW7qmrLfs-lXveLzWga5uaOQ-DaeYvxlAwdFzQ3LDcFqjPVaR-Sktku7-e3lFbI1bpAldOkCMj6qOKrKTfBA:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:B9A-XlqLvxFZaCb7QIhMRQjeddANsSrVATZWcd7VCM9MTXMG23duzigxY4V7rqGKoL8ZeyKQP0Sr27xToUCMAQ:f23aa02a4173e175
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:JgfDqqskkTypxZscR1E727IpFDx1k2MzuW7N1Lqg84Sj6tyFcIn2J28G0FvLhTPAVAcKhRqE96_4lyuKovmiBQ:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:DElRwWcIPcc3KFaO4vFi3pVJcq_jG0mud895_rB5hd6QvGy4aWE9XebU1DsO76ej6dOe7SFAF4LisMjvQcN3DQ:f23aa02a4173e175
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:891812c4c36e4fb21ea583f7b1aa2129bb7c66062674d01322fd1e316ab9fcc6:ToVuVbmpBIgfAZpRLuPTivUiej8UGPmaOJG3yR5fX-Kam5kr04tT3nv5YrQD_sMZG66VRp5XAA5tOp8NBIRiAQ:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:891812c4c36e4fb21ea583f7b1aa2129bb7c66062674d01322fd1e316ab9fcc6:qnDYBcHFeFxlGCEPaHn3Xz42U8K0VHs5Q2IqmBWopVLZ51As3XJp8UQLPSpbwBLgqoIkzV5n8IkxjYBS1z8KAA:f23aa02a4173e175
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

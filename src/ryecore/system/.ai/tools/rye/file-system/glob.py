@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:CXP0MHPwBdngxlb0jzOCWKnqMbqNd2DlxAaBgYYpPEHeYBjnXQ41ne64n42ZMry1zgVxiv2W7MAFk8W2uUbAAQ:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:2PqzQqywYFTJYQbx9ILn_am6uX330QVGXHs4cW3VeO9BDlGvmQ_p4ccVZgJT92Xz3zlDNKHEqPCyIu4tAVvbCw:f23aa02a4173e175
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:22uWJgwnokorw0gTmvtuue37adCHw7T4S1cLW0xrrZLIAO9lS-nKr2HwUexije-dGLOnFxWIVCji_NOswSfqAg:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:MaRQ90FGVdPt8ROJkGkeiiI6GReaTcF8qo6wIjU-tkSn0t7oXke6PALPJb7bLXDfyKe54vOKnF0f6HNqd8ekBQ:f23aa02a4173e175
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:mvrrZrsNZfDTELY_yadTllJY_iFw0NlazVOSOclxIv04zPhw4rDIjOBRyydp-mQoA-CpnAf76k4vO4-1084UDw:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Ds5Y-wYyBsyK8Gb9JDEC5B7zGCk2HjihUy07Ag6M9dbPp9ipIh7qWHAcdPgpB4uKCLrrhPyWzvXrpHT8itdLBw:f23aa02a4173e175
 """List what lies in a folder."""
 
 from __future__ import annotations

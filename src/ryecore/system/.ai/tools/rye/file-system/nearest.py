@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:CfiD94jeh9l-wM2SRWsiiVL8ZB347cfTq0SFJct3_h8zK5Fl7kBg-zM57Sn0x844uTuLUucAkkGZh2RC4XYfBg:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:47-aQGc5FOlfkSrBGyddJ4sZPJtgw5yfexKsI71BfBl41fJHRnf7TeXIBN0wK7VpNhzAu5gywzJQcM3PpyGjBQ:f23aa02a4173e175
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

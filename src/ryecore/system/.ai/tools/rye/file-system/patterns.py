@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:YTg3qQoQLZ_abVTzCFrsRekWgnYvV3jMSeszcEjkPUUCvBdpIk9V7H69LNj4aqR2op9Qk0uMODrYD1gm6QM7Cw:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:udZ29T-LX-RxycPc88NroUrdHIeJCrR54YbGZ6PO7FvhaOy9H-sV4EjrmEm_w1xURNXDbUW6jOteBwrgoxKCBA:f23aa02a4173e175
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:mNQO16XH1CoDrX2bJpM1lkYYIEL3YIFV_PjkEe5NOX28ESH3IoarWHz8Dls4uZ1BMI2fmmrqNvoqvlx559JsAw:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:GNEXsDe63ena3HmNyD2k0OleDdvR38oTWPdqhlGDXY76sOj8UMcYdK2ziRuMdJau3MHb-CdM_R4jcjW71nAuBQ:f23aa02a4173e175
 """Read a part of a text file."""
 
 from __future__ import annotations

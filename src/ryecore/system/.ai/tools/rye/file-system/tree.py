@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:rFOGr4mYhft3UFBcrCXx8dDCUUUforwmN1bsdiY7gZujkdfC_jqdU6oI9aV9UTcV1vuXLnn8p50UDsXAZF-UDQ:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:29m-RmnY3gNdNN-AkVx4pDtKZgTNfn0uUsNGYktv8mdyT2FKEQfn8-jH9vtiKrxsqDF5yB2snRatPt5PS7q0Dw:f23aa02a4173e175
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:54:26Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:iEMGG8oIz6i6qZbFHgW8dFdA7kulUjYZDAiMgRlIhfh1MEe2q1m4PE2hksNK8dzuAQ2OH6F5sw4XuR6sHuLMAw:78a1d33edcf45e68
+# rye:signed:2026-11-21T22:56:21Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:cAa8jDvcxYFaHMJFvhXrmPTneEcjraN9rmtHIPVsMpzr3SGBGhbDiITFiS_KMy7sT3vUau4SqthTffqMZstHCA:f23aa02a4173e175
 """Write a text file in one step."""
 
 from __future__ import annotations
