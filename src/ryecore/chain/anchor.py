@@ -8,6 +8,7 @@ from pathlib import Path
 from ryecore.chain.spec import AnchorSpec
 from ryecore.errors import AnchorError
 from ryecore.items.evidence import Evidence
+from ryecore.lillux.digests import read_digest
 
 __all__ = ["find_anchor"]
 
@@ -21,7 +22,7 @@ def find_anchor(
         spec: What the runtime, or the tool, declares.
         tool_path: The author's own file.
         kind_folder: The kind's folder; no anchor lies outside it.
-        evidence: Told which markers were absent.
+        evidence: Told which markers were absent, and which one was there.
 
     Returns:
         The folder, or None where the tool has no anchor.
@@ -57,7 +58,16 @@ def _nearest_marked(
         for marker in spec.markers_any:
             path = folder / marker
             if path.exists():
+                _tell_of(path, evidence)
                 return folder
             evidence.absent(str(path))
         folder = folder.parent
     return None
+
+
+def _tell_of(marker: Path, evidence: Evidence) -> None:
+    """Once the marker goes, so does the anchor."""
+    try:
+        evidence.file(str(marker), read_digest(marker)[1])
+    except OSError:  # a folder, say
+        evidence.never_remember()

@@ -175,6 +175,9 @@ class EnvResolver:
         except (FileNotFoundError, NotADirectoryError):
             evidence.absent(str(path))
             return {}, []
+        except IsADirectoryError:  # some call their virtual environment so
+            evidence.never_remember()
+            return {}, []
         except OSError as problem:
             raise ConfigError(
                 f"{path} can't be read: {problem.strerror or problem}.",

@@ -37,9 +37,15 @@ class FoundInterpreter:
 
 
 def lies_inside(path: str, folder: str) -> bool:
-    """Whether a path lies inside a folder, as it is written or once links are resolved."""
-    return _is_below(os.path.normpath(path), os.path.normpath(folder)) or _is_below(
-        os.path.realpath(path), os.path.realpath(folder)
+    """Whether a path lies inside a folder, as it is written or once links are resolved.
+
+    A link inside that leads outside lies inside too: whoever owns the folder chose its target.
+    """
+    if _is_below(os.path.normpath(path), os.path.normpath(folder)):
+        return True
+    real_folder, (parent, name) = os.path.realpath(folder), os.path.split(path)
+    return _is_below(os.path.realpath(path), real_folder) or _is_below(
+        os.path.join(os.path.realpath(parent), name), real_folder
     )
 
 
