@@ -1,5 +1,7 @@
 //! `ryecore._native`: registers what the modules of the same names make.
 
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 mod clock;
@@ -12,8 +14,22 @@ mod store;
 mod watch;
 mod witness;
 
+/// One native thread serves the process; its mailboxes and hooks belong to one interpreter.
+fn refuse_subinterpreters() -> PyResult<()> {
+    // SAFETY: an import holds the interpreter's lock, so there is a current interpreter.
+    let interpreter = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if interpreter == 0 {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "ryecore works in the main interpreter alone, not in a subinterpreter: use threads, or a \
+         process of its own",
+    ))
+}
+
 #[pymodule(name = "_native")]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    refuse_subinterpreters()?;
     clock::register(module)?;
     digests::register(module)?;
     processes::register(module)?;
