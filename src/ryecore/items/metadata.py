@@ -33,6 +33,8 @@ _NAMES: Final[Mapping[str, str]] = {
 """The names of constants in source files, and the key that each stands for."""
 
 _JS: Final = frozenset({".js", ".ts", ".mjs", ".cjs"})
+_COMMENTS: Final = ("#", "//", "--", ";")
+"""What begins a line of the leading comment, in shell and in the languages that runtimes add."""
 
 
 def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
@@ -100,33 +102,28 @@ def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 
 def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
-    """`# NAME = literal` lines of the leading comment; a literal may go on over several lines.
-
-    The comment is of the form that its first line has: `#`, or what a signed runtime names.
-    """
-    lines = iter(enumerate(text.replace("\r\n", "\n").split("\n"), start=1))
-    mark = ""
+    """`# NAME = literal` lines of the leading comment; a literal may go on over several lines."""
+    lines = iter(enumerate(text.splitlines(), start=1))
     for number, line in lines:
-        if number == 1 and line.startswith("#!"):
+        if number <= 2 and (line.startswith("#!") or "rye:signed:" in line):
             continue
-        mark = mark or next((token for token in _COMMENT_MARKS if line.startswith(token)), "")
-        if not mark or not line.startswith(mark):
+        token = next(filter(line.startswith, _COMMENTS), None)
+        if token is None:
             return
-        name, equals, literal = line.lstrip(mark + " ").partition("=")
+        name, equals, literal = line.lstrip(f"{token} ").partition("=")
         name = name.strip()
         if not equals or name not in _NAMES:
             continue
         value = _literal(literal)
         while value is _UNFINISHED:
             _, more = next(lines, (0, ""))
-            if not more.startswith(mark):
+            if not more.startswith(token):
                 raise _broken(path, f"{name} must be a literal", number)
-            literal += "\n" + more[len(mark) :]
+            literal += "\n" + more.removeprefix(token)
             value = _literal(literal)
         yield _NAMES[name], value
 
 
-_COMMENT_MARKS: Final = ("#", "//", "--", ";")
 _UNFINISHED: Final = object()
 
 
