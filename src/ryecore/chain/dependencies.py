@@ -1,0 +1,175 @@
+"""Verify every file that a tool can import.
+
+Source: seed 000, "Anchor System"; decisions 16 and 22.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from ryecore.chain.spec import VerifyDepsSpec
+from ryecore.errors import AnchorError, IntegrityError
+from ryecore.items.evidence import Evidence
+from ryecore.items.packages import EVERY_FILE, PACKAGE_FOLDERS, lock_of, locked_digest
+from ryecore.items.refs import ItemRef
+from ryecore.items.signing import SIDECAR
+from ryecore.items.spaces import ItemSource
+from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.lillux.digests import TreeFilter, digest_tree, list_tree, stat_tree
+from ryecore.lillux.witness import TreeStat
+
+__all__ = ["Dependencies"]
+
+_MAX_THREADS: Final = 4
+_FILES_A_THREAD: Final = 64  # below this a thread costs more than it saves
+
+
+class Dependencies:
+    """Verifies the files of an anchored tree, several at a time.
+
+    Args:
+        verifier: Verifies each file.
+    """
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+
+    def verify_tree(
+        self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
+    ) -> dict[str, VerifiedItem]:
+        """Verify every file that the tool can import.
+
+        Args:
+            root: The anchor.
+            deps: Which files count.
+            owner: The tool, or the runtime whose library it is.
+            evidence: Told the tree's stat and which keys were asked.
+
+        Returns:
+            The verified files by slash path below the anchor.
+
+        Raises:
+            IntegrityError: One of them doesn't verify.
+            AnchorError: One of them is a link that leaves the anchor.
+        """
+        if not deps.enabled or deps.scope == "tool_file":
+            return {}
+        top, recursive = root, deps.recursive
+        if deps.scope in ("tool_dir", "tool_siblings"):
+            top = owner.source.path.parent
+            recursive = recursive and deps.scope == "tool_dir"
+        sources = TreeFilter(deps.extensions, deps.exclude_dirs, recursive)
+        # The stat comes first: what changes while the files are read is noticed the next time.
+        every = TreeFilter((*deps.extensions, SIDECAR), deps.exclude_dirs, recursive)
+        evidence.tree(TreeStat(str(top), every, stat_tree(str(top), every)))
+        batch = _Batch(self._verifier, root, owner)
+        found: dict[str, VerifiedItem] = {}
+        for items, seen in batch.verify(list(_importable(str(top), sources))):
+            found |= items
+            evidence.add(seen, but_files_below=str(top))
+        return found
+
+    def package_folders(
+        self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
+    ) -> tuple[dict[str, Path], bool]:
+        """The package folders in the anchor that its verification leaves out.
+
+        Returns:
+            Each by its name, and whether signed locks vouch for all of them.
+
+        Raises:
+            AnchorError: A folder is not as it was when its lock was signed.
+            IntegrityError: A lock doesn't verify.
+        """
+        found: dict[str, Path] = {}
+        for name in PACKAGE_FOLDERS:
+            if name not in deps.exclude_dirs:
+                continue
+            if (root / name).is_dir():
+                found[name] = root / name
+            else:
+                evidence.absent(str(root / name))
+        batch = _Batch(self._verifier, root, owner)
+        locked = [_is_locked(path, batch, evidence) for path in found.values()]
+        return found, all(locked)
+
+
+def _importable(top: str, sources: TreeFilter) -> Iterator[str]:
+    """Files of the runtime's extensions, and others that a sidecar vouches for."""
+    for name, _ in list_tree(top, sources):
+        yield f"{top}/{name}"
+    sidecars = TreeFilter((SIDECAR,), sources.exclude_dirs, sources.recursive)
+    for name, _ in list_tree(top, sidecars):
+        path = f"{top}/{name.removesuffix(SIDECAR)}"
+        extension = Path(path).suffix
+        if extension not in (sources.extensions or ()) and os.path.isfile(path):
+            yield path
+
+
+class _Batch:
+    """Verifies files of one anchor."""
+
+    def __init__(self, verifier: Verifier, root: Path, owner: VerifiedItem) -> None:
+        self._verifier = verifier
+        self._root = str(root)
+        self._owner = owner
+        self._kind_folder = str(owner.source.kind_folder)
+
+    def verify(self, paths: Sequence[str]) -> list[tuple[dict[str, VerifiedItem], Evidence]]:
+        """Verify files, on several threads where there are many: the arithmetic frees the GIL."""
+        threads = min(_MAX_THREADS, os.cpu_count() or 1, len(paths) // _FILES_A_THREAD)
+        if threads <= 1:
+            return [self._verify_some(paths)]
+        shares = [paths[start::threads] for start in range(threads)]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(self._verify_some, shares))
+
+    def _verify_some(self, paths: Sequence[str]) -> tuple[dict[str, VerifiedItem], Evidence]:
+        seen = Evidence()
+        skip = len(self._root) + 1
+        return {path[skip:]: self.verify_file(path, seen) for path in paths}, seen
+
+    def verify_file(self, path: str, evidence: Evidence) -> VerifiedItem:
+        """Verify one file."""
+        owner = self._owner.source
+        if path == str(owner.path):
+            return self._owner
+        if os.path.islink(path):
+            self._check_link(path)
+        relative = path[len(self._kind_folder) + 1 :]
+        ref = ItemRef("tool", relative.rpartition(".")[0])
+        try:
+            return self._verifier.verify(
+                ItemSource(ref, Path(path), owner.space, relative), evidence
+            )
+        except IntegrityError as error:
+            error.message = (
+                f"'{owner.ref.id}' can import a file that doesn't verify: {error.message}"
+            )
+            raise
+
+    def _check_link(self, path: str) -> None:
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
+            raise AnchorError(
+                f"{path} is a link that leaves the anchor {self._root}.",
+                next_step="Put the file itself there and sign it.",
+            )
+
+
+def _is_locked(folder: Path, batch: _Batch, evidence: Evidence) -> bool:
+    """Whether a signed lock vouches for a package folder as it is now."""
+    lock = lock_of(folder)
+    if not lock.exists():
+        evidence.absent(str(lock))
+        return False
+    seen = stat_tree(str(folder), EVERY_FILE)
+    digest = locked_digest(batch.verify_file(str(lock), evidence))
+    evidence.tree(TreeStat(str(folder), EVERY_FILE, seen))
+    if digest == digest_tree(str(folder), EVERY_FILE).digest:
+        return True
+    raise AnchorError(
+        f"{folder} is not as it was when {lock} was signed.",
+        next_step=f"If the change is right, lock it again: rye sign --packages {folder}",
+    )
