@@ -1,4 +1,4 @@
-"""Sign a tool, run it through its verified chain, change a byte, see the refusal; all in /tmp."""
+"""Sign a tool, run it through its verified chain, change a byte, see the refusal."""
 
 import tempfile
 from pathlib import Path
