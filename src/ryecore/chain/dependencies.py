@@ -6,6 +6,7 @@ Source: seed 000, "Anchor System"; decisions 16 and 22.
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +70,10 @@ class Dependencies:
         for items, seen in batch.verify(list(_importable(str(top), sources))):
             found |= items
             evidence.add(seen, but_files_below=str(top))
+        for name, item in found.items():
+            # The stat leaves out what only a sidecar lets in: its content is told.
+            if os.path.splitext(name)[1] not in deps.extensions:
+                evidence.file(str(item.source.path), sha256(item.content).hexdigest())
         return found
 
     def package_folders(
