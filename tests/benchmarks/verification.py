@@ -34,9 +34,24 @@ from ryecore.rye import Rye
 from tests.benchmarks.harness import compare
 
 _DEPENDENCIES = 1000
-_BODY = '__executor_id__ = "rye/core/runtimes/python/function"\n' + (
-    "def helper(value):\n    return value\n" * 40
-)
+_BODY = """\
+__version__ = "1.0.0"
+__executor_id__ = "rye/core/runtimes/python/function"
+__tool_description__ = "Count the rows of a CSV file and add up a column."
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "column": {"type": "string", "default": "amount"}},
+}
+
+
+def execute(params, project_path):
+    import csv, os
+
+    with open(os.path.join(project_path, params["path"])) as file:
+        rows = list(csv.DictReader(file))
+    return {"rows": len(rows), "total": sum(float(row[params["column"]]) for row in rows)}
+"""
 _CALLS = 20
 _SETTLED_S = 0.3  # a folder's time stamps tell of every later change once they are this old
 

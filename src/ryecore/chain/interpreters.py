@@ -36,14 +36,14 @@ class FoundInterpreter:
     passed_over: tuple[str, ...] = ()
 
 
-def lies_inside(path: str, folder: str) -> bool:
+def lies_inside(path: str, folder: str, real_folder: str) -> bool:
     """Whether a path lies inside a folder, as it is written or once links are resolved.
 
     A link inside that leads outside lies inside too: whoever owns the folder chose its target.
     """
     if _is_below(os.path.normpath(path), os.path.normpath(folder)):
         return True
-    real_folder, (parent, name) = os.path.realpath(folder), os.path.split(path)
+    parent, name = os.path.split(path)
     return _is_below(os.path.realpath(path), real_folder) or _is_below(
         os.path.join(os.path.realpath(parent), name), real_folder
     )
@@ -82,6 +82,7 @@ class Interpreters:
 
     def __init__(self, project: Path, is_project_trusted: Callable[[Evidence], bool]) -> None:
         self._project = project
+        self._real_project = os.path.realpath(project)
         self._is_project_trusted = is_project_trusted
 
     def find(
@@ -138,7 +139,9 @@ class Interpreters:
 
     def may_run(self, program: str, evidence: Evidence) -> bool:
         """Whether a program may run: it lies outside the project, or the project is trusted."""
-        return not lies_inside(program, str(self._project)) or self._is_project_trusted(evidence)
+        if not lies_inside(program, str(self._project), self._real_project):
+            return True
+        return self._is_project_trusted(evidence)
 
     def _candidates(
         self,
