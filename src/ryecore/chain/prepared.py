@@ -6,6 +6,7 @@ noticed at once.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,7 @@ class PreparedChain:
         resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
         timeout_s: What `execution/execution.yaml` says for this tool.
         schema: Checks parameters; None where the tool declares no schema.
+        programs: The interpreters that were found.
         events: What the trace shows of all this.
         witness: Asks again whether it still holds; None where it can't be remembered.
         expires_at: The UTC time after which a key no longer counts.
@@ -59,6 +61,7 @@ class PreparedChain:
     resolved_config: object
     timeout_s: float | None
     schema: SchemaValidator | None
+    programs: tuple[str, ...]
     events: tuple[Event, ...]
     witness: Witness | None
     expires_at: str | None
@@ -66,6 +69,8 @@ class PreparedChain:
     def holds(self) -> bool:
         """Whether everything on disk is as it was when this was made."""
         if self.witness is None or not self.witness.holds():
+            return False
+        if not all(os.access(program, os.X_OK) for program in self.programs):
             return False
         return self.expires_at is None or utc_now() <= self.expires_at
 
@@ -173,6 +178,11 @@ class Preparer:
             resolved_config=resolved,
             timeout_s=_timeout_of(execution, chain.head.item_id),
             schema=_schema_of(chain),
+            programs=tuple(
+                env[element.spec.env.interpreter.var]
+                for element in chain.elements
+                if element.spec.env.interpreter is not None
+            ),
             events=trace.events[before:],
             witness=evidence.witness() if evidence.may_remember else None,
             expires_at=evidence.expires_at,
