@@ -1,14 +1,15 @@
 """Short ways that the tests of items share."""
 
-import os
+import contextlib
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, settings
 
+from ryecore.cli.commands import rye
 from ryecore.items.spaces import Spaces
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import VerifiedItem, verify_item
@@ -28,16 +29,10 @@ def verify(spaces: Spaces, path: Path, *host_keys: PublicKey) -> VerifiedItem:
     return verify_item(path, TrustStore(spaces, host_keys))
 
 
-def run_rye(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_rye(house: House, *arguments: str) -> Result:
     """Run the `rye` command as a person would, in the project's folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "ryecore.cli", *arguments],
-        cwd=house.project,
-        env={**house.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with contextlib.chdir(house.project):
+        return CliRunner().invoke(rye, arguments, env=house.environ)
 
 
 def follow(house: House, next_step: str) -> None:
@@ -48,7 +43,7 @@ def follow(house: House, next_step: str) -> None:
         subprocess.run(words, check=True)
         return
     done = run_rye(house, *words[1:])
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.output
 
 
 def change(content: bytes, at: int, to: Callable[[int], int]) -> bytes:

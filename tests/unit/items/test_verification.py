@@ -1,0 +1,560 @@
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.errors import (
+    BadSignature,
+    ContentChanged,
+    IntegrityError,
+    InvalidItemId,
+    ItemNotFound,
+    MalformedSignature,
+    UnsignedItem,
+    UntrustedKey,
+)
+from ryecore.items.evidence import Evidence
+from ryecore.items.places import source_at
+from ryecore.items.refs import ItemRef
+from ryecore.items.signature import CommentForm, make_signature, split_content
+from ryecore.items.spaces import ItemSource, Spaces, built_in_space
+from ryecore.items.trust import TrustStore
+from ryecore.items.verification import UNVERIFIED, SignedItem, VerifiedItem, Verifier, verify_item
+from ryecore.lillux.keys import SigningKey
+from tests.house import House
+from tests.unit.items.helpers import PYTHON_TOOL, change, follow, verify, with_fixtures
+
+FILES = {
+    "plain.py": PYTHON_TOOL,
+    "empty.py": b"",
+    "unended.py": b"x = 1",
+    "dos.py": b"x = 1\r\ny = 2\r\n",
+    "script.sh": b"#!/bin/sh\necho hello\n",
+    "dos.sh": b"#!/bin/sh\r\necho\r\n",
+    "only.sh": b"#!/bin/sh",
+    "tool.js": b"export const __version__ = '1';\n",
+    "runtime.yaml": b"version: '1'\n",
+    "data.json": b'{"a": 1}',
+    "native.so": b"\x7fELF\x00\xff\n",
+    "page.rb": b"puts 1\n",
+}
+FILE_TYPES = {".rb": CommentForm.of("#")}
+
+
+def write(house: House, name: str, content: bytes | None = None) -> Path:
+    path = house.write(
+        f"tools/acme/{name}", FILES[name] if content is None else content, sign=False
+    )
+    house.sign(path, file_types=FILE_TYPES)
+    return path
+
+
+def verifier(spaces: Spaces) -> Verifier:
+    return Verifier(TrustStore(spaces), file_types=lambda: FILE_TYPES)
+
+
+def check(spaces: Spaces, path: Path) -> VerifiedItem:
+    return verifier(spaces).verify(source_at(path, spaces))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_signed_file_verifies_and_brings_its_own_bytes(
+    house: House, spaces: Spaces, name: str
+) -> None:
+    path = write(house, name)
+    item = check(spaces, path)
+    assert item.content == path.read_bytes()
+    assert item.fingerprint == house.key.public.fingerprint
+    assert item.is_verified
+    path.write_bytes(b"changed afterwards")
+    assert item.content != path.read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_single_byte_change_is_refused(house: House, spaces: Spaces, name: str) -> None:
+    path = write(house, name)
+    sidecar = path.with_name(path.name + ".sig")
+    for file in (path, sidecar) if sidecar.exists() else (path,):
+        content = file.read_bytes()
+        for at in range(len(content)):
+            for mask in (0x01, 0x07, 0x20, 0x80):  # 0x07 makes a line feed a carriage return
+                file.write_bytes(change(content, at, lambda byte, mask=mask: byte ^ mask))
+                with pytest.raises(IntegrityError):
+                    check(spaces, path)
+        file.write_bytes(content)
+    assert check(spaces, path).is_verified
+
+
+@with_fixtures
+@given(data=st.data(), name=st.sampled_from(sorted(FILES)))
+def test_a_byte_that_is_changed_added_or_lost_is_refused(
+    house: House, spaces: Spaces, data: st.DataObject, name: str
+) -> None:
+    path = write(house, name)
+    content = path.read_bytes()
+    at = data.draw(st.integers(0, len(content)))
+    lost = data.draw(st.integers(0, 1))
+    new = data.draw(st.binary(max_size=1 if lost else 3))
+    changed = content[:at] + new + content[at + lost :]
+    path.write_bytes(changed)
+    try:
+        item = check(spaces, path)
+    except IntegrityError:
+        return
+    # The one thing that is not content is how the signature line ends.
+    assert changed.replace(b"\r\n", b"\n") == content.replace(b"\r\n", b"\n")
+    form = None if name in ("data.json", "native.so") else CommentForm.of("#")
+    if name == "tool.js":
+        form = CommentForm.of("//")
+    parts = (split_content(changed, form), split_content(content, form))
+    assert parts[0].before + parts[0].after == parts[1].before + parts[1].after
+    assert item.content == changed
+
+
+def test_an_unsigned_file_is_refused_and_the_next_step_signs_it(
+    house: House, spaces: Spaces
+) -> None:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL, sign=False)
+    with pytest.raises(UnsignedItem, match="is not signed") as refused:
+        verify(spaces, path)
+    assert refused.value.path == path
+    assert refused.value.item_id == "tool:acme/x"
+    assert refused.value.next_step.endswith("rye sign tool:acme/x")
+    follow(house, refused.value.next_step)
+    assert verify(spaces, path).is_verified
+
+
+def test_a_changed_file_is_refused_and_the_next_step_signs_it(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    path.write_bytes(path.read_bytes() + b"# more\n")
+    with pytest.raises(ContentChanged, match="was changed after the key") as refused:
+        verify(spaces, path)
+    assert house.key.public.fingerprint in str(refused.value)
+    follow(house, refused.value.next_step)
+    assert verify(spaces, path).is_verified
+
+
+def test_in_user_space_the_next_step_says_so(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL, space="user", sign=False)
+    with pytest.raises(UnsignedItem) as refused:
+        verify(spaces, path)
+    assert refused.value.next_step.endswith("rye sign tool:acme/x --user")
+    follow(house, refused.value.next_step)
+    assert verify(spaces, path).is_verified
+
+
+@pytest.mark.parametrize("name", ["x.so", "x y.so", "a.b.py", "Makefile", "__init__.py"])
+def test_the_next_step_signs_the_very_file_that_is_meant(
+    house: House, spaces: Spaces, name: str
+) -> None:
+    house.write("tools/acme/x.py", PYTHON_TOOL)  # another file of one of the stems
+    path = house.write(f"tools/acme/{name}", b"\x00", sign=False)
+    with pytest.raises(UnsignedItem) as refused:
+        verify(spaces, path)
+    follow(house, refused.value.next_step)
+    assert verify(spaces, path).is_verified
+
+
+def test_in_a_bundle_the_next_step_is_to_reinstall_it(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL, space="system", sign=False)
+    with pytest.raises(UnsignedItem, match="reinstall the package"):
+        verify(spaces, path)
+
+
+@pytest.mark.parametrize("text", [" ", " # ok", "=", "|", "|a", "|a@b c", "\t", " -->", "0"])
+def test_text_behind_the_signature_is_refused(house: House, spaces: Spaces, text: str) -> None:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    line, end, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(line + text.encode() + end + rest)
+    with pytest.raises(MalformedSignature, match="something was added to it") as refused:
+        verify(spaces, path)
+    assert refused.value.path == path
+    follow(house, refused.value.next_step)
+    assert verify(spaces, path).is_verified
+
+
+def test_a_directives_line_needs_its_closing_mark(house: House, spaces: Spaces) -> None:
+    path = house.write("directives/acme/x.md", b"# Title\n\nprose\n")
+    assert verify(spaces, path).is_verified
+    content = path.read_bytes()
+    for end in (b"\n", b" --\n", b" --> x\n", b"-->\n"):
+        path.write_bytes(content.replace(b" -->\n", end, 1))
+        with pytest.raises(MalformedSignature):
+            verify(spaces, path)
+
+
+@pytest.mark.parametrize("part", [b"# Title", b"prose", b"<directive", b"---", b"last words"])
+def test_the_whole_directive_is_covered(house: House, spaces: Spaces, part: bytes) -> None:
+    content = b"---\na: 1\n---\n# Title\n\nprose\n<directive name='x'/>\n\nlast words\n"
+    path = house.write("directives/acme/x.md", content)
+    assert verify(spaces, path).is_verified
+    path.write_bytes(path.read_bytes().replace(part, part[:-1] + b"!"))
+    with pytest.raises(ContentChanged):
+        verify(spaces, path)
+
+
+def test_the_shebang_is_covered(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.sh", b"#!/bin/sh\necho\n")
+    path.write_bytes(path.read_bytes().replace(b"#!/bin/sh", b"#!/bin/evil"))
+    with pytest.raises(ContentChanged):
+        verify(spaces, path)
+
+
+def moved(house: House, path: Path) -> Path:
+    return path.rename(house.write("tools/other/y.py", b"", sign=False).with_name(path.name))
+
+
+def renamed(house: House, path: Path) -> Path:
+    return path.rename(path.with_name("y.py"))
+
+
+def renamed_in_case(house: House, path: Path) -> Path:
+    return path.rename(path.with_name("X.py"))
+
+
+def of_another_kind(house: House, path: Path) -> Path:
+    to = house.path("config/acme/x.py")
+    to.parent.mkdir(parents=True)
+    return path.rename(to)
+
+
+def of_another_extension(house: House, path: Path) -> Path:
+    return path.rename(path.with_suffix(".sh"))
+
+
+def linked(house: House, path: Path) -> Path:
+    path.with_name("y.py").symlink_to(path.name)
+    return path.with_name("y.py")
+
+
+def back_dated(house: House, path: Path) -> Path:
+    content = path.read_bytes()
+    year = content[content.index(b"rye:signed:") + 11 :][:4]
+    path.write_bytes(content.replace(b"rye:signed:" + year, b"rye:signed:1999", 1))
+    return path
+
+
+def given_a_provenance(house: House, path: Path) -> Path:
+    line, _, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(line + b"|hub@ann\n" + rest)
+    return path
+
+
+def with_another_provenance(house: House, path: Path) -> Path:
+    parts = split_content(path.read_bytes(), CommentForm.of("#"))
+    made = make_signature(
+        parts.content_hash, "tool", "acme/x.py", house.key, "2026-01-01T00:00:00Z", "hub@ann"
+    )
+    path.write_bytes(f"# {made.payload}\n".replace("@ann", "@eve").encode() + parts.after)
+    return path
+
+
+def forged(house: House, path: Path) -> Path:
+    parts = split_content(path.read_bytes(), CommentForm.of("#"))
+    made = make_signature(
+        parts.content_hash, "tool", "acme/x.py", SigningKey.generate(), "2026-01-01T00:00:00Z"
+    )
+    theirs = made.payload.replace(made.fingerprint, house.key.public.fingerprint)
+    path.write_bytes(f"# {theirs}\n".encode() + parts.after)
+    return path
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        moved,
+        renamed,
+        renamed_in_case,
+        of_another_kind,
+        of_another_extension,
+        linked,
+        back_dated,
+        given_a_provenance,
+        with_another_provenance,
+        forged,
+    ],
+    ids=lambda how: how.__name__,
+)
+def test_a_signature_holds_for_one_place_and_time_alone(
+    house: House, spaces: Spaces, how: Callable[[House, Path], Path]
+) -> None:
+    path = how(house, house.write("tools/acme/x.py", PYTHON_TOOL))
+    with pytest.raises(BadSignature, match="moved, renamed or back-dated") as refused:
+        verify(spaces, path)
+    assert refused.value.path == path
+    assert house.key.public.fingerprint in str(refused.value)
+    follow(house, refused.value.next_step)
+    assert verify(spaces, path).is_verified
+
+
+def test_a_copy_in_another_space_is_the_same_item(house: House, spaces: Spaces) -> None:
+    """An identity is kind and path; which key counts is asked for each space."""
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    copy = house.write("tools/acme/x.py", path.read_bytes(), space="user", sign=False)
+    assert verify(spaces, copy).is_verified
+
+
+def test_a_signed_provenance_verifies(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    parts = split_content(path.read_bytes(), CommentForm.of("#"))
+    made = make_signature(
+        parts.content_hash, "tool", "acme/x.py", house.key, "2026-01-01T00:00:00Z", "hub@ann"
+    )
+    path.write_bytes(f"# {made.payload}\n".encode() + parts.after)
+    assert verify(spaces, path).is_verified
+
+
+def test_a_file_outside_every_space_is_refused(house: House, spaces: Spaces) -> None:
+    elsewhere = house.root / "elsewhere/.ai/tools/x.py"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_bytes(b"")
+    with pytest.raises(ItemNotFound, match="doesn't stand in a space"):
+        verify(spaces, elsewhere)
+    with pytest.raises(ItemNotFound, match="below a kind's folder"):
+        verify(spaces, house.project / "x.py")
+
+
+def test_only_a_plain_file_is_read(house: House, spaces: Spaces) -> None:
+    path = house.path("tools/acme/x.py")
+    path.parent.mkdir(parents=True)
+    for make in (path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to(path.name)):
+        make()
+        with pytest.raises(IntegrityError, match="can't be read") as refused:
+            verify(spaces, path)
+        assert refused.value.path == path
+        assert refused.value.item_id == "tool:acme/x"
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize("made", ["huge", "folder", "fifo", "circle", "binary", "two lines"])
+def test_a_sidecar_that_is_none_is_refused(house: House, spaces: Spaces, made: str) -> None:
+    path = house.write("tools/acme/x.json", b"{}")
+    sidecar = path.with_name("x.json.sig")
+    payload = sidecar.read_bytes()
+    sidecar.unlink()
+    match made:
+        case "huge":
+            sidecar.write_bytes(payload * 1000)
+        case "folder":
+            sidecar.mkdir()
+        case "fifo":
+            os.mkfifo(sidecar)
+        case "circle":
+            sidecar.symlink_to(sidecar.name)
+        case "binary":
+            sidecar.write_bytes(b"\xff\xfe\x00")
+        case "two lines":
+            sidecar.write_bytes(payload + payload)
+    with pytest.raises(MalformedSignature) as refused:
+        verify(spaces, path)
+    assert "rye sign tool:acme/x" in refused.value.next_step
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_sidecar_is_one_line_however_it_ends(house: House, spaces: Spaces, end: bytes) -> None:
+    path = house.write("tools/acme/x.json", b"{}")
+    sidecar = path.with_name("x.json.sig")
+    sidecar.write_bytes(sidecar.read_bytes().strip() + end)
+    assert verify(spaces, path).is_verified
+
+
+def test_what_was_read_is_told_whether_or_not_it_verifies(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.json", b"{}")
+    for change_it in (
+        lambda: path.write_bytes(b"[]"),
+        lambda: path.with_name("x.json.sig").unlink(),
+        lambda: (
+            house.path("config/keys/trusted", "user")
+            .joinpath(f"{house.key.public.fingerprint}.toml")
+            .unlink()
+        ),
+    ):
+        evidence = Evidence()
+        verifier(spaces).verify(source_at(path, spaces), evidence)
+        witness = evidence.witness()
+        assert witness.holds()
+        change_it()
+        assert not witness.holds()
+        house.sign(path)
+        house.keys.trust(house.key.public, "")
+
+
+def test_a_missing_sidecar_is_noticed_when_it_comes(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.json", b"{}", sign=False)
+    evidence = Evidence()
+    with pytest.raises(UnsignedItem):
+        verifier(spaces).verify(source_at(path, spaces), evidence)
+    witness = evidence.witness()
+    assert witness.holds()
+    house.sign(path)
+    assert not witness.holds()
+
+
+def test_trust_is_asked_again_each_time(house: House, spaces: Spaces) -> None:
+    path, keep = house.write("tools/acme/x.py", PYTHON_TOOL), verifier(spaces)
+    source = source_at(path, spaces)
+    assert keep.verify(source).is_verified
+    house.keys.trust(house.key.public, "", revoked=True)
+    with pytest.raises(UntrustedKey, match="was revoked"):
+        keep.verify(source)
+
+
+def test_what_is_remembered_is_of_no_use_at_another_place(house: House, spaces: Spaces) -> None:
+    path, keep = house.write("tools/acme/x.py", PYTHON_TOOL), verifier(spaces)
+    keep.verify(source_at(path, spaces))
+    copy = Path(shutil.copy(path, path.with_name("y.py")))
+    with pytest.raises(BadSignature):
+        keep.verify(source_at(copy, spaces))
+
+
+def test_content_never_stands_in_a_repr(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/acme/x.py", b"SECRET = 1\n")
+    item = verify(spaces, path)
+    assert "SECRET" not in repr(item)
+    signed = SignedItem(item.source, item.content, item.integrity, None)  # type: ignore[arg-type]
+    assert "SECRET" not in repr(signed)
+
+
+# Dev mode
+
+
+def dev(house: House, value: str | None = "1") -> Callable[[str], VerifiedItem]:
+    house.environ |= {} if value is None else {"RYE_DEV_MODE": value}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return house.open().verify
+
+
+def unsigned(house: House) -> Path:
+    return house.write("tools/acme/x.py", PYTHON_TOOL, sign=False)
+
+
+def changed(house: House) -> Path:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    path.write_bytes(path.read_bytes() + b"#\n")
+    return path
+
+
+def by_a_stranger(house: House) -> Path:
+    return house.write("tools/acme/x.py", PYTHON_TOOL, key=SigningKey.generate())
+
+
+def malformed(house: House) -> Path:
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    path.write_bytes(path.read_bytes().replace(b"\n", b" #\n", 1))
+    return path
+
+
+@pytest.mark.parametrize("make", [unsigned, changed, by_a_stranger, malformed])
+@pytest.mark.parametrize("space", ["project", "user"])
+def test_dev_mode_warns_and_marks_what_it_lets_pass(
+    house: House, make: Callable[[House], Path], space: str
+) -> None:
+    path = make(house)
+    if space == "user":
+        (house.user / ".ai/tools/acme").mkdir(parents=True)
+        path = path.rename(house.path("tools/acme/x.py", "user"))
+    verify_ref = dev(house)
+    with pytest.warns(UserWarning, match="RYE_DEV_MODE lets this pass"):
+        item = verify_ref("tool:acme/x")
+    assert item.integrity == UNVERIFIED
+    assert not item.is_verified
+    assert item.fingerprint is None
+    assert item.content == path.read_bytes()
+    assert item.source.path == path
+
+
+def test_dev_mode_leaves_what_verifies_as_it_is(house: House) -> None:
+    house.write("tools/acme/x.py", PYTHON_TOOL)
+    assert dev(house)("tool:acme/x").is_verified
+
+
+def test_opening_in_dev_mode_warns(house: House) -> None:
+    house.environ["RYE_DEV_MODE"] = "1"
+    with pytest.warns(UserWarning, match="what runs is not verified"):
+        house.open()
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "0", "2", "01", "1 ", " 1", "1\n", "１", "true", "True", "yes", "on", "11"]
+)
+def test_nothing_but_exactly_1_is_dev_mode(house: House, value: str | None) -> None:
+    unsigned(house)
+    house.environ |= {} if value is None else {"RYE_DEV_MODE": value}
+    with pytest.raises(UnsignedItem):
+        house.open().verify("tool:acme/x")
+
+
+def test_dev_mode_is_read_from_the_environ_that_was_passed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsigned(house)
+    monkeypatch.setenv("RYE_DEV_MODE", "1")
+    with pytest.raises(UnsignedItem):
+        house.open().verify("tool:acme/x")
+
+
+def test_dev_mode_is_never_for_a_third_party_bundle(house: House) -> None:
+    house.write("tools/acme/x.py", PYTHON_TOOL, space="system", sign=False)
+    with pytest.raises(UnsignedItem):
+        dev(house)("tool:acme/x")
+
+
+def test_dev_mode_is_never_for_the_built_in_bundle(house: House) -> None:
+    bundle = house.root / "copy"
+    shutil.copytree(built_in_space().root, bundle / ".ai")
+    tool = bundle / ".ai/tools/rye/bash.py"
+    tool.write_bytes(tool.read_bytes() + b"#\n")
+    built_in = type(built_in_space())("system", bundle / ".ai", "ryecore")
+    house.environ["RYE_DEV_MODE"] = "1"
+    with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
+        rye = house.open(system_spaces=[built_in])
+    with pytest.raises(ContentChanged):
+        rye.verify("tool:rye/bash")
+
+
+@pytest.mark.parametrize("item_id", ["../acme/x", "acme/../acme/x", "/etc/passwd", "acme\\x", ""])
+def test_dev_mode_is_never_for_a_bad_id(house: House, item_id: str) -> None:
+    unsigned(house)
+    with pytest.raises((InvalidItemId, ItemNotFound)):
+        dev(house)(f"tool:{item_id}")
+
+
+def test_dev_mode_is_never_for_a_link_out_of_the_space(house: House) -> None:
+    path = unsigned(house)
+    outside = path.rename(house.root / "x.py")
+    path.symlink_to(outside)
+    with pytest.raises(InvalidItemId):
+        dev(house)("tool:acme/x")
+
+
+def test_dev_mode_cannot_read_what_cannot_be_read(house: House) -> None:
+    house.path("tools/acme/x.py").mkdir(parents=True)
+    with pytest.raises(IntegrityError, match="can't be read"):
+        dev(house)("tool:acme/x")
+
+
+def test_the_built_in_bundle_verifies_as_a_whole(spaces: Spaces) -> None:
+    built_in = built_in_space()
+    trust = TrustStore(Spaces(spaces.project, spaces.user, (built_in,)))
+    files = [
+        path
+        for path in built_in.root.rglob("*")
+        if path.is_file() and path.suffix != ".sig" and "__pycache__" not in path.parts
+    ]
+    assert len(files) > 10
+    for path in files:
+        assert verify_item(path, trust).is_verified
+
+
+def test_the_ref_of_a_source_is_part_of_what_is_signed(house: House, spaces: Spaces) -> None:
+    """A source that was made by hand can't pass one file off as another."""
+    path = house.write("tools/acme/x.py", PYTHON_TOOL)
+    lie = ItemSource(ItemRef("tool", "acme/y"), path, spaces.project, "acme/y.py")
+    with pytest.raises(BadSignature):
+        verifier(spaces).verify(lie)
