@@ -36,14 +36,14 @@ class FoundInterpreter:
     passed_over: tuple[str, ...] = ()
 
 
-def lies_inside(path: str, folder: str, real_folder: str) -> bool:
+def lies_inside(path: str, folder: Path, real_folder: str | None = None) -> bool:
     """Whether a path lies inside a folder, as it is written or once links are resolved.
 
     A link inside that leads outside lies inside too: whoever owns the folder chose its target.
     """
     if _is_below(os.path.normpath(path), os.path.normpath(folder)):
         return True
-    parent, name = os.path.split(path)
+    real_folder, (parent, name) = real_folder or os.path.realpath(folder), os.path.split(path)
     return _is_below(os.path.realpath(path), real_folder) or _is_below(
         os.path.join(os.path.realpath(parent), name), real_folder
     )
@@ -139,7 +139,7 @@ class Interpreters:
 
     def may_run(self, program: str, evidence: Evidence) -> bool:
         """Whether a program may run: it lies outside the project, or the project is trusted."""
-        if not lies_inside(program, str(self._project), self._real_project):
+        if not lies_inside(program, self._project, self._real_project):
             return True
         return self._is_project_trusted(evidence)
 

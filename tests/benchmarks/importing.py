@@ -1,0 +1,84 @@
+"""What an import costs, and what an installation weighs."""
+
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import distribution, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from tests.benchmarks.harness import compare, report
+
+_MIB = 1024 * 1024
+
+
+def _start(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def import_time() -> None:
+    """A fresh interpreter that imports, beside one that imports asyncio and json."""
+    for code, goal in (
+        ("import ryecore", "<= 2x over a bare interpreter: 120 ms beside 61 ms"),
+        ("from ryecore import Rye, SyncRye", "<= 2x over a bare interpreter: 120 ms beside 61 ms"),
+    ):
+        compare(
+            f"{code} (whole process)",
+            lambda code=code: _start(code),
+            lambda: _start("import asyncio, json"),
+            goal=goal,
+            rounds=15,
+            unit="ms",
+        )
+    compare(
+        "asyncio and json over a bare interpreter (whole process)",
+        lambda: _start("import asyncio, json"),
+        lambda: _start("pass"),
+        goal="for comparison",
+        rounds=15,
+        unit="ms",
+    )
+
+
+def installed_size() -> None:
+    """The base installation: ryecore and all that it needs, bytecode left out."""
+    names, waiting = set[str](), ["ryecore"]
+    while waiting:
+        name = waiting.pop()
+        if name in names:
+            continue
+        names.add(name)
+        for line in requires(name) or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name)
+    sizes = {name: _size_bytes(name) / _MIB for name in names}
+    report(
+        "installed size, base",
+        sum(sizes.values()),
+        "MiB",
+        goal="<= 20 MiB",
+        largest=dict(sorted(sizes.items(), key=lambda item: -item[1])[:6]),
+    )
+
+
+def _size_bytes(name: str) -> int:
+    if name == "ryecore":  # installed in place: its files stand in the source folder
+        files = list((Path(__file__).parents[2] / "src/ryecore").rglob("*"))
+    else:
+        base = Path(sysconfig.get_path("purelib"))
+        files = [base / file for file in distribution(name).files or ()]
+    return sum(
+        file.stat().st_size for file in files if file.is_file() and "__pycache__" not in file.parts
+    )
+
+
+def run() -> None:
+    """Print the figures."""
+    import_time()
+    installed_size()
+
+
+if __name__ == "__main__":
+    run()
