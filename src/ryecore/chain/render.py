@@ -252,8 +252,6 @@ def render_error(document: Mapping[str, Any], message: str, next_step: str) -> S
     text.line(("✗ ", "bad"), (f"{item_id}  " if item_id else "", "strong"), ("refused", "bad"))
     for line in message.splitlines():
         text.line("  ", (line, "bad"))
-    for failure in document.get("failures", ()):
-        text.line("    ", (str(failure), "bad"))
     if next_step:
         text.line(("  next: ", "dim"), next_step)
     if document.get("trace"):
