@@ -3,18 +3,17 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 from attrs import evolve
 
 from ryecore.chain.interpreters import Interpreters, find_on_path
-from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
+from ryecore.chain.model import ExecutionPlan, ExecutionResult
 from ryecore.chain.output import read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
@@ -30,6 +29,7 @@ from ryecore.errors import (
 )
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
 from ryecore.policy.context import CallContext, CancelToken
@@ -86,7 +86,8 @@ class PrimitiveExecutor:
             prepared = await self._prepared(ref, log, fresh=trace or ctx.event_sink is not None)
             known = prepared.chain.ids
             if dry_run:
-                self._audit(prepared.chain)
+                with log.failing("verify_integrity", item_id=ref.id, verified=False):
+                    await self._audit(prepared)
             plan = self._plan(prepared, parameters, ctx, timeout_s, log)
             if dry_run:
                 return ExecutionResult(
@@ -101,6 +102,7 @@ class PrimitiveExecutor:
                 )
             done = await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
+            error.item_id = str(ref)  # not the element that failed: what was asked for
             error.during(
                 str(ref),
                 chain=known,
@@ -143,6 +145,7 @@ class PrimitiveExecutor:
         try:
             return await self._prepared(ref, log, fresh=True)
         except RyeError as error:
+            error.item_id = str(ref)
             error.during(str(ref), trace=log.events)
             raise
 
@@ -155,10 +158,16 @@ class PrimitiveExecutor:
         self._cache.put(ref, prepared)
         return prepared
 
-    def _audit(self, chain: ValidChain) -> None:
-        for element in chain.elements:
+    async def _audit(self, prepared: PreparedChain) -> None:
+        for element in prepared.chain.elements:
             if element.item is not None:
                 self._auditor.verify(element.item.source)
+        if prepared.layout.dependencies:
+            await anyio.to_thread.run_sync(self._audit_all, prepared.layout.dependencies)
+
+    def _audit_all(self, sources: Iterable[ItemSource]) -> None:
+        for source in sources:
+            self._auditor.verify(source)
 
     def _plan(
         self,
@@ -242,7 +251,9 @@ def _cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
             if threading.get_ident() == thread:
                 scope.cancel()
             else:
-                anyio.from_thread.run_sync(scope.cancel, token=loop)
+                from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
+
+                from_thread.run_sync(scope.cancel, token=loop)
 
         forget = token.on_cancel(cancel)
         try:
@@ -294,7 +305,8 @@ def _known_parameters(schema: Mapping[str, Any]) -> str:
 def _bounded_timeout(callers: float | None, configured: float | None) -> float | None:
     if callers is None:
         return configured
-    if isinstance(callers, bool) or not callers > 0 or callers == float("inf"):
+    is_number = isinstance(callers, int | float) and not isinstance(callers, bool)
+    if not is_number or not callers > 0 or callers == float("inf"):
         raise InputError(
             f"A timeout of {callers!r} s can't be kept.", next_step="Pass a positive number."
         )

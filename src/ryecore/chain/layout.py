@@ -17,6 +17,7 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError
 from ryecore.items.evidence import Evidence
 from ryecore.items.sealed import NOWHERE, SealedTree, Seals
+from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 
 __all__ = ["Layout", "Sealer"]
@@ -36,6 +37,7 @@ class Layout:
         anchor: What the anchor changes in the environment.
         deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
+        dependencies: The files that were verified and sealed with the tool, and it among them.
     """
 
     tool_path: Path
@@ -45,6 +47,7 @@ class Layout:
     anchor: AnchorSpec | None
     deps: Deps
     origins: Mapping[str, str] = {}
+    dependencies: tuple[ItemSource, ...] = ()
 
     def as_authored(self, text: str) -> str:
         """A text with the author's own paths in place of sealed ones."""
@@ -105,15 +108,14 @@ class Sealer:
             (e.spec.verify_deps for e in chain.elements if e.spec.verify_deps is not None),
             VerifyDepsSpec(),
         )
-        lib, origins = self._runtime_lib(chain, owner, deps, trace, evidence)
+        layout = Layout(tool.source.path, None, None, self._seals.nowhere, spec, "none")
+        layout = self._with_runtime_lib(layout, chain, owner, deps, trace, evidence)
         with trace.failing("seal", item_id=chain.head.item_id):
             root = (
                 find_anchor(spec, tool.source.path, tool.source.kind_folder, evidence)
                 if spec is not None
                 else None
             )
-            nowhere = self._seals.nowhere
-            layout = Layout(tool.source.path, None, lib, nowhere, spec, "none", origins)
             if root is None:
                 return self._single_file(layout, tool, trace, evidence)
             return self._anchored(layout, tool, root, deps, trace, evidence)
@@ -169,30 +171,29 @@ class Sealer:
             nowhere=sealed.root / NOWHERE,
             deps=state,
             origins={**layout.origins, str(sealed.root): str(root)},
+            dependencies=(*layout.dependencies, *(item.source for item in files.values())),
         )
 
-    def _runtime_lib(
+    def _with_runtime_lib(
         self,
+        layout: Layout,
         chain: Chain,
         owner: ChainElement | None,
         deps: VerifyDepsSpec,
         trace: Trace,
         evidence: Evidence,
-    ) -> tuple[Path | None, dict[str, str]]:
-        """The runtime's library folder, sealed, and whose copy that is.
-
-        It lies beside the runtime's own file.
-        """
+    ) -> Layout:
+        """With the runtime's library folder, sealed; it lies beside the runtime's own file."""
         if owner is None or owner.spec.anchor is None or owner.spec.anchor.lib is None:
-            return None, {}
+            return layout
         runtime = owner if owner is not chain.head else next(iter(chain.elements[1:]), owner)
         if runtime.item is None or not owner.spec.anchor.enabled:
-            return None, {}
+            return layout
         source = runtime.item.source
         folder = Path(source.path.parent, owner.spec.anchor.lib)
         if not folder.is_dir():
             evidence.absent(str(folder))
-            return None, {}
+            return layout
         with trace.failing("seal", item_id=runtime.item_id):
             if not folder.resolve().is_relative_to(source.kind_folder.resolve()):
                 raise AnchorError(
@@ -203,9 +204,14 @@ class Sealer:
                 folder, evolve(deps, enabled=True, scope="anchor"), runtime.item, evidence
             )
             if any(not item.is_verified for item in files.values()):
-                return folder, {}
+                return evolve(layout, runtime_lib=folder)
             sealed: SealedTree = self._seals.seal(
                 {name: item.content for name, item in files.items()}
             )
         evidence.tree(sealed.stat)
-        return sealed.root, {str(sealed.root): str(folder)}
+        return evolve(
+            layout,
+            runtime_lib=sealed.root,
+            origins={str(sealed.root): str(folder)},
+            dependencies=tuple(item.source for item in files.values()),
+        )

@@ -1,0 +1,534 @@
+"""Executing a tool: parameters, working folder, trace, dry run, cancellation."""
+
+import json
+import math
+import os
+import threading
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ryecore import CallContext, CancelToken
+from ryecore.errors import (
+    BadSignature,
+    CallCancelled,
+    ConfigError,
+    ContentChanged,
+    InputError,
+    InvalidParameters,
+    RyeError,
+    SpawnFailed,
+    ToolFailed,
+)
+from tests.house import House, events
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "count": {"type": "integer", "minimum": 1, "default": 3},
+        "deep": {"type": "object", "properties": {"flag": {"type": "boolean", "default": True}}},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+HOSTILE = {
+    "command": "rm -rf ~",
+    "args": ["--evil"],
+    "cwd": "/",
+    "env": {"PATH": "/evil"},
+    "timeout": 0.001,
+    "input_data": "{params_json}",
+    "server": "evil",
+    "project_path": "/evil",
+    "tool_path": "/evil.py",
+    "text": "${HOME} {project_path} {params_json} $(id) `id` 'x' \"y\"",
+}
+
+
+# Parameters
+
+
+def test_parameters_are_checked_before_anything_runs_and_every_failure_is_listed(house):
+    ref = house.shell("a/t", "touch ran", config_schema=SCHEMA)
+    with pytest.raises(InvalidParameters) as refusal:
+        house.execute(ref, {"count": 0, "deep": {"flag": "x"}, "more": 1})
+    failures = refusal.value.failures
+    assert len(failures) == 4
+    assert any(failure.startswith("count: ") for failure in failures)
+    assert any(failure.startswith("deep.flag: ") for failure in failures)
+    assert any("path" in failure for failure in failures)
+    assert any("more" in failure for failure in failures)
+    assert refusal.value.to_dict()["failures"] == list(failures)
+    assert "path (string, required)" in refusal.value.next_step
+    assert not (house.project / "ran").exists()
+
+
+def test_defaults_are_applied(house):
+    ref = house.shell("a/t", "cat", config_schema=SCHEMA)
+    assert house.execute(ref, {"path": "x", "deep": {}}).data == {
+        "path": "x",
+        "count": 3,
+        "deep": {"flag": True},
+    }
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, b"x", {1, 2}, "\ud800", Path("/x")])
+@pytest.mark.parametrize("schema", [None, {"type": "object"}])
+def test_parameters_that_are_no_json_are_refused(house, value, schema):
+    ref = house.shell("a/t", "touch ran", **({"config_schema": schema} if schema else {}))
+    with pytest.raises(InputError, match="JSON"):
+        house.execute(ref, {"x": value})
+    assert not (house.project / "ran").exists()
+
+
+@pytest.mark.parametrize("parameters", [[], "x", 3, {1: 2}])
+def test_parameters_that_are_no_mapping_are_refused(house, parameters):
+    with pytest.raises(InputError, match="mapping with text keys"):
+        house.execute(house.shell("a/t", "true"), parameters)
+
+
+def test_the_callers_mapping_is_not_changed(house):
+    given = {"path": "x", "deep": {}}
+    house.execute(house.shell("a/t", "cat", config_schema=SCHEMA), given)
+    assert given == {"path": "x", "deep": {}}
+
+
+def test_a_python_tool_gets_hostile_parameters_untouched_and_nothing_else_changes(house):
+    ref = house.python("a/t", "def execute(p, project):\n    import os\n    return [p, project, os.getcwd()]")  # fmt: skip # noqa: E501
+    parameters, project, cwd = house.execute(ref, HOSTILE).data
+    assert parameters == HOSTILE
+    assert project == cwd == str(house.project)
+
+
+def test_a_shell_tool_gets_hostile_parameters_untouched_and_nothing_else_changes(house):
+    ref = house.shell("a/t", 'cat > got; pwd > where; echo "$1" > first; echo "$#" > many')
+    done = house.execute(ref, HOSTILE)
+    assert done.success
+    assert json.loads((house.project / "got").read_text()) == HOSTILE
+    assert (house.project / "where").read_text().strip() == str(house.project)
+    assert (house.project / "first").read_text().strip() == str(house.project)
+    assert (house.project / "many").read_text().strip() == "1"
+
+
+def test_a_python_script_gets_the_project_as_an_argument_and_parameters_on_stdin(house):
+    body = "import sys, json\nprint(json.dumps([sys.argv[1:], json.load(sys.stdin)]))"
+    ref = house.python("a/t", body, executor_id="rye/core/runtimes/python/script")
+    assert house.execute(ref, HOSTILE).data == [["--project-path", str(house.project)], HOSTILE]
+
+
+def test_an_asynchronous_function_is_awaited_and_what_it_prints_is_no_data(house):
+    body = "async def execute(p, project):\n    print('noise')\n    return {'ok': p['a']}"
+    done = house.execute(house.python("a/t", body), {"a": 1})
+    assert done.data == {"ok": 1}
+
+
+def test_a_function_that_returns_nothing_is_an_empty_object(house):
+    assert house.execute(house.python("a/t", "def execute(p, project):\n    pass")).data == {}
+
+
+def test_a_python_tool_without_execute_says_so_with_the_authors_path(house):
+    done = house.execute(house.python("a/t", "x = 1"))
+    assert not done.success
+    assert str(house.path("tools/a/t.py")) in done.error
+
+
+def test_a_python_tool_cannot_import_from_the_working_folder(house):
+    (house.project / "planted.py").write_text("VALUE = 'evil'")
+    (house.project / "json.py").write_text("raise SystemExit('evil')")
+    body = "def execute(p, project):\n    import planted\n    return planted.VALUE"
+    done = house.execute(house.python("a/t", body))
+    assert not done.success
+    assert "No module named 'planted'" in done.error
+
+
+def test_a_yaml_tool_on_bash_runs_its_signed_command(house):
+    ref = house.yaml(
+        "a/t",
+        executor_id="rye/core/runtimes/bash/bash",
+        config={"command": 'read -r all; echo "$all" ; for f in 1 2; do echo ${f}; done'},
+    )
+    assert house.execute(ref, {"a": 1}).data["stdout"] == '{"a": 1}\n1\n2\n'
+
+
+def test_a_yaml_tools_signed_command_is_not_the_callers_to_change(house):
+    ref = house.yaml(
+        "a/t",
+        executor_id="rye/core/runtimes/bash/bash",
+        config={"command": "echo signed"},
+        config_schema={"type": "object", "properties": {"command": {"type": "string"}}},
+    )
+    assert house.execute(ref, {"command": "echo caller"}).data["stdout"] == "signed\n"
+
+
+def test_fifty_megabytes_of_parameters_arrive(house):
+    ref = house.shell("a/t", "wc -c")
+    done = house.execute(ref, {"x": "x" * 50_000_000})
+    assert done.data > 50_000_000
+
+
+# Working folder, timeout, deadline
+
+
+def test_the_working_folder_is_the_project(house):
+    assert house.execute(house.shell("a/t", "pwd")).data["stdout"].strip() == str(house.project)
+
+
+def test_the_callers_timeout_beats_every_other(house):
+    house.write("config/execution/execution.yaml", {"tools": {"a/t": {"timeout": 100}}})
+    ref = house.shell("a/t", "echo begun; read -r _ < <(sleep 600)", config={"timeout": 100})
+    done = house.execute(ref, timeout_s=0.2)
+    assert not done.success
+    assert "within 0.2 s" in done.error
+    assert done.data["stdout"] == "begun\n"
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, math.nan, math.inf, True, "5"])
+def test_a_timeout_that_cannot_be_kept_is_refused(house, timeout_s):
+    with pytest.raises(InputError, match="timeout"):
+        house.execute(house.shell("a/t", "true"), timeout_s=timeout_s)
+
+
+def test_a_deadline_bounds_the_timeout_and_one_that_has_passed_is_refused(house):
+    ref = house.shell("a/t", "true")
+    near = CallContext(deadline=time.monotonic() + 10)
+    assert house.execute(ref, dry_run=True, ctx=near).plan.timeout_s <= 10
+    with pytest.raises(InputError, match="deadline"):
+        house.execute(ref, ctx=CallContext(deadline=time.monotonic() - 1))
+
+
+# Results
+
+
+def test_a_tool_that_fails_is_a_result_and_raises_on_request(house):
+    done = house.execute(house.shell("a/t", "echo '{\"partial\": 1}'; echo why >&2; exit 3"))
+    assert (done.status, done.error, done.data) == ("error", "why", {"partial": 1})
+    with pytest.raises(ToolFailed, match="why") as failure:
+        done.raise_for_status()
+    assert failure.value.data == {"partial": 1}
+    assert failure.value.item_id == "tool:a/t"
+
+
+def test_a_tool_that_ran_well_raises_nothing(house):
+    done = house.execute(house.shell("a/t", "true"))
+    assert done.raise_for_status() is done
+
+
+def test_a_script_whose_interpreter_is_missing_is_refused_with_the_next_step(house):
+    house.yaml("a/runtime", config={"command": "{tool_path}"})
+    ref = "tool:a/t"
+    house.write("tools/a/t.sh", "#!/nowhere/sh\n# __executor_id__ = 'a/runtime'\n")
+    with pytest.raises(SpawnFailed) as refusal:
+        house.execute(ref, trace=True)
+    assert "interpreter" in refusal.value.next_step
+    assert refusal.value.trace[-1]["step"] == "execute"
+    assert refusal.value.trace[-1]["failed"]
+
+
+# Trace
+
+
+def test_a_trace_tells_every_decision_in_order(house):
+    done = house.execute(house.shell("a/t", "true"), trace=True)
+    assert [event["step"] for event in done.trace] == [
+        "resolve",
+        "verify_integrity",
+        "resolve",
+        "verify_integrity",
+        "resolve",
+        "validate_chain",
+        "seal",
+        "resolve_env",
+        "plan",
+        "execute",
+    ]
+    verified = events(done.trace, "verify_integrity")[0]
+    assert verified == {
+        "step": "verify_integrity",
+        "item_id": "a/t",
+        "verified": True,
+        "key_fp": house.key.public.fingerprint,
+    }
+    assert json.dumps(done.to_dict()["trace"])
+
+
+def test_tracing_changes_no_result(house):
+    ref = house.shell("a/t", "cat; env | sort")
+    with house.sync() as rye:
+        plain, traced, again = (rye.execute(ref, {"a": 1}, trace=on) for on in (False, True, False))
+    assert plain.data == traced.data == again.data
+    assert plain.chain == traced.chain
+    assert plain.trace is None
+    assert traced.trace
+
+
+def test_a_trace_is_whole_also_when_the_chain_is_remembered(house):
+    ref = house.shell("a/t", "true")
+    with house.sync() as rye:
+        first, second = (rye.execute(ref, trace=True) for _ in range(2))
+    assert [event["step"] for event in first.trace] == [event["step"] for event in second.trace]
+
+
+def test_a_failed_run_keeps_its_trace_which_ends_in_the_failing_event(house):
+    done = house.execute(house.shell("a/t", "echo why >&2; exit 3"), trace=True)
+    last = done.trace[-1]
+    assert (last["step"], last["failed"], last["error"], last["exit_code"]) == (
+        "execute",
+        True,
+        "why",
+        3,
+    )
+
+
+def unsigned(house: House) -> None:
+    house.write("tools/a/t.sh", "# __executor_id__ = 'a/r'", sign=False)
+
+
+def broken(house: House) -> None:
+    house.write("tools/a/t.yaml", "executor_id: [")
+
+
+def without_executor(house: House) -> None:
+    house.shell("a/t", "", executor_id="a/nowhere")
+
+
+def incompatible(house: House) -> None:
+    house.yaml("a/r", inputs=["x"])
+    house.shell("a/t", "", executor_id="a/r", outputs=["y"])
+
+
+def without_interpreter(house: House) -> None:
+    wish = {"type": "system_binary", "var": "RYE_X", "binary": "no-such-language"}
+    house.yaml("a/r", env_config={"interpreter": wish}, config={"command": "${RYE_X}"})
+    house.shell("a/t", "", executor_id="a/r")
+
+
+def with_an_unsigned_dependency(house: House) -> None:
+    house.write("tools/a/__init__.py", "", sign=False)
+    house.python("a/t", "")
+
+
+def with_a_schema(house: House) -> None:
+    house.shell("a/t", "", config_schema={"type": "object", "required": ["x"]})
+
+
+def without_a_command(house: House) -> None:
+    house.yaml("a/t")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "step"),
+    [
+        (lambda house: None, "resolve"),
+        (unsigned, "verify_integrity"),
+        (broken, "read_metadata"),
+        (without_executor, "resolve"),
+        (incompatible, "validate_chain"),
+        (without_interpreter, "resolve_env"),
+        (with_an_unsigned_dependency, "seal"),
+        (with_a_schema, "check_parameters"),
+        (without_a_command, "plan"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_refusals_trace_ends_in_the_failing_event(house, prepare, step, dry_run):
+    prepare(house)
+    with pytest.raises(RyeError) as refusal:
+        house.execute("tool:a/t", dry_run=dry_run, trace=True)
+    last = refusal.value.trace[-1]
+    assert (last["step"], last["failed"]) == (step, True)
+    assert refusal.value.message in str(last["error"])
+    assert refusal.value.item_id == "tool:a/t"
+    assert refusal.value.next_step
+    document = refusal.value.to_dict()
+    assert document["status"] == "error"
+    assert json.dumps(document)
+
+
+def test_a_refusal_carries_a_trace_only_when_asked(house):
+    with pytest.raises(RyeError) as refusal:
+        house.execute("tool:a/t")
+    assert refusal.value.trace == ()
+
+
+def test_an_event_sink_is_told_each_event_as_it_happens(house):
+    told: list[object] = []
+    done = house.execute(
+        house.shell("a/t", "true"), ctx=CallContext(event_sink=told.append), trace=True
+    )
+    assert told == list(done.trace)
+
+
+# Dry run
+
+
+def test_a_dry_run_shows_the_plan_and_runs_nothing(house):
+    ref = house.shell("a/t", "touch ran", version="1.0.0")
+    done = house.execute(ref, {"a": 1}, dry_run=True)
+    document = done.to_dict()
+    assert document["status"] == "validation_passed"
+    assert document["message"] == "Tool chain validation passed (dry run)"
+    assert document["item_id"] == ref
+    assert document["validated_pairs"] == [
+        ["a/t", "rye/core/runtimes/bash/bash"],
+        ["rye/core/runtimes/bash/bash", "rye/core/primitives/execute"],
+    ]
+    assert document["plan"]["command"] == "/bin/bash"
+    assert document["plan"]["stdin_bytes"] == len('{"a": 1}')
+    assert "data" not in document
+    assert done.success
+    assert not (house.project / "ran").exists()
+    assert "would run" in str(done)
+
+
+def test_a_dry_run_asks_for_every_signature_anew(house, monkeypatch):
+    import nacl.bindings
+
+    house.write("tools/a/__init__.py", "")
+    house.write("tools/a/helper.py", "")
+    ref = house.python("a/t", "def execute(p, project):\n    return 1")
+    asked: list[bytes] = []
+    arithmetic = nacl.bindings.crypto_sign_open
+
+    def counting(signed: bytes, key: bytes) -> bytes:
+        opened = arithmetic(signed, key)
+        asked.append(opened)
+        return opened
+
+    monkeypatch.setattr(nacl.bindings, "crypto_sign_open", counting)
+    with house.sync() as rye:
+        rye.execute(ref)
+        asked.clear()
+        rye.execute(ref)
+        assert not asked  # the arithmetic is remembered
+        rye.execute(ref, dry_run=True)
+    names = [line for message in asked for line in message.decode().split("\n")[1:2]]
+    for name in ("a/t.py", "a/__init__.py", "a/helper.py", "rye/core/runtimes/python/function.yaml"):  # fmt: skip # noqa: E501
+        assert f"tool:{name}" in names
+
+
+def test_a_dry_run_notices_what_memory_would_let_pass(house, monkeypatch):
+    ref = house.shell("a/t", "true")
+    with house.sync() as rye:
+        rye.execute(ref)
+        # Whatever a cache may have come to believe, the arithmetic says no.
+        monkeypatch.setattr("nacl.bindings.crypto_sign_open", _forged)
+        with pytest.raises(BadSignature) as refusal:
+            rye.execute(ref, dry_run=True, trace=True)
+    assert refusal.value.trace[-1]["step"] == "verify_integrity"
+
+
+def _forged(*_: object) -> bytes:
+    from nacl.exceptions import BadSignatureError
+
+    raise BadSignatureError
+
+
+def test_a_dry_run_refuses_what_a_run_would_refuse(house):
+    ref = house.shell("a/t", "true")
+    path = house.path("tools/a/t.sh")
+    path.write_text(path.read_text() + "# more\n")
+    with pytest.raises(ContentChanged):
+        house.execute(ref, dry_run=True)
+
+
+def test_a_dry_run_of_a_tool_without_a_command_is_refused(house):
+    with pytest.raises(ConfigError):
+        house.execute(house.yaml("a/t"), dry_run=True)
+
+
+# Cancellation
+
+WAIT = 'echo $$ > pid.new; mv pid.new pid; trap "" TERM; while :; do read -r -t 1 < <(sleep 60); done'  # fmt: skip # noqa: E501
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def started(house: House) -> int:
+    """The pid of the waiting tool, once it runs."""
+    pid = anyio.Path(house.project / "pid")
+    while not await pid.exists():
+        await anyio.lowlevel.checkpoint()
+    return int(await pid.read_text())
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_task_leaves_no_process(house):
+    ref = house.shell("a/t", WAIT.replace('trap "" TERM; ', ""))
+    async with house.open() as rye:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(rye.execute, ref)
+                pid = await started(house)
+                tasks.cancel_scope.cancel()
+            assert not is_alive(pid)
+
+
+@pytest.mark.anyio
+async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_ends(house):
+    token = CancelToken()
+    ref = house.shell("a/t", WAIT)
+    async with house.open() as rye, anyio.create_task_group() as tasks:
+
+        async def cancel_later() -> None:
+            await started(house)
+            threading.Thread(target=token.cancel).start()
+
+        tasks.start_soon(cancel_later)
+        with pytest.raises(CallCancelled, match="cancelled") as refusal:
+            await rye.execute(ref, ctx=CallContext(cancellation=token), trace=True)
+        assert refusal.value.item_id == ref
+        assert refusal.value.chain
+        assert refusal.value.trace[-1]["failed"]
+        assert not is_alive(await started(house))
+
+
+@pytest.mark.anyio
+async def test_a_token_that_was_cancelled_before_runs_nothing(house):
+    token = CancelToken()
+    token.cancel()
+    ref = house.shell("a/t", "touch ran")
+    async with house.open() as rye:
+        with pytest.raises(CallCancelled):
+            await rye.execute(ref, ctx=CallContext(cancellation=token))
+    assert not (house.project / "ran").exists()
+
+
+@pytest.mark.anyio
+async def test_a_token_cancelled_after_the_end_changes_nothing(house):
+    token = CancelToken()
+    async with house.open() as rye:
+        done = await rye.execute(house.shell("a/t", "echo x"), ctx=CallContext(cancellation=token))
+    await anyio.to_thread.run_sync(token.cancel)
+    assert done.data["stdout"] == "x\n"
+
+
+@pytest.mark.anyio
+async def test_one_token_cancels_many_calls(house):
+    token = CancelToken()
+    ref = house.shell("a/t", "read -r -t 60 < <(sleep 60)")
+    refused: list[object] = []
+    async with house.open() as rye:
+        await rye.execute(ref, dry_run=True)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+
+                async def call() -> None:
+                    try:
+                        await rye.execute(ref, ctx=CallContext(cancellation=token))
+                    except CallCancelled as refusal:
+                        refused.append(refusal)
+
+                for _ in range(5):
+                    tasks.start_soon(call)
+                await anyio.lowlevel.checkpoint()
+                token.cancel()
+    assert len(refused) == 5
