@@ -10,8 +10,9 @@ verified before every use. What runs is exactly what was verified.
 """
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ryecore._lazy import lazy_names
 
 if sys.platform != "linux":
     raise ImportError(
@@ -131,14 +132,4 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'ryecore' has no attribute {name!r}")
-    value = getattr(import_module(f"ryecore.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

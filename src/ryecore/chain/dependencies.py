@@ -5,7 +5,6 @@ Source: seed 000, "Anchor System"; decisions 16 and 22.
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -70,9 +69,9 @@ class Dependencies:
         for items, seen in batch.verify(list(_importable(str(top), sources))):
             found |= items
             evidence.add(seen, but_files_below=str(top))
-        for name, item in found.items():
+        for item in found.values():
             # The stat leaves out what only a sidecar lets in: its content is told.
-            if os.path.splitext(name)[1] not in deps.extensions:
+            if item.source.path.suffix not in deps.extensions:
                 evidence.file(str(item.source.path), sha256(item.content).hexdigest())
         return found
 
@@ -127,6 +126,8 @@ class _Batch:
         threads = min(_MAX_THREADS, os.cpu_count() or 1, len(paths) // _FILES_A_THREAD)
         if threads <= 1:
             return [self._verify_some(paths)]
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - for large trees alone
+
         shares = [paths[start::threads] for start in range(threads)]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(self._verify_some, shares))

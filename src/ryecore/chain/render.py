@@ -3,7 +3,6 @@
 It reads the documents that models and MCP clients see, so whatever has that form can be shown.
 """
 
-import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -55,6 +54,8 @@ class StyledText:
 
     def html(self) -> str:
         """The text for a notebook: self-contained, nothing is loaded."""
+        import html  # noqa: PLC0415 - for notebooks alone
+
         body = "\n".join(
             "".join(
                 f'<span style="{_CSS[style]}">{html.escape(text)}</span>'

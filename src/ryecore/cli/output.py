@@ -21,9 +21,9 @@ EXIT_REFUSED: Final = 2
 
 def show(text: StyledText, stream: TextIO | None = None) -> None:
     """Print styled text: with colours on a terminal, plain elsewhere and where NO_COLOR is set."""
-    stream = stream or sys.stdout
-    coloured = stream.isatty() and not os.environ.get("NO_COLOR")
-    stream.write((text.ansi() if coloured else text.plain()) + "\n")
+    out: TextIO = stream or sys.stdout
+    coloured = out.isatty() and not os.environ.get("NO_COLOR")
+    out.write((text.ansi() if coloured else text.plain()) + "\n")
 
 
 def show_json(document: Mapping[str, object]) -> None:

@@ -7,19 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
 from ryecore.errors import MetadataError
-from ryecore.items.yaml_bounds import MAX_DEPTH, check_yaml_bounds
 
 __all__ = ["DOCUMENT_EXTENSIONS", "parse_document"]
 
 
 def _load_yaml(text: str) -> object:
-    check_yaml_bounds(text)
-    # Looking for plug-ins would cost a walk through the file system.
-    return cast("object", YAML(typ="safe", plug_ins=[]).load(text))
+    # The parser is a large import, and whoever only embeds the library may not need it at once.
+    from ryecore.items.yaml_loader import load_yaml  # noqa: PLC0415
+
+    return load_yaml(text, MAX_DEPTH)
 
 
 def _load_json(text: str) -> object:
@@ -33,6 +30,8 @@ _LOADERS: Final[Mapping[str, Callable[[str], object]]] = {
     ".json": _load_json,
 }
 DOCUMENT_EXTENSIONS: Final = frozenset(_LOADERS)
+_FORMS: Final = {".yaml": "YAML", ".yml": "YAML", ".toml": "TOML", ".json": "JSON"}
+MAX_DEPTH: Final = 64
 
 
 def parse_document(content: bytes, path: Path) -> dict[str, object]:
@@ -50,12 +49,6 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
     """
     try:
         document = _LOADERS[path.suffix](content.decode("utf-8"))
-    except MarkedYAMLError as problem:
-        mark = problem.problem_mark or problem.context_mark
-        line = mark.line + 1 if mark is not None else None
-        raise _broken(path, "YAML", problem.problem or str(problem), line) from None
-    except YAMLError as problem:
-        raise _broken(path, "YAML", str(problem), None) from None
     except tomllib.TOMLDecodeError as problem:
         named = re.search(r"\(at line (\d+), ", str(problem))
         raise _broken(path, "TOML", str(problem), int(named[1]) if named else None) from None
@@ -67,7 +60,8 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
     except RecursionError:
         raise _broken(path, "document", "it is nested too deeply", None) from None
     except (ValueError, KeyError) as problem:  # a value that its form allows and Python doesn't
-        raise _broken(path, "document", f"it has an impossible value: {problem}", None) from None
+        form = _FORMS[path.suffix]
+        raise _broken(path, form, str(problem), getattr(problem, "line", None)) from None
     if document is None:
         return {}
     if _is_deeper_than(document, MAX_DEPTH):

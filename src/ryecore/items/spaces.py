@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Literal
 
@@ -131,6 +130,8 @@ def discover_bundles() -> tuple[Space, ...]:
     Raises:
         ConfigError: An entry point can't be loaded or says something else.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a large import, used here alone
+
     spaces = [built_in_space()]
     for point in sorted(entry_points(group="rye.bundles"), key=lambda point: point.name):
         try:

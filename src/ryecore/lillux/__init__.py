@@ -1,33 +1,77 @@
 """The typed front of the native extension: processes, store, digests, watching, time; keys too."""
 
-from ryecore.lillux.clock import monotonic_ns, now_ns
-from ryecore.lillux.digests import (
-    TreeDigest,
-    TreeFilter,
-    digest_tree,
-    list_tree,
-    read_digest,
-    read_files,
-    sha256_file,
-    stat_tree,
-)
-from ryecore.lillux.envelopes import BoxKey, open_envelope, seal_envelope
-from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.lillux.processes import (
-    ProcessId,
-    ProcessResult,
-    ProcessSpec,
-    current_process,
-    kill_process,
-    process_status,
-    run_process,
-    run_process_sync,
-    spawn_detached,
-)
-from ryecore.lillux.schema import SchemaFailure, SchemaValidator
-from ryecore.lillux.store import ContentStore
-from ryecore.lillux.watch import Watcher, wait_for_change, watch
-from ryecore.lillux.witness import TreeStat, Witness
+from typing import TYPE_CHECKING
+
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.lillux.clock import monotonic_ns as monotonic_ns
+    from ryecore.lillux.clock import now_ns as now_ns
+    from ryecore.lillux.digests import TreeDigest as TreeDigest
+    from ryecore.lillux.digests import TreeFilter as TreeFilter
+    from ryecore.lillux.digests import digest_tree as digest_tree
+    from ryecore.lillux.digests import list_tree as list_tree
+    from ryecore.lillux.digests import read_digest as read_digest
+    from ryecore.lillux.digests import read_files as read_files
+    from ryecore.lillux.digests import sha256_file as sha256_file
+    from ryecore.lillux.digests import stat_tree as stat_tree
+    from ryecore.lillux.envelopes import BoxKey as BoxKey
+    from ryecore.lillux.envelopes import open_envelope as open_envelope
+    from ryecore.lillux.envelopes import seal_envelope as seal_envelope
+    from ryecore.lillux.keys import PublicKey as PublicKey
+    from ryecore.lillux.keys import SigningKey as SigningKey
+    from ryecore.lillux.processes import ProcessId as ProcessId
+    from ryecore.lillux.processes import ProcessResult as ProcessResult
+    from ryecore.lillux.processes import ProcessSpec as ProcessSpec
+    from ryecore.lillux.processes import current_process as current_process
+    from ryecore.lillux.processes import kill_process as kill_process
+    from ryecore.lillux.processes import process_status as process_status
+    from ryecore.lillux.processes import run_process as run_process
+    from ryecore.lillux.processes import run_process_sync as run_process_sync
+    from ryecore.lillux.processes import spawn_detached as spawn_detached
+    from ryecore.lillux.schema import SchemaFailure as SchemaFailure
+    from ryecore.lillux.schema import SchemaValidator as SchemaValidator
+    from ryecore.lillux.store import ContentStore as ContentStore
+    from ryecore.lillux.watch import Watcher as Watcher
+    from ryecore.lillux.watch import wait_for_change as wait_for_change
+    from ryecore.lillux.watch import watch as watch
+    from ryecore.lillux.witness import TreeStat as TreeStat
+    from ryecore.lillux.witness import Witness as Witness
+
+_HOMES = {
+    "BoxKey": "envelopes",
+    "ContentStore": "store",
+    "ProcessId": "processes",
+    "ProcessResult": "processes",
+    "ProcessSpec": "processes",
+    "PublicKey": "keys",
+    "SchemaFailure": "schema",
+    "SchemaValidator": "schema",
+    "SigningKey": "keys",
+    "TreeDigest": "digests",
+    "TreeFilter": "digests",
+    "TreeStat": "witness",
+    "Watcher": "watch",
+    "Witness": "witness",
+    "current_process": "processes",
+    "digest_tree": "digests",
+    "kill_process": "processes",
+    "list_tree": "digests",
+    "monotonic_ns": "clock",
+    "now_ns": "clock",
+    "open_envelope": "envelopes",
+    "process_status": "processes",
+    "read_digest": "digests",
+    "read_files": "digests",
+    "run_process": "processes",
+    "run_process_sync": "processes",
+    "seal_envelope": "envelopes",
+    "sha256_file": "digests",
+    "spawn_detached": "processes",
+    "stat_tree": "digests",
+    "wait_for_change": "watch",
+    "watch": "watch",
+}
 
 __all__ = [
     "BoxKey",
@@ -63,3 +107,5 @@ __all__ = [
     "wait_for_change",
     "watch",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,6 +1,6 @@
 """The context that every action takes: on whose behalf, within what."""
 
-import uuid
+import os
 from collections.abc import Callable, Mapping
 from threading import Lock
 
@@ -73,6 +73,6 @@ class CallContext:
     depth: int = 0
     deadline: float | None = None
     cancellation: CancelToken | None = None
-    call_id: str = field(factory=lambda: str(uuid.uuid4()))
+    call_id: str = field(factory=lambda: os.urandom(16).hex())
     parent: str | None = None
     event_sink: EventSink | None = None

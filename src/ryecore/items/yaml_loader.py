@@ -1,15 +1,15 @@
-"""Bounds on a YAML document, checked on its events before anything is built from it.
+"""Load YAML within bounds, which are checked on its events before anything is built from it.
 
 The C loader goes down a document by recursion, so one that is nested deeply enough would end the
 whole process; and a few lines of aliases can stand for more nodes than there is memory.
 """
 
 import re
-from typing import Final
+from typing import Final, cast
 
 from attrs import define
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     CollectionEndEvent,
@@ -18,12 +18,11 @@ from ruamel.yaml.events import (
     ScalarEvent,
 )
 
-__all__ = ["MAX_DEPTH", "check_yaml_bounds"]
+__all__ = ["BrokenYaml", "load_yaml"]
 
-MAX_DEPTH: Final = 64
 _MAX_ALIASED_NODES: Final = 100_000
 # Each level of block style takes a column of indentation, or a mark, at the start of a line.
-_DEEP_LINE: Final = re.compile(rf"^[ \t?:-]{{{MAX_DEPTH // 2},}}", re.MULTILINE)
+_LINE_START: Final = re.compile(r"^[ \t?:-]{16,}", re.MULTILINE)
 
 
 @define
@@ -39,17 +38,51 @@ class _Node:
         self.height = max(self.height, height + 1)
 
 
-def check_yaml_bounds(text: str) -> None:
+class BrokenYaml(ValueError):
+    """A document that is broken or out of bounds, and the line, counted from 1."""
+
+    def __init__(self, problem: str, line: int | None) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def load_yaml(text: str, max_depth: int) -> object:
+    """Load a document.
+
+    Args:
+        text: The document.
+        max_depth: How many levels it may have, its aliases written out.
+
+    Returns:
+        What it holds: plain mappings, lists and scalars.
+
+    Raises:
+        BrokenYaml: It is broken, or out of bounds.
+    """
+    try:
+        _check_bounds(text, max_depth)
+        # Looking for plug-ins would cost a walk through the file system.
+        return cast("object", YAML(typ="safe", plug_ins=[]).load(text))
+    except MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        line = mark.line + 1 if mark is not None else None
+        raise BrokenYaml(problem.problem or str(problem), line) from None
+    except YAMLError as problem:
+        raise BrokenYaml(str(problem), None) from None
+
+
+def _check_bounds(text: str, max_depth: int) -> None:
     """Check that a document, its aliases written out, stays within bounds.
 
     Args:
         text: The document.
+        max_depth: How many levels it may have.
 
     Raises:
         MarkedYAMLError: It is nested too deeply, its aliases stand for too much or for what they
             stand in, or it is broken.
     """
-    if _is_plainly_within(text):
+    if _is_plainly_within(text, max_depth):
         return
     open_nodes = [_Node(None)]
     anchored: dict[str, tuple[int, int]] = {}
@@ -75,16 +108,16 @@ def check_yaml_bounds(text: str) -> None:
             open_nodes[-1].take(size, height)
             if aliased > _MAX_ALIASED_NODES:
                 raise _out_of_bounds("its aliases stand for too many nodes", event)
-        if len(open_nodes) + open_nodes[-1].height - 2 > MAX_DEPTH + 1:
+        if len(open_nodes) + open_nodes[-1].height - 2 > max_depth + 1:
             raise _out_of_bounds("it is nested too deeply", event)
 
 
-def _is_plainly_within(text: str) -> bool:
+def _is_plainly_within(text: str, max_depth: int) -> bool:
     """Whether a look at the text is enough: no anchors, and too few marks to nest deeply."""
     return (
         "&" not in text
-        and text.count("[") + text.count("{") < MAX_DEPTH // 2
-        and _DEEP_LINE.search(text) is None
+        and text.count("[") + text.count("{") < max_depth // 2
+        and all(len(found[0]) < max_depth // 2 for found in _LINE_START.finditer(text))
     )
 
 

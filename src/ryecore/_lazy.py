@@ -1,0 +1,35 @@
+"""Public names that are imported when they are first used."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make the `__getattr__` and `__dir__` of a package whose names live in its modules.
+
+    Args:
+        package: The package's name.
+        homes: Each public name and the module below the package that defines it.
+
+    Returns:
+        The two functions (PEP 562).
+    """
+    namespace = vars(sys.modules[package])
+
+    def load(name: str) -> object:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value: object = getattr(import_module(f"{package}.{home}"), name)
+        namespace[name] = value
+        return value
+
+    def names() -> list[str]:
+        return sorted({*namespace, *homes})
+
+    return load, names
