@@ -30,7 +30,8 @@ import ryecore
 import ryecore.errors
 import ryecore.lillux
 from ryecore.cli.commands import rye as rye_command
-from ryecore.items.metadata import _PLAIN_KEYS
+from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
+from ryecore.items.spaces import built_in_space
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -158,6 +159,10 @@ def test_every_block_of_a_page_does_what_the_page_says(
     if ".rb" in text and "console" in text and shutil.which("ruby", path="/usr/bin:/bin") is None:
         pytest.skip("the page runs Ruby, which is not installed here; CI installs it")
     previous = ""
+    blocks = [found for found in _BLOCK.finditer(text) if found["language"]]
+    assert len(re.findall(r"^\s*```", text, re.MULTILINE)) == 2 * len(blocks), (
+        "a block is passed over"
+    )
     for found in _BLOCK.finditer(text):
         if found["setup"]:
             reader.shell(found["setup"].strip())
@@ -299,3 +304,19 @@ def _subcommands(group: click.Command, name: str) -> Iterator[str]:
     if isinstance(group, click.Group):
         for sub, command in group.commands.items():
             yield from _subcommands(command, f"{name} {sub}")
+
+
+def test_the_page_of_system_tools_has_every_tool_with_its_parameters() -> None:
+    text = (DOCS / "reference/system-tools.md").read_text()
+    rows = dict(re.findall(r"^\| `(rye/[\w/-]+)` \| .* \| (.*) \|$", text, re.MULTILINE))
+    folder = built_in_space().folder("tool")
+    tools = {
+        path.relative_to(folder).with_suffix("").as_posix(): parse_metadata(path.read_bytes(), path)
+        for path in folder.rglob("*.py")
+    }
+
+    assert {name: set(re.findall(r"`(\w+)`", listed)) for name, listed in rows.items()} == {
+        name: set(declared["config_schema"]["properties"])
+        for name, declared in tools.items()
+        if "executor_id" in declared
+    }
