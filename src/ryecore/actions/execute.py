@@ -108,7 +108,7 @@ class ExecuteAction:
 
     def _ref(self, text: str) -> ItemRef:
         """A canonical ref as it is; a bare id as the directive, else the tool (decision 10)."""
-        if not text:
+        if not isinstance(text, str) or not text:
             raise InvalidItemId("item_id is required.", next_step="Pass tool:ID or directive:ID.")
         if ":" in text:
             return ItemRef.parse(text)

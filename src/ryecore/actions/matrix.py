@@ -34,7 +34,7 @@ def check_modes(target: str, thread: str, *, async_: bool, dry_run: bool) -> Non
             'The target "remote:" has no name.',
             next_step='Write "remote", or "remote:NAME" for a named one.',
         )
-    if _TARGET.fullmatch(target) is None:
+    if not isinstance(target, str) or _TARGET.fullmatch(target) is None:
         raise UnsupportedExecution(
             f"Unknown target {target!r}.",
             next_step='Write "local", "remote" or "remote:NAME".',

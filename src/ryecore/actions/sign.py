@@ -1,5 +1,6 @@
 """sign and verify: for the person whose key it is."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -118,11 +119,20 @@ def _is_no_runtime(file: tuple[str, Path, str]) -> bool:
 def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
     kind, colon, _ = pattern.partition(":")
     if not (colon and kind in KIND_FOLDERS):
-        path = Path(pattern).expanduser().absolute()
-        if path.is_file():
+        path = _file_called(pattern)
+        if path is not None:
             kind, relative = place_of(path)
             return ((kind, path, relative),)
     return find_files(space, pattern)
+
+
+def _file_called(text: str) -> Path | None:
+    """The file that a person means; None where the text names none."""
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError:  # the home folder of nobody
+        return None
+    return path if os.path.isfile(path) else None
 
 
 class VerifyAction:
@@ -160,14 +170,15 @@ class VerifyAction:
     def _source(self, ref: str) -> ItemSource:
         kind, colon, name = ref.partition(":")
         if not (colon and kind in KIND_FOLDERS):
-            path = Path(ref).expanduser().absolute()
-            if not path.is_file():
+            path = _file_called(ref)
+            if path is None:
                 return locate(ItemRef.parse(ref, "tool"), self._spaces)
             return source_at(path, self._spaces)
         if "." in name:
             for space in self._spaces:
-                path = space.folder(kind) / name
-                if path.is_file() and path.resolve().is_relative_to(space.folder(kind).resolve()):
+                folder = space.folder(kind)
+                path = folder / name
+                if os.path.isfile(path) and path.resolve().is_relative_to(folder.resolve()):
                     return source_at(path, self._spaces)
         return locate(
             ItemRef.parse(ref), self._spaces, more_extensions=tuple(sorted(self._file_types()))

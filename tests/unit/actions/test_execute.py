@@ -1,0 +1,137 @@
+"""What is checked before a chain is built: the matrix, refs, capabilities."""
+
+import pytest
+
+from ryecore import CallContext, ItemRef
+from ryecore.errors import (
+    AmbiguousItem,
+    InputError,
+    InvalidItemId,
+    ItemNotFound,
+    NotAvailableYet,
+    RyeError,
+    UnsupportedExecution,
+)
+from tests.house import House
+
+DIRECTIVE = "# A directive\n"
+
+
+def directive(house: House, item_id: str) -> None:
+    house.write(f"directives/{item_id}.md", DIRECTIVE)
+
+
+def test_a_bare_id_means_the_tool(house):
+    house.shell("a/t", "echo x")
+    assert house.execute("a/t").item_id == "tool:a/t"
+
+
+def test_a_bare_id_means_the_directive_where_there_is_one(house):
+    directive(house, "a/d")
+    with pytest.raises(NotAvailableYet, match="directives"):
+        house.execute("a/d")
+
+
+def test_a_bare_id_that_is_both_is_refused_with_both_refs(house):
+    house.shell("a/x", "touch ran")
+    directive(house, "a/x")
+    with pytest.raises(AmbiguousItem) as refusal:
+        house.execute("a/x")
+    assert refusal.value.candidates == ("directive:a/x", "tool:a/x")
+    assert not (house.project / "ran").exists()
+    assert house.execute("tool:a/x").success
+
+
+def test_an_unknown_bare_id_is_not_found(house):
+    with pytest.raises(ItemNotFound):
+        house.execute("a/nowhere")
+
+
+def test_the_matrix_is_checked_before_the_item_is_looked_for(house):
+    for options in ({"thread": "fork"}, {"target": "moon"}, {"async_": True, "dry_run": True}):
+        with pytest.raises(UnsupportedExecution):
+            house.execute("tool:a/nowhere", **options)
+
+
+def test_knowledge_can_not_be_executed(house):
+    house.write("knowledge/a/k.md", "text")
+    with pytest.raises(UnsupportedExecution, match="knowledge"):
+        house.execute("knowledge:a/k")
+
+
+@pytest.mark.parametrize("option", [{"model": "a/b"}, {"limit_overrides": {"turns": 1}}])
+def test_what_is_for_directives_is_refused_for_tools(house, option):
+    house.shell("a/t", "true")
+    with pytest.raises(InputError, match="directives"):
+        house.execute("tool:a/t", **option)
+
+
+def test_model_and_limit_overrides_within_parameters_are_only_parameters(house):
+    ref = house.shell("a/t", "cat")
+    given = {"model": "x", "limit_overrides": {"turns": 1}, "target": "remote", "async": True}
+    assert house.execute(ref, given).data == given
+
+
+BAD_IDS = [
+    "tool:../../etc/passwd", "tool:a/../b", "tool:/etc/passwd", "tool:a.py", "tool:", "tool:a//b",
+    "tool:a\0b", "tool:a\n", "tool:a b", "tool:ä", "tool:a/", "banana:a", "tool:-a", ":a", "..", "",
+    "tool:a\\b", "tool:" + "a" * 600,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ref", BAD_IDS)
+def test_a_bad_id_is_one_clear_error(house, ref):
+    with pytest.raises(InvalidItemId) as refusal:
+        house.execute(ref)
+    assert refusal.value.next_step
+    assert isinstance(refusal.value, ValueError)
+
+
+@pytest.mark.parametrize("item_id", ["../config/x", "a/../../config/x", "/etc/passwd", "a\0b"])
+def test_a_ref_object_with_a_bad_id_is_refused_like_its_text(house, item_id):
+    house.write("config/x.yaml", {"executor_id": "rye/core/runtimes/bash/bash"})
+    with pytest.raises(InvalidItemId):
+        house.execute(ItemRef("tool", item_id))
+
+
+@pytest.mark.parametrize("ref", [None, 3, b"tool:a", ["tool:a"]])
+def test_what_is_no_ref_at_all_is_refused(house, ref):
+    with pytest.raises(RyeError):
+        house.execute(ref)
+
+
+def test_a_caller_needs_the_capability_of_the_very_tool(house):
+    ref = house.shell("a/b/t", "echo x")
+    for granted in (
+        {"rye.execute.tool.a.b.t"},
+        {"rye.execute.tool.a.*"},
+        {"rye.execute.*"},
+        {"rye.*", "other"},
+    ):
+        assert house.execute(ref, ctx=CallContext(capabilities=frozenset(granted))).success
+    for granted in (
+        set(),
+        {"rye.execute.tool.a.b"},
+        {"rye.fetch.tool.a.b.t"},
+        {"rye.execute.directive.*"},
+        {"rye.execute.tool.a.b.t.more"},
+    ):
+        with pytest.raises(InputError, match=r"rye\.execute\.tool\.a\.b\.t"):
+            house.execute(ref, ctx=CallContext(capabilities=frozenset(granted)))
+
+
+def test_a_bare_id_needs_the_capability_of_the_tool_that_it_means(house):
+    house.shell("a/t", "echo x")
+    ctx = CallContext(capabilities=frozenset({"rye.execute.tool.a.t"}))
+    assert house.execute("a/t", ctx=ctx).success
+
+
+def test_a_denied_call_says_nothing_of_whether_the_tool_is_there(house):
+    house.shell("a/t", "echo x")
+    ctx = CallContext(capabilities=frozenset())
+    messages = []
+    for name in ("tool:a/t", "tool:a/u"):
+        with pytest.raises(InputError) as refusal:
+            house.execute(name, ctx=ctx)
+        messages.append(str(refusal.value).replace("a.u", "a.t"))
+    assert messages[0] == messages[1]

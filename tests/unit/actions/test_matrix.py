@@ -1,0 +1,98 @@
+"""Both tables of the execution matrix, cell by cell."""
+
+from itertools import product
+
+import pytest
+
+from ryecore.actions.matrix import check_cell, check_modes
+from ryecore.errors import NotAvailableYet, UnsupportedExecution
+
+FORK_TOOL = "Tools can't be forked"
+INLINE_REMOTE = "Directives need thread=fork on a remote target"
+NOTHING_TO_DETACH = "there is nothing to detach"
+
+# (kind, target, thread, async): what the seed says; None where it is allowed.
+CELLS = {
+    ("directive", "local", "inline", False): None,
+    ("directive", "local", "fork", False): None,
+    ("directive", "remote", "fork", False): None,
+    ("directive", "remote", "inline", False): INLINE_REMOTE,
+    ("directive", "local", "inline", True): NOTHING_TO_DETACH,
+    ("directive", "local", "fork", True): None,
+    ("directive", "remote", "fork", True): None,
+    ("directive", "remote", "inline", True): INLINE_REMOTE,
+    ("tool", "local", "inline", False): None,
+    ("tool", "local", "fork", False): FORK_TOOL,
+    ("tool", "remote", "fork", False): FORK_TOOL,
+    ("tool", "remote", "inline", False): None,
+    ("tool", "local", "inline", True): None,
+    ("tool", "local", "fork", True): FORK_TOOL,
+    ("tool", "remote", "fork", True): FORK_TOOL,
+    ("tool", "remote", "inline", True): None,
+}
+MISSING = {
+    ("directive", "local", "inline", False): "directives",
+    ("directive", "local", "fork", False): "managed threads",
+    ("directive", "local", "fork", True): "managed threads",
+    ("tool", "local", "inline", True): "asynchronous tools",
+}
+
+
+def test_the_table_is_whole():
+    cells = product(("directive", "tool"), ("local", "remote"), ("inline", "fork"), (False, True))
+    assert set(cells) == set(CELLS)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "-".join(map(str, cell)))
+@pytest.mark.parametrize("name", ["", ":gpu"])
+def test_each_cell_runs_is_refused_or_says_what_is_missing(cell, name):
+    kind, target, thread, is_async = cell
+    target += name if target == "remote" else ""
+    refusal = CELLS[cell]
+    if cell == ("tool", "local", "inline", False):
+        check_cell(kind, target, thread, async_=is_async)
+    elif refusal is not None:
+        with pytest.raises(UnsupportedExecution, match=refusal):
+            check_cell(kind, target, thread, async_=is_async)
+    else:
+        with pytest.raises(NotAvailableYet) as missing:
+            check_cell(kind, target, thread, async_=is_async)
+        expected = MISSING.get(cell, "remote targets")
+        assert missing.value.missing == expected
+        assert expected in missing.value.message
+
+
+@pytest.mark.parametrize("kind", ["knowledge", "config"])
+def test_other_kinds_are_not_executed(kind):
+    with pytest.raises(UnsupportedExecution, match=f"A {kind} item can't be executed"):
+        check_cell(kind, "local", "inline", async_=False)
+
+
+@pytest.mark.parametrize(
+    ("modes", "refusal"),
+    [
+        ({"thread": "spawn"}, "Unknown thread mode 'spawn'"),
+        ({"thread": ""}, "Unknown thread mode"),
+        ({"target": "remote:"}, "has no name"),
+        ({"target": "moon"}, "Unknown target 'moon'"),
+        ({"target": "remote:a b"}, "Unknown target"),
+        ({"target": "remote:gpu\n"}, "Unknown target"),
+        ({"target": ""}, "Unknown target"),
+        ({"dry_run": True, "async_": True}, "dry_run with async"),
+        ({"dry_run": True, "target": "remote"}, "dry_run with a remote target"),
+        ({"dry_run": True, "target": "remote:gpu"}, "dry_run with a remote target"),
+        ({"target": None}, "Unknown target"),
+        ({"thread": None}, "Unknown thread mode"),
+        ({"target": 3}, "Unknown target"),
+    ],
+)
+def test_modes_that_exclude_each_other_or_are_unknown_are_refused(modes, refusal):
+    fine = {"target": "local", "thread": "inline", "async_": False, "dry_run": False}
+    with pytest.raises(UnsupportedExecution, match=refusal):
+        check_modes(**{**fine, **modes})
+
+
+@pytest.mark.parametrize("target", ["local", "remote", "remote:gpu", "remote:gpu-2_b"])
+@pytest.mark.parametrize("thread", ["inline", "fork"])
+def test_known_modes_pass(target, thread):
+    check_modes(target, thread, async_=False, dry_run=False)
