@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from ryecore.lillux.schema import SchemaFailure as SchemaFailure
     from ryecore.lillux.schema import SchemaValidator as SchemaValidator
     from ryecore.lillux.store import ContentStore as ContentStore
-    from ryecore.lillux.watch import Watcher as Watcher
-    from ryecore.lillux.watch import wait_for_change as wait_for_change
-    from ryecore.lillux.watch import watch as watch
+    from ryecore.lillux.watching import Watcher as Watcher
+    from ryecore.lillux.watching import wait_for_change as wait_for_change
+    from ryecore.lillux.watching import watch as watch
     from ryecore.lillux.witness import TreeStat as TreeStat
     from ryecore.lillux.witness import Witness as Witness
 
@@ -51,7 +51,7 @@ _HOMES = {
     "TreeDigest": "digests",
     "TreeFilter": "digests",
     "TreeStat": "witness",
-    "Watcher": "watch",
+    "Watcher": "watching",
     "Witness": "witness",
     "current_process": "processes",
     "digest_tree": "digests",
@@ -69,8 +69,8 @@ _HOMES = {
     "sha256_file": "digests",
     "spawn_detached": "processes",
     "stat_tree": "digests",
-    "wait_for_change": "watch",
-    "watch": "watch",
+    "wait_for_change": "watching",
+    "watch": "watching",
 }
 
 __all__ = [

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemError, ItemNotFound
-from ryecore.items import spaces as spaces_module
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import EXTENSIONS, Space, Spaces, discover_bundles, locate
@@ -256,7 +255,7 @@ def offers_nothing() -> dict[str, str]:
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
-    monkeypatch.setattr(spaces_module, "entry_points", lambda group: EntryPoints(points))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
 
 
 def test_installed_bundles_follow_the_built_in_one_by_name(

@@ -2,19 +2,16 @@
 
 import importlib
 import pkgutil
-from types import ModuleType
 
 from ryecore import lillux
 
 
-def test_all_is_what_is_there() -> None:
-    public = {
-        name
-        for name, value in vars(lillux).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    assert public == set(lillux.__all__)
-    assert len(lillux.__all__) == len(public)
+def test_each_public_name_is_the_one_of_its_module() -> None:
+    for name in lillux.__all__:
+        home = importlib.import_module(f"ryecore.lillux.{lillux._HOMES[name]}")
+        assert getattr(lillux, name) is getattr(home, name)
+        assert name in home.__all__
+    assert set(lillux._HOMES) == set(lillux.__all__)
 
 
 def test_every_module_says_what_is_public() -> None:
