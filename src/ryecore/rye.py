@@ -20,7 +20,7 @@ from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.prepared import Preparer
-from ryecore.errors import ConfigError, RyeClosed, RyeError
+from ryecore.errors import ConfigError, InputError, RyeClosed, RyeError
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import is_project_trusted, trust_project
 from ryecore.items.refs import ItemRef
@@ -193,8 +193,7 @@ class Rye:
         Raises:
             RyeError: Nothing ran. The error says why and what to do, with the partial chain.
         """
-        if self._closed:
-            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
+        self._check_open(ref)
         options = ExecuteOptions(
             dry_run, target, thread, async_, model, limit_overrides, timeout_s, trace
         )
@@ -222,6 +221,7 @@ class Rye:
         Raises:
             RyeError: The chain does not hold; the error carries the decisions so far.
         """
+        self._check_open(ref)
         prepared = await self._execute.inspect(ref, CallContext())
         return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
 
@@ -234,6 +234,7 @@ class Rye:
         Raises:
             RyeError: The tool's chain does not hold.
         """
+        self._check_open(ref)
         prepared = await self._execute.inspect(ref, CallContext())
         return prepared.chain.head.spec.config_schema
 
@@ -284,6 +285,10 @@ class Rye:
         """
         return trust_project(self.spaces.user, self.project, self.keys.load())
 
+    def _check_open(self, ref: str | ItemRef) -> None:
+        if self._closed:
+            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
+
     async def aclose(self) -> None:
         """Cancel what still runs, and wait until none of its processes is left."""
         self._closed = True
@@ -311,14 +316,16 @@ class Rye:
 
 
 def _existing_folder(path: str | os.PathLike[str]) -> Path:
+    named = str(path)
     try:
         folder = Path(path).expanduser().absolute()
-        if folder.is_dir():
+        if named and folder.is_dir():
             return folder
-    except (OSError, ValueError, RuntimeError):
-        folder = Path(str(path))
+        named = named and str(folder)
+    except (OSError, ValueError, TypeError, RuntimeError):
+        pass  # a name that no folder can have
     raise ConfigError(
-        f"The project {str(folder)!r} is not a folder.", next_step="Pass the folder that holds .ai."
+        f"The project {named!r} is not a folder.", next_step="Pass the folder that holds .ai."
     )
 
 
@@ -354,7 +361,7 @@ async def rye_execute(
     try:
         unknown = set(more) - {"async", "async_", "trace", "timeout_s"}
         if unknown:
-            raise ConfigError(
+            raise InputError(
                 f"Unknown arguments: {', '.join(sorted(unknown))}.", next_step="Leave them out."
             )
         async with Rye.open(project_path) as rye:

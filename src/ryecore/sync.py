@@ -1,12 +1,12 @@
 """SyncRye: the same verbs for scripts, and for notebooks whose event loop is running already."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -19,6 +19,8 @@ from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
 
 __all__ = ["SyncRye"]
+
+T = TypeVar("T")
 
 
 class SyncRye:
@@ -66,18 +68,15 @@ class SyncRye:
         Raises:
             RyeError: Nothing ran.
         """
-        if self._closing is None:
-            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
-        return self._portal.call(partial(self._rye.execute, ref, parameters, **options))
+        return self._call(ref, partial(self._rye.execute, ref, parameters, **options))
 
     def trace(self, ref: str | ItemRef) -> ChainTrace:
         """Show a tool's chain and every decision that leads to it; see `Rye.trace`."""
-        return self._portal.call(self._rye.trace, ref)
+        return self._call(ref, partial(self._rye.trace, ref))
 
     def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
         """The JSON Schema of a tool's parameters; see `Rye.schema`."""
-        schema: Mapping[str, Any] | None = self._portal.call(self._rye.schema, ref)
-        return schema
+        return self._call(ref, partial(self._rye.schema, ref))
 
     def sign(self, pattern: str, *, space: Literal["project", "user"] = "project") -> SignReport:
         """Sign one item, or all that a glob matches; see `Rye.sign`."""
@@ -90,6 +89,11 @@ class SyncRye:
     def trust_project(self) -> Path:
         """Trust this project's own interpreters from now on; see `Rye.trust_project`."""
         return self._rye.trust_project()
+
+    def _call(self, ref: str | ItemRef, call: Callable[[], Awaitable[T]]) -> T:
+        if self._closing is None:
+            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
+        return self._portal.call(call)
 
     def close(self) -> None:
         """Cancel what still runs, wait until none of it is left, and end the thread."""

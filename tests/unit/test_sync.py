@@ -1,0 +1,99 @@
+"""SyncRye: the same verbs, blocking, from any thread."""
+
+import asyncio
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ryecore import Rye, SyncRye
+from ryecore.errors import ConfigError, RyeClosed
+
+
+def test_it_works_inside_a_running_event_loop(house):
+    ref = house.shell("a/t", "echo hi")
+
+    async def cell() -> object:
+        with house.sync() as rye:
+            return rye.execute(ref).data["stdout"]
+
+    assert asyncio.run(cell()) == "hi\n"
+
+
+def test_many_threads_may_call_it_at_once(house):
+    ref = house.shell("a/t", "cat")
+    with house.sync() as rye, ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(lambda number: rye.execute(ref, {"n": number}).data, range(40)))
+    assert done == [{"n": number} for number in range(40)]
+
+
+def test_it_has_the_verbs_of_rye(house):
+    ref = house.shell("a/t", "cat", config_schema={"type": "object"})
+    with house.sync() as rye:
+        assert rye.project == house.project
+        assert rye.keys.load().public == house.key.public
+        assert rye.trace(ref).chain.ids[0] == "a/t"
+        assert rye.schema(ref) == {"type": "object"}
+        assert rye.sign(ref).signed[0].relative == "a/t.sh"
+        assert rye.verify(ref).is_verified
+        assert rye.trust_project().is_file()
+    asynchronous = {name for name in vars(Rye) if not name.startswith("_")}
+    blocking = {name for name in vars(SyncRye) if not name.startswith("_")}
+    assert asynchronous - blocking == {"aclose"}
+
+
+def test_a_project_that_is_none_is_refused_and_leaves_no_thread():
+    before = threading.active_count()
+    with pytest.raises(ConfigError):
+        SyncRye.open("/nowhere")
+    assert threading.active_count() == before
+
+
+def test_closing_ends_its_thread_and_may_be_repeated(house):
+    before = threading.active_count()
+    rye = house.sync()
+    rye.execute(house.shell("a/t", "true"))
+    rye.close()
+    rye.close()
+    assert threading.active_count() == before
+    assert "closed" in repr(rye)
+
+
+def test_after_closing_every_verb_that_needs_it_is_refused(house):
+    ref = house.shell("a/t", "true")
+    rye = house.sync()
+    rye.close()
+    for verb in (rye.execute, rye.trace, rye.schema):
+        with pytest.raises(RyeClosed):
+            verb(ref)
+
+
+def test_closing_from_another_thread_cancels_what_runs_and_leaves_no_process(house):
+    os.mkfifo(house.project / "pipe")
+    ref = house.shell("a/t", "echo $$ > pipe; read -r < <(sleep 600)")
+    rye = house.sync()
+    refused: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            rye.execute(ref)
+        except RyeClosed as refusal:
+            refused.append(refusal)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    pid = int((house.project / "pipe").read_text())
+    rye.close()
+    caller.join(20)
+    assert not caller.is_alive()
+    assert len(refused) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_an_error_in_the_block_closes_it(house):
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError), house.sync():
+        raise ZeroDivisionError
+    assert threading.active_count() == before
