@@ -51,6 +51,7 @@ class PrimitiveExecutor:
         self._interpreters = interpreters
         self._auditor = auditor
         self._cache = ChainCache()
+        self._making: dict[ItemRef, anyio.Lock] = {}
 
     async def execute(
         self,
@@ -150,9 +151,21 @@ class PrimitiveExecutor:
             raise
 
     async def _prepared(self, ref: ItemRef, log: Trace, *, fresh: bool = False) -> PreparedChain:
-        found = None if fresh else self._cache.get(ref)
+        if fresh:
+            return await self._prepare(ref, log)
+        found = self._cache.get(ref)
         if found is not None:
             return found
+        # Of many calls at once, one makes the chain ready and the others take it from there.
+        lock = self._making.setdefault(ref, anyio.Lock())
+        try:
+            async with lock:
+                return self._cache.get(ref) or await self._prepare(ref, log)
+        finally:
+            if not lock.statistics().locked:
+                self._making.pop(ref, None)
+
+    async def _prepare(self, ref: ItemRef, log: Trace) -> PreparedChain:
         # Reading, verifying and sealing can take a while, so the event loop goes on meanwhile.
         prepared = await anyio.to_thread.run_sync(self._preparer.prepare, ref, log)
         self._cache.put(ref, prepared)
