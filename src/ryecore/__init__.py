@@ -21,7 +21,7 @@ if sys.platform != "linux":
     )
 
 try:
-    from ryecore import _native  # noqa: F401
+    import ryecore._native as _native  # noqa: F401, PLR0402 - `from` would hide what is missing
 except ModuleNotFoundError as problem:
     if problem.name != "ryecore._native":
         raise

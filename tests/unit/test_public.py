@@ -1,0 +1,83 @@
+"""The public surface: what `import ryecore` offers, and what it costs."""
+
+import importlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ryecore
+
+
+def run(program: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environ
+    )
+
+
+def test_all_is_what_is_there_and_at_most_sixty_names():
+    assert len(ryecore.__all__) <= 60
+    assert len(set(ryecore.__all__)) == len(ryecore.__all__)
+    for name in ryecore.__all__:
+        assert getattr(ryecore, name) is not None
+    assert set(ryecore.__all__) <= set(dir(ryecore))
+
+
+def test_each_name_comes_from_the_module_that_is_written_down():
+    assert set(ryecore._HOMES) == set(ryecore.__all__)
+    for name, home in ryecore._HOMES.items():
+        module = importlib.import_module(f"ryecore.{home}")
+        assert getattr(module, name) is getattr(ryecore, name)
+        assert name in module.__all__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        ryecore.no_such_name  # noqa: B018
+
+
+def test_every_public_name_has_a_docstring():
+    for name in ryecore.__all__:
+        value = getattr(ryecore, name)
+        if callable(value):
+            assert value.__doc__, name
+
+
+def test_importing_the_library_imports_none_of_what_it_stands_on():
+    heavy = ["anyio", "attrs", "click", "dotenv", "nacl", "ruamel", "packaging", "tomli_w"]
+    program = f"import ryecore, sys; print([name for name in {heavy} if name in sys.modules])"
+    done = run(program)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_every_module_says_what_is_public():
+    root = Path(ryecore.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        if "system" in path.parts or path.name == "__main__.py":
+            continue
+        text = path.read_text()
+        if path.name == "__init__.py" and "import" not in text:
+            continue
+        assert "__all__" in text, path
+
+
+def test_a_missing_extension_is_one_clear_import_error(tmp_path):
+    shutil.copytree(
+        Path(ryecore.__file__).parent,
+        tmp_path / "ryecore",
+        ignore=shutil.ignore_patterns("*.so", "__pycache__"),
+    )
+    done = run("import ryecore", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ryecore's native extension is not built.")
+    assert "make build" in last
+
+
+def test_another_platform_is_refused_at_import():
+    program = "import sys; sys.platform = 'win32'; import ryecore"
+    done = run(program)
+    assert "ImportError: ryecore runs on Linux" in done.stderr
+    assert "WSL" in done.stderr
