@@ -10,6 +10,7 @@ verified before every use. What runs is exactly what was verified.
 """
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ryecore._lazy import lazy_names
@@ -21,7 +22,7 @@ if sys.platform != "linux":
     )
 
 try:
-    import ryecore._native as _native  # noqa: F401, PLR0402 - `from` would hide what is missing
+    import_module("ryecore._native")
 except ModuleNotFoundError as problem:
     if problem.name != "ryecore._native":
         raise
