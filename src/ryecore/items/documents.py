@@ -51,7 +51,8 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
         document = _LOADERS[path.suffix](content.decode("utf-8"))
     except tomllib.TOMLDecodeError as problem:
         named = re.search(r"\(at line (\d+), ", str(problem))
-        raise _broken(path, "TOML", str(problem), int(named[1]) if named else None) from None
+        line = int(named[1]) if named else content.count(b"\n") + 1  # else: at end of document
+        raise _broken(path, "TOML", str(problem), line) from None
     except json.JSONDecodeError as problem:
         raise _broken(path, "JSON", problem.msg, problem.lineno) from None
     except UnicodeDecodeError as problem:
@@ -59,7 +60,7 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
         raise _broken(path, "text", "it is not UTF-8", line) from None
     except RecursionError:
         raise _broken(path, "document", "it is nested too deeply", None) from None
-    except (ValueError, KeyError) as problem:  # a value that its form allows and Python doesn't
+    except ValueError as problem:  # broken YAML, or a number with more digits than Python takes
         form = _FORMS[path.suffix]
         raise _broken(path, form, str(problem), getattr(problem, "line", None)) from None
     if document is None:

@@ -103,7 +103,8 @@ def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
     """`# NAME = literal` lines of the leading comment; a literal may go on over several lines."""
-    lines = iter(enumerate(text.splitlines(), start=1))
+    # Only a line feed ends a line, as in a shell; `splitlines` knows many other ends.
+    lines = iter(enumerate(text.replace("\r\n", "\n").split("\n"), start=1))
     for number, line in lines:
         if number <= 2 and (line.startswith("#!") or "rye:signed:" in line):
             continue

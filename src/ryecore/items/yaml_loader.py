@@ -21,8 +21,9 @@ from ruamel.yaml.events import (
 __all__ = ["BrokenYaml", "load_yaml"]
 
 _MAX_ALIASED_NODES: Final = 100_000
-# Each level of block style takes a column of indentation, or a mark, at the start of a line.
-_LINE_START: Final = re.compile(r"^[ \t?:-]{16,}", re.MULTILINE)
+# Each level of block style takes a column of indentation, or a mark, at the start of a line; where
+# lines start is not asked, because YAML knows more line ends than `re` does.
+_INDENTATION: Final = re.compile(r"[ \t?:-]{16,}")
 
 
 @define
@@ -69,6 +70,9 @@ def load_yaml(text: str, max_depth: int) -> object:
         raise BrokenYaml(problem.problem or str(problem), line) from None
     except YAMLError as problem:
         raise BrokenYaml(str(problem), None) from None
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        # What ruamel's constructors raise for a value that can't be, such as `!!int x`.
+        raise BrokenYaml(f"it has an impossible value: {problem}", None) from None
 
 
 def _check_bounds(text: str, max_depth: int) -> None:
@@ -117,7 +121,7 @@ def _is_plainly_within(text: str, max_depth: int) -> bool:
     return (
         "&" not in text
         and text.count("[") + text.count("{") < max_depth // 2
-        and all(len(found[0]) < max_depth // 2 for found in _LINE_START.finditer(text))
+        and all(len(found[0]) < max_depth // 2 for found in _INDENTATION.finditer(text))
     )
 
 

@@ -31,8 +31,9 @@ def verify(spaces: Spaces, path: Path, *host_keys: PublicKey) -> VerifiedItem:
 
 def run_rye(house: House, *arguments: str) -> Result:
     """Run the `rye` command as a person would, in the project's folder."""
+    alone = {**house.environ, "USER_SPACE": None, "RYE_SIGNING_KEY_DIR": None}
     with contextlib.chdir(house.project):
-        return CliRunner().invoke(rye, arguments, env=house.environ)
+        return CliRunner().invoke(rye, arguments, env=alone)
 
 
 def follow(house: House, next_step: str) -> None:

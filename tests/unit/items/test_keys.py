@@ -1,0 +1,200 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ryecore.errors import SigningError, UntrustedKey
+from ryecore.items.keys import AuthorKeys
+from ryecore.items.spaces import Space, Spaces
+from ryecore.lillux.keys import SigningKey
+from tests.house import House
+from tests.unit.items.helpers import PYTHON_TOOL, follow, run_rye, verify
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Space:
+    return Space("user", tmp_path / "somebody/.ai")
+
+
+@pytest.fixture
+def keys(user: Space) -> AuthorKeys:
+    return AuthorKeys(user, {})
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000, 0o077])
+def test_only_the_owner_can_read_a_private_key(keys: AuthorKeys, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        keys.generate()
+    finally:
+        os.umask(before)
+    assert mode(keys.folder) == 0o700
+    assert mode(keys.folder / "private_key.pem") == 0o600
+    assert mode(keys.folder / "public_key.pem") == 0o644
+
+
+def test_a_fresh_key_loads_again_and_is_trusted_in_user_space(house: House, spaces: Spaces) -> None:
+    assert house.keys.load() == house.key
+    folder = house.path("config/keys/signing", "user")
+    assert (folder / "private_key.pem").read_bytes() == house.key.pem
+    assert (folder / "public_key.pem").read_bytes() == house.key.public.pem
+    assert verify(spaces, house.write("tools/x.py", PYTHON_TOOL)).is_verified
+
+
+def test_nothing_is_made_unless_asked(keys: AuthorKeys, user: Space) -> None:
+    with pytest.raises(SigningError, match="There is no signing key") as refused:
+        keys.load()
+    assert refused.value.next_step == "Make one: rye keys generate"
+    assert not user.root.exists()
+
+
+def test_the_next_step_makes_a_key(house: House) -> None:
+    (house.keys.folder / "private_key.pem").unlink()
+    with pytest.raises(SigningError) as refused:
+        house.keys.load()
+    follow(house, refused.value.next_step)
+    assert house.keys.load() != house.key
+
+
+def test_a_key_is_never_overwritten(keys: AuthorKeys) -> None:
+    first = keys.generate()
+    files = {path: path.read_bytes() for path in keys.folder.iterdir()}
+    with pytest.raises(SigningError, match="signing key already") as refused:
+        keys.generate()
+    assert str(keys.folder / "private_key.pem") in str(refused.value)
+    assert {path: path.read_bytes() for path in keys.folder.iterdir()} == files
+    (keys.folder / "private_key.pem").rename(keys.folder / "old.pem")  # the next step
+    assert keys.generate() != first
+
+
+def test_a_link_in_the_keys_place_is_not_written_through(keys: AuthorKeys, tmp_path: Path) -> None:
+    keys.folder.mkdir(parents=True)
+    (keys.folder / "private_key.pem").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SigningError):
+        keys.generate()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("loose", [0o640, 0o604, 0o660, 0o606, 0o610, 0o601, 0o777])
+def test_a_key_that_others_can_reach_is_refused_and_the_next_step_closes_it(
+    house: House, loose: int
+) -> None:
+    private = house.keys.folder / "private_key.pem"
+    private.chmod(loose)
+    with pytest.raises(SigningError, match="Others can read the signing key") as refused:
+        house.keys.load()
+    follow(house, refused.value.next_step)
+    assert house.keys.load() == house.key
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_key_that_only_its_owner_can_read_is_fine(house: House, mode: int) -> None:
+    (house.keys.folder / "private_key.pem").chmod(mode)
+    assert house.keys.load() == house.key
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 100, "the public half"])
+def test_a_private_key_that_is_none_is_refused_and_the_next_step_works(
+    house: House, content: bytes | str
+) -> None:
+    private = house.keys.folder / "private_key.pem"
+    pem = content if isinstance(content, bytes) else house.key.public.pem
+    private.write_bytes(pem)
+    with pytest.raises(SigningError, match="is no signing key") as refused:
+        house.keys.load()
+    assert str(private) in str(refused.value)
+    private.rename(private.with_name("broken.pem"))
+    follow(house, refused.value.next_step)
+    house.keys.load()
+
+
+def test_a_private_key_that_cannot_be_read_is_refused(house: House) -> None:
+    private = house.keys.folder / "private_key.pem"
+    private.unlink()
+    private.mkdir()
+    with pytest.raises(SigningError, match="can't be read"):
+        house.keys.load()
+
+
+def test_the_environment_moves_the_key_but_not_the_trust(user: Space, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "vault"
+    keys = AuthorKeys(user, {"RYE_SIGNING_KEY_DIR": str(elsewhere)})
+    key = keys.generate("ann")
+    assert mode(elsewhere) == 0o700
+    assert (elsewhere / "private_key.pem").exists()
+    assert not (user.folder("config") / "keys/signing").exists()
+    assert [path.stem for path in (user.folder("config") / "keys/trusted").iterdir()] == [
+        key.public.fingerprint
+    ]
+
+
+def test_a_rye_takes_the_key_folder_from_its_own_environ(house: House, tmp_path: Path) -> None:
+    house.environ["RYE_SIGNING_KEY_DIR"] = str(tmp_path / "vault")
+    assert house.open().keys.folder == tmp_path / "vault"
+
+
+def test_a_key_folder_that_cannot_be_made_is_said(user: Space, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    keys = AuthorKeys(user, {"RYE_SIGNING_KEY_DIR": str(tmp_path / "file/keys")})
+    with pytest.raises(SigningError, match="can't be written") as refused:
+        keys.generate()
+    assert "RYE_SIGNING_KEY_DIR" in refused.value.next_step
+
+
+def test_a_trust_folder_that_cannot_be_written_is_said(house: House) -> None:
+    trusted = house.path("config/keys/trusted", "user")
+    trusted.rename(trusted.with_name("moved"))
+    trusted.touch()
+    with pytest.raises(SigningError, match="can't be written") as refused:
+        house.keys.trust(SigningKey.generate().public, "x")
+    assert "can be written" in refused.value.next_step
+
+
+def test_trust_is_signed_by_the_author_and_needs_their_key(keys: AuthorKeys) -> None:
+    with pytest.raises(SigningError, match="no signing key"):
+        keys.trust(SigningKey.generate().public, "x")
+
+
+def test_trust_in_the_project_is_for_its_items_alone(house: House, spaces: Spaces) -> None:
+    friend = SigningKey.generate()
+    file = house.keys.trust(friend.public, "a friend", space=spaces.project)
+    assert file.is_relative_to(house.project / ".ai/config/keys/trusted")
+    path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
+    assert verify(spaces, path).is_verified
+    with pytest.raises(UntrustedKey):
+        verify(spaces, house.write("tools/x.py", PYTHON_TOOL, key=friend, space="user"))
+
+
+def test_a_link_in_a_projects_trust_folder_is_not_written_through(
+    house: House, spaces: Spaces
+) -> None:
+    friend, precious = SigningKey.generate(), house.root / "precious"
+    precious.write_text("mine")
+    folder = house.path("config/keys/trusted")
+    folder.mkdir(parents=True)
+    (folder / f"{friend.public.fingerprint}.toml").symlink_to(precious)
+    house.keys.trust(friend.public, "a friend", space=spaces.project)
+    assert precious.read_text() == "mine"
+    assert verify(spaces, house.write("tools/x.py", PYTHON_TOOL, key=friend)).is_verified
+
+
+def test_trusting_again_replaces_what_was_said(house: House, spaces: Spaces) -> None:
+    friend = SigningKey.generate()
+    path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
+    house.keys.trust(friend.public, "x", revoked=True)
+    house.keys.trust(friend.public, "x")
+    assert verify(spaces, path).is_verified
+
+
+def test_the_command_never_prints_the_private_key(house: House) -> None:
+    (house.keys.folder / "private_key.pem").unlink()
+    done = run_rye(house, "keys", "generate", "--json")
+    secret = (house.keys.folder / "private_key.pem").read_text().splitlines()[1]
+    assert done.exit_code == 0
+    assert secret not in done.output
+    assert secret[-43:] not in done.output
