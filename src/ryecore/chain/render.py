@@ -40,7 +40,9 @@ class StyledText:
 
     def plain(self) -> str:
         """The text without styles."""
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in self.lines)
+        return "\n".join(
+            _printable("".join(text for text, _ in line).rstrip()) for line in self.lines
+        )
 
     def ansi(self) -> str:
         """The text for a terminal."""
@@ -142,8 +144,10 @@ def _shown_arg(arg: str) -> str:
 def render_chain(elements: Sequence[Mapping[str, Any]]) -> StyledText:
     """Show the elements of a chain, the tool first."""
     text = StyledText()
-    width = max((len(str(element["item_id"])) for element in elements), default=0)
-    for depth, element in enumerate(elements):
+    branches = ["   " * (depth - 1) + "└─ " if depth else "" for depth in range(len(elements))]
+    names = [str(element["item_id"]) for element in elements]
+    width = max(map(len, map("".join, zip(branches, names, strict=True))), default=0)
+    for branch, name, element in zip(branches, names, elements, strict=True):
         integrity = str(element["integrity"])
         if integrity == "unverified":
             seal: Span = ("unverified", "warn")
@@ -151,13 +155,9 @@ def render_chain(elements: Sequence[Mapping[str, Any]]) -> StyledText:
             seal = ("built in", "dim")
         else:
             seal = (f"verified {integrity[:12]}", "good")
-        text.line(
-            ("  " * 0 + ("└─ " if depth else ""), "dim"),
-            (str(element["item_id"]).ljust(width + (0 if depth else 3)), "id"),
-            "  ",
-            seal,
-            (f"  {element['space']}", "dim"),
-        )
+        space = "" if integrity == "built-in" else f"  {element['space']}"
+        padding = " " * (width - len(branch) - len(name) + 2)
+        text.line((branch, "dim"), (name, "id"), padding, seal, (space, "dim"))
     return text
 
 

@@ -1,12 +1,14 @@
-"""KEY=VALUE arguments, read as a tool's schema means them. Pure."""
+"""What the arguments of a command mean."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from ryecore.errors import InputError
 
-__all__ = ["read_pairs"]
+__all__ = ["find_project", "read_pairs"]
 
 
 def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -38,6 +40,26 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
 
 def _json_or_text(value: str) -> Any:
     try:
-        return json.loads(value)
-    except ValueError:
+        return json.loads(value, parse_constant=_no_json)
+    except (ValueError, RecursionError):
         return value
+
+
+def _no_json(constant: str) -> NoReturn:
+    """NaN and the infinities are text: JSON has none."""
+    raise ValueError(constant)
+
+
+def find_project() -> str:
+    """The project that a command means when it names none.
+
+    Returns:
+        The current folder, or the nearest above it that holds `.ai`; the user's own space, which
+        stands in the home folder by default, is no project.
+    """
+    user_space = Path(os.environ.get("USER_SPACE") or Path.home()).absolute()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if folder != user_space and (folder / ".ai").is_dir():
+            return str(folder)
+    return str(here)

@@ -16,7 +16,7 @@ from ryecore import __version__
 from ryecore.actions.sign import SignReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
-from ryecore.cli.arguments import read_pairs
+from ryecore.cli.arguments import find_project, read_pairs
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.documents import parse_document
@@ -29,9 +29,9 @@ __all__ = ["rye"]
 _project = click.option(
     "--project",
     "project_path",
-    default=".",
+    default=find_project,
     metavar="PATH",
-    help="The project's folder; the current one by default.",
+    help="The project's folder; by default this one, or the nearest above that holds .ai.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -83,7 +83,7 @@ def execute(
             sys.exit(EXIT_FAILED)
 
 
-@rye.command()
+@rye.command(short_help="Show a tool's chain and what leads to it.")
 @click.argument("ref")
 @_project
 @_json
@@ -102,7 +102,7 @@ async def _trace(project_path: str, ref: str) -> ChainTrace:
         return await opened.trace(ref)
 
 
-@rye.command()
+@rye.command(short_help="Sign an item, or all that a glob matches.")
 @click.argument("pattern", metavar="REF|GLOB|FILE")
 @_project
 @click.option("--user", is_flag=True, help="Sign in user space, not in the project.")
@@ -170,7 +170,7 @@ def verify(ref: str, project_path: str, as_json: bool) -> None:
         show(text)
 
 
-@rye.command("trust-project")
+@rye.command("trust-project", short_help="Trust a project's own interpreters.")
 @_project
 @_json
 def trust_project(project_path: str, as_json: bool) -> None:
@@ -309,7 +309,7 @@ def _read_params(params: str | None) -> dict[str, Any]:
         return {}
     try:
         given = json.loads(sys.stdin.read() if params == "-" else params)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InputError(
             f"--params is no JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
         ) from None

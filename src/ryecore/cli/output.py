@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from ryecore.chain.render import StyledText, render_error
@@ -23,12 +23,20 @@ def show(text: StyledText, stream: TextIO | None = None) -> None:
     """Print styled text: with colours on a terminal, plain elsewhere and where NO_COLOR is set."""
     out: TextIO = stream or sys.stdout
     coloured = out.isatty() and not os.environ.get("NO_COLOR")
-    out.write((text.ansi() if coloured else text.plain()) + "\n")
+    shown = text.ansi() if coloured else text.plain()
+    encoding = out.encoding or "utf-8"
+    out.write(shown.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+    out.flush()
 
 
 def show_json(document: Mapping[str, object]) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n")
+    """Print one JSON document; in ASCII where the output can't hold it otherwise."""
+    for ensure_ascii in (False, True):
+        text = json.dumps(document, ensure_ascii=ensure_ascii, indent=2, default=str)
+        with suppress(UnicodeEncodeError):
+            sys.stdout.write(text + "\n")
+            break
+    sys.stdout.flush()
 
 
 @contextmanager

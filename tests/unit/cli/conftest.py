@@ -1,0 +1,71 @@
+"""The `rye` command as a real process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from tests.house import House
+
+COMMAND = [sys.executable, "-m", "ryecore.cli"]
+
+
+@frozen
+class Done:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its one JSON document."""
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+
+Run = Callable[..., Done]
+
+
+def environ(house: House) -> dict[str, str]:
+    return {**house.environ, "USER_SPACE": str(house.user)}
+
+
+@pytest.fixture
+def run(house: House) -> Run:
+    """Runs the command in the project's folder, and sees that it never shows a traceback."""
+
+    def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
+        done = subprocess.run(
+            [*COMMAND, *args],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            check=False,
+            cwd=house.project,
+            env={**environ(house), **variables},
+            timeout=60,
+        )
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run_command
+
+
+def read_all(descriptor: int) -> str:
+    """What comes from a descriptor until its other side is closed."""
+    parts = []
+    while True:
+        try:
+            part = os.read(descriptor, 65536)
+        except OSError:  # a terminal whose other side has gone
+            break
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts).decode()

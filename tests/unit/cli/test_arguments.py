@@ -1,0 +1,52 @@
+"""KEY=VALUE arguments."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.cli.arguments import read_pairs
+from ryecore.errors import InputError
+
+SCHEMA = {
+    "properties": {
+        "text": {"type": "string"},
+        "number": {"type": "integer"},
+        "any": {},
+        "true": True,
+        "maybe": {"type": ["string", "null"]},
+    }
+}
+
+
+@given(st.text())
+def test_a_value_of_a_text_parameter_is_taken_as_it_is(value):
+    assert read_pairs([f"text={value}"], SCHEMA) == {"text": value}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
+    )
+)
+def test_what_reads_as_json_is_json_where_the_schema_does_not_say_text(value):
+    assert read_pairs([f"any={json.dumps(value)}"], SCHEMA) == {"any": value}
+
+
+@pytest.mark.parametrize("value", ["plain text", "", "1.2.3", "{broken", "NaN", "Infinity", "[" * 100_000])  # fmt: skip # noqa: E501
+@pytest.mark.parametrize("schema", [SCHEMA, None, {}])
+def test_anything_else_is_text(value, schema):
+    assert read_pairs([f"any={value}"], schema) == {"any": value}
+
+
+def test_the_first_equals_sign_divides_and_the_last_pair_of_a_key_wins():
+    assert read_pairs(["a==b=c", "a=d=e", "number=3"], SCHEMA) == {"a": "d=e", "number": 3}
+
+
+@pytest.mark.parametrize("pair", ["novalue", "=value", ""])
+def test_what_is_no_pair_is_refused(pair):
+    with pytest.raises(InputError, match="KEY=VALUE"):
+        read_pairs([pair], None)

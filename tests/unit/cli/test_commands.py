@@ -1,0 +1,446 @@
+"""Every command of `rye`, as a real process."""
+
+import fcntl
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from ryecore import SigningKey, __version__
+from tests.house import BASH, PRIMITIVE, House
+from tests.unit.cli.conftest import COMMAND, environ, read_all
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["name"],
+}
+
+
+def test_the_command_is_installed_and_has_a_version_and_help(run):
+    (script,) = entry_points(group="console_scripts", name="rye")
+    assert script.value == "ryecore.cli:main"
+    assert run("--version").out.strip().endswith(__version__)
+    shown = run("--help")
+    assert shown.code == 0
+    for command in ("execute", "keys", "sign", "trace", "trust-project", "verify"):
+        assert command in shown.out
+
+
+# execute
+
+
+def test_execute_shows_the_result_and_the_chain(house, run):
+    house.shell("a/t", "echo hi")
+    done = run("execute", "tool:a/t")
+    assert (done.code, done.err) == (0, "")
+    assert "✓ tool:a/t" in done.out
+    assert "hi" in done.out
+    assert BASH in done.out
+    assert "\x1b" not in done.out
+
+
+def test_json_is_exactly_the_response_object(house, run):
+    ref = house.shell("a/t", "cat")
+    printed = run("execute", ref, "a=1", "--json", "--trace").json
+    expected = house.execute(ref, {"a": 1}, trace=True).to_dict()
+    for document in (printed, expected):
+        document["metadata"]["duration_ms"] = 0
+        for event in document["trace"]:
+            event.pop("duration_ms", None)
+    assert list(printed) == list(expected)
+    keys = ("status", "type", "item_id", "data", "chain", "chain_elements", "metadata")
+    assert {key: printed[key] for key in keys} == {key: expected[key] for key in keys}
+    assert [event["step"] for event in printed["trace"]] == [
+        event["step"] for event in expected["trace"]
+    ]
+
+
+def test_json_of_a_refusal_is_exactly_the_error_object(house, run):
+    house.shell("a/t", "true", config_schema=SCHEMA)
+    done = run("execute", "tool:a/t", "--json", "count=x")
+    assert done.code == 2
+    document = done.json
+    assert document["status"] == "error"
+    assert document["error_type"] == "invalid_parameters"
+    assert document["item_id"] == "tool:a/t"
+    assert document["chain"] == ["a/t", BASH, PRIMITIVE]
+    assert len(document["failures"]) == 2
+
+
+def test_a_tool_that_fails_exits_with_1_and_a_refusal_with_2(house, run):
+    house.shell("a/fails", "echo why >&2; exit 7")
+    failed = run("execute", "tool:a/fails")
+    assert failed.code == 1
+    assert "why" in failed.out
+    refused = run("execute", "tool:a/nowhere")
+    assert refused.code == 2
+    assert "refused" in refused.err
+    assert "next:" in refused.err
+    assert refused.out == ""
+
+
+def test_parameters_come_as_pairs_as_json_and_on_standard_input(house, run):
+    ref = house.shell("a/t", "cat", config_schema=SCHEMA)
+    pairs = run("execute", ref, "name=7", "count=7", "extra=[1, 2]", "--json")
+    assert pairs.json["data"] == {"name": "7", "count": 7, "extra": [1, 2]}
+    given = json.dumps({"name": "é", "count": 1})
+    assert run("execute", ref, "--params", given, "--json").json["data"] == json.loads(given)
+    assert run("execute", ref, "--params", "-", "--json", stdin=given).json["data"] == (
+        json.loads(given)
+    )
+    both = run("execute", ref, "count=2", "--params", given, "--json").json["data"]
+    assert both == {"name": "é", "count": 2}
+
+
+@pytest.mark.parametrize(
+    "params", ["", "[]", "{", "3", "null", "[" * 100_000, '{"a": NaN}', '{"a": "\\ud800"}']
+)
+def test_params_that_are_no_json_object_are_refused(house, run, params):
+    house.shell("a/t", "touch ran")
+    done = run("execute", "tool:a/t", "--params", "-", stdin=params)
+    assert done.code == 2
+    assert "JSON" in done.err
+    assert not (house.project / "ran").exists()
+
+
+def test_standard_input_that_is_no_text_is_refused(house, run):
+    house.shell("a/t", "true")
+    assert run("execute", "tool:a/t", "--params", "-", stdin=b"\xff\xfe").code == 2
+
+
+def test_a_dry_run_runs_nothing_and_shows_what_would_run(house, run):
+    house.shell("a/t", "touch ran")
+    done = run("execute", "tool:a/t", "--dry-run")
+    assert done.code == 0
+    assert "would run" in done.out
+    assert not (house.project / "ran").exists()
+
+
+def test_the_timeout_is_kept_and_what_came_out_is_shown(house, run):
+    house.shell("a/t", "echo begun; read -r < <(sleep 600)")
+    done = run("execute", "tool:a/t", "--timeout", "0.3")
+    assert done.code == 1
+    assert "within 0.3 s" in done.out
+    assert "begun" in done.out
+
+
+def test_the_trace_is_shown_where_it_is_asked_for(house, run):
+    house.shell("a/t", "true")
+    assert "verify_integrity" not in run("execute", "tool:a/t").out
+    assert "verify_integrity" in run("execute", "tool:a/t", "--trace").out
+    refused = run("execute", "tool:a/nowhere", "--trace")
+    assert "resolve" in refused.err
+
+
+def test_the_project_may_be_named(house, run, tmp_path):
+    house.shell("a/t", "pwd")
+    done = run("execute", "tool:a/t", "--project", "../project")
+    assert str(house.project) in done.out
+    assert run("execute", "tool:a/t", "--project", str(tmp_path / "nowhere")).code == 2
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("execute",),
+        ("execute", "tool:a/t", "novalue"),
+        ("execute", "tool:a/t", "--timeout", "soon"),
+        ("execute", "tool:a/t", "--timeout", "-1"),
+        ("execute", "tool:a/t", "--timeout", "nan"),
+        ("execute", "a b"),
+        ("execute", "tool:../../x"),
+        ("execute", "x" * 5000),
+        ("execute", "directive:a/d"),
+        ("execute", "knowledge:a/k"),
+        ("execute", ""),
+        ("verify", "x" * 5000),
+        ("verify", "tool:" + "x" * 300 + ".py"),
+        ("verify", ""),
+        ("verify", "/etc/passwd"),
+        ("verify", "tool:a/nowhere"),
+        ("verify", "\udcff"),
+        ("sign", "nonsense"),
+        ("sign", "/etc/passwd"),
+        ("sign", "tool:a/nowhere"),
+        ("trace", "tool:a/nowhere"),
+        ("keys", "trust", "/nowhere.pem"),
+        ("keys", "trust", "/etc/passwd"),
+        ("keys", "trust", "/dev"),
+        ("keys", "list", "--project", "/nowhere"),
+        ("trust-project", "--project", "/nowhere"),
+        ("banana",),
+    ],
+    ids=lambda args: " ".join(args)[:40],
+)
+def test_bad_input_is_refused_with_2_and_never_a_traceback(house, run, args):
+    house.shell("a/t", "touch ran")
+    done = run(*args)
+    assert done.code == 2
+    assert done.err
+    assert not (house.project / "ran").exists()
+
+
+def test_broken_items_are_refused_with_the_line(house, run):
+    house.write("tools/a/broken.py", "def execute(:\n")
+    done = run("execute", "tool:a/broken")
+    assert done.code == 2
+    assert "broken.py, line 2" in done.err
+
+
+# What a terminal, a pipe and a closed pipe see
+
+
+def on_terminal(house: House, *args: str, **variables: str) -> str:
+    """What a person sees in a terminal."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *args],
+        stdin=subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+        cwd=house.project,
+        env={**environ(house), **variables},
+    ):
+        os.close(follower)
+        shown = read_all(leader)
+    os.close(leader)
+    return shown
+
+
+def test_a_terminal_has_colours_unless_no_color_is_set(house):
+    house.shell("a/t", "echo hi")
+    assert "\x1b[32m" in on_terminal(house, "execute", "tool:a/t")
+    assert "\x1b" not in on_terminal(house, "execute", "tool:a/t", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])
+def test_what_a_tool_prints_cannot_steer_the_terminal(house, variables):
+    house.shell("a/t", r"printf 'x\033[2J\033]0;title\007\rhidden'; printf '\033[31m' >&2; exit 1")
+    shown = on_terminal(house, "execute", "tool:a/t", **variables)
+    assert "\x1b[2J" not in shown
+    assert "\x1b]0" not in shown
+    assert "\x07" not in shown
+    assert "\\x1b[2J" in shown
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_pipe_that_nobody_reads_is_no_error_to_speak_of(house, form):
+    house.shell("a/t", "echo hi")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*COMMAND, "execute", "tool:a/t", *form],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+        cwd=house.project,
+        env=environ(house),
+    )
+    os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+def test_a_reader_that_stops_early_is_no_error_to_speak_of(house):
+    house.shell("a/t", "seq 1 300000")
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen(
+        [*COMMAND, "execute", "tool:a/t", "--json"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=house.project,
+        env=environ(house),
+    ) as process:
+        os.close(writer)
+        assert os.read(reader, 10)
+        os.close(reader)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_half_characters_and_a_narrow_encoding_are_shown_somehow(house, run, form):
+    house.shell("a/t", """echo '{"a": "\\ud800 é ✓"}'""")
+    done = run("execute", "tool:a/t", *form)
+    assert done.code == 0
+    done = run("execute", "tool:a/t", *form, PYTHONIOENCODING="ascii")
+    assert done.code == 0
+
+
+# sign, verify, trace, keys, trust-project
+
+
+def test_a_tool_is_made_signed_verified_and_run(house, run):
+    path = house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\necho hi\n", sign=False)
+    refused = run("execute", "tool:a/t")
+    assert refused.code == 2
+    assert "rye sign tool:a/t" in refused.err
+    signed = run("sign", "tool:a/t")
+    assert signed.code == 0
+    assert "1 of 1 signed" in signed.out
+    verified = run("verify", "tool:a/t")
+    assert verified.code == 0
+    assert house.key.public.fingerprint in verified.out
+    assert run("execute", "tool:a/t").code == 0
+    path.write_text(path.read_text() + "#\n")
+    assert run("verify", "tool:a/t").code == 2
+
+
+def test_a_glob_that_fails_in_part_exits_with_1(house, run):
+    house.write("tools/a/fine.sh", "", sign=False)
+    house.write("tools/a/bom.sh", b"\xef\xbb\xbf", sign=False)
+    done = run("sign", "tool:a/*", "--json")
+    assert done.code == 1
+    assert done.json["total"] == 2
+    assert len(done.json["signed"]) == 1
+    shown = run("sign", "tool:a/*")
+    assert "1 of 2 signed" in shown.out
+
+
+def test_user_space_is_signed_on_request(house, run):
+    house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False, space="user")
+    assert run("sign", "tool:a/t").code == 2
+    assert run("sign", "tool:a/t", "--user").code == 0
+    assert run("execute", "tool:a/t").code == 0
+
+
+def test_verify_prints_json_too(house, run):
+    house.shell("a/t", "true")
+    document = run("verify", "tool:a/t", "--json").json
+    assert document["status"] == "success"
+    assert document["item_id"] == "tool:a/t"
+    assert document["key_fp"] == house.key.public.fingerprint
+
+
+def test_trace_shows_the_chain_and_runs_nothing(house, run):
+    house.shell("a/t", "touch ran")
+    shown = run("trace", "tool:a/t")
+    assert shown.code == 0
+    assert "resolve_env" in shown.out
+    document = run("trace", "tool:a/t", "--json").json
+    assert document["chain"] == ["a/t", BASH, PRIMITIVE]
+    assert document["trace"][0]["step"] == "resolve"
+    assert not (house.project / "ran").exists()
+
+
+def test_a_first_key_is_made_once_with_closed_permissions_and_trusted(house, run, tmp_path):
+    home = tmp_path / "fresh"
+    done = run("keys", "generate", "--owner", "Ann", "--json", USER_SPACE=str(home))
+    assert done.code == 0
+    private = Path(done.json["path"]) / "private_key.pem"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
+    before = private.read_bytes()
+    again = run("keys", "generate", USER_SPACE=str(home))
+    assert again.code == 2
+    assert "never overwritten" in again.err
+    assert private.read_bytes() == before
+    listed = run("keys", "list", "--json", USER_SPACE=str(home)).json["keys"]
+    assert [(one["fingerprint"], one["owner"]) for one in listed] == [
+        (done.json["fingerprint"], "Ann")
+    ]
+    assert before.decode().splitlines()[1] not in run("keys", "list", USER_SPACE=str(home)).out
+
+
+def test_keys_list_says_how_to_begin(run, tmp_path):
+    assert "rye keys generate" in run("keys", "list", USER_SPACE=str(tmp_path / "x")).out
+
+
+def colleague(house: House, tmp_path: Path) -> tuple[SigningKey, Path]:
+    """A colleague's key, its public half as a file, and a tool that it has signed."""
+    key = SigningKey.generate()
+    pem = tmp_path / "colleague.pem"
+    pem.write_bytes(key.public.pem)
+    path = house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False)
+    house.sign(path, key=key)
+    return key, pem
+
+
+def test_a_colleagues_key_is_trusted_and_revoked(house, run, tmp_path):
+    key, pem = colleague(house, tmp_path)
+    refused = run("execute", "tool:a/t")
+    assert refused.code == 2
+    assert "rye keys trust" in refused.err
+    trusted = run("keys", "trust", str(pem), "--owner", "Bob", "--json")
+    assert trusted.json["fingerprint"] == key.public.fingerprint
+    assert run("execute", "tool:a/t").code == 0
+    assert "Bob" in run("keys", "list").out
+    assert run("keys", "trust", str(pem), "--revoke").code == 0
+    revoked = run("execute", "tool:a/t")
+    assert revoked.code == 2
+    assert "revoked" in revoked.err
+
+
+def test_a_key_that_a_project_brings_is_trusted_by_its_file(house, run, tmp_path):
+    key, _ = colleague(house, tmp_path)
+    house.write(
+        f"config/keys/trusted/{key.public.fingerprint}.toml",
+        f'owner = "Bob"\n[public_key]\npem = """{key.public.pem.decode()}"""\n',
+        key=key,
+    )
+    refused = run("execute", "tool:a/t")
+    assert refused.code == 2
+    named = [part for part in refused.err.split() if part.endswith(".toml")]
+    assert run("keys", "trust", named[-1]).code == 0
+    assert run("execute", "tool:a/t").code == 0
+
+
+def test_a_key_may_expire(house, run, tmp_path):
+    _, pem = colleague(house, tmp_path)
+    assert run("keys", "trust", str(pem), "--not-after", "2999-01-31T00:00:00Z").code == 0
+    assert run("execute", "tool:a/t").code == 0
+    assert "2999" in run("keys", "list").out
+    assert run("keys", "trust", str(pem), "--not-after", "2001-01-31T00:00:00Z").code == 0
+    assert "expired" in run("execute", "tool:a/t").err
+
+
+@pytest.mark.parametrize("when", ["tomorrow", "2027", "2027-01-31"])
+def test_an_expiry_that_is_no_time_is_refused(house, run, tmp_path, when):
+    _, pem = colleague(house, tmp_path)
+    done = run("keys", "trust", str(pem), "--not-after", when)
+    assert done.code == 2
+    assert run("execute", "tool:a/t").code == 2
+
+
+def test_a_key_may_be_vouched_for_in_this_project_alone(house, run, tmp_path):
+    key, pem = colleague(house, tmp_path)
+    assert run("keys", "trust", str(pem), "--in-project").code == 0
+    assert house.path(f"config/keys/trusted/{key.public.fingerprint}.toml").is_file()
+    assert run("execute", "tool:a/t").code == 0
+
+
+def test_trusting_needs_a_key_of_ones_own(house, run, tmp_path):
+    _, pem = colleague(house, tmp_path)
+    done = run("keys", "trust", str(pem), USER_SPACE=str(tmp_path / "x"))
+    assert done.code == 2
+    assert "rye keys generate" in done.err
+
+
+def test_trust_project_makes_its_own_interpreter_run(house, run):
+    python = house.project / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho '\"mine\"'\n")
+    python.chmod(0o755)
+    house.python("a/t", "def execute(p, project):\n    return 'theirs'")
+    assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
+    trusted = run("trust-project")
+    assert trusted.code == 0
+    assert "to take that back, remove" in trusted.out
+    assert run("execute", "tool:a/t", "--json").json["data"] == "mine"
+    Path(run("trust-project", "--json").json["path"]).unlink()
+    assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
+
+
+def test_the_module_runs_like_the_script():
+    done = subprocess.run(
+        [sys.executable, "-m", "ryecore.cli", "--version"], capture_output=True, check=True
+    )
+    assert __version__.encode() in done.stdout
