@@ -39,18 +39,20 @@ _NEVER_FROM_DOTENV: Final = re.compile(
     r"|BASH\w*|ENV|SHELL\w*|IFS|PS[0-9]|PROMPT_COMMAND|CDPATH|ZDOTDIR|GLOBIGNORE|FPATH"
     r"|LESS\w*|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|TERMINFO\w*"
     # git, proxies, TLS, remote machines
-    r"|GIT_\w*|SSH_\w*|\w*_PROXY|SSL_\w*|\w*_CA_BUNDLE|\w*_CA_CERTS|CURL_\w*|OPENSSL_\w*"
+    r"|GIT_\w*|SSH_\w*|\w*_PROXY|SSL\w*|\w*_CA_BUNDLE|\w*_CA_CERTS|CURL_\w*|OPENSSL_\w*"
     r"|DOCKER_\w*|KUBECONFIG"
     # homes, other people's servers, and ryecore itself
     r"|HOME|XDG_\w*|USERPROFILE|TMPDIR|\w*_BASE_URL|\w*_API_BASE|PATH|RYE_\w*|USER_SPACE",
     re.IGNORECASE,
 )
+# What is no name to a shell can be more than a variable: bash runs BASH_FUNC_ls%% as `ls`.
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DOTENV_BYTES: Final = 1024 * 1024
 
 
 def may_set_from_dotenv(name: str) -> bool:
     """Whether a project's `.env` may set a variable."""
-    return _NEVER_FROM_DOTENV.fullmatch(name) is None
+    return _VARIABLE_NAME.fullmatch(name) is not None and _NEVER_FROM_DOTENV.fullmatch(name) is None
 
 
 def may_inherit(name: str, rule: InheritEnv) -> bool:

@@ -70,7 +70,8 @@ def test_what_a_variable_holds_is_not_expanded(house):
      "GIT_SSH_COMMAND", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "SSL_CERT_FILE", "HOME",
      "REQUESTS_CA_BUNDLE",
      "XDG_CONFIG_HOME", "OPENAI_BASE_URL", "PATH", "RYE_DEV_MODE", "RYE_PYTHON", "USER_SPACE",
-     "RYE_SIGNING_KEY_DIR", "LESSOPEN", "PAGER", "EDITOR", "GCONV_PATH", "BUNDLE_GEMFILE"],
+     "RYE_SIGNING_KEY_DIR", "LESSOPEN", "PAGER", "EDITOR", "GCONV_PATH", "BUNDLE_GEMFILE",
+     "SSLKEYLOGFILE", "BASH_FUNC_ls%%", "a-b", "1A", ""],
 )  # fmt: skip
 def test_a_dotenv_never_sets(name):
     assert not may_set_from_dotenv(name)
@@ -95,6 +96,13 @@ def test_what_a_dotenv_must_not_set_is_dropped_and_the_trace_names_it(house):
         "dropped": ["BASH_ENV", "LD_PRELOAD", "PATH"],
     }
     assert "dropped BASH_ENV, LD_PRELOAD, PATH" in str(done)
+
+
+def test_a_dotenv_cannot_define_a_function_for_a_shell(house):
+    dotenv(house, "BASH_FUNC_ls%%='() { echo evil; }'\n")
+    done = house.execute("tool:rye/bash", {"command": "ls -d ."}, trace=True)
+    assert done.data["stdout"] == ".\n"
+    assert events(done.trace, "resolve_env")[0]["dropped"] == ["BASH_FUNC_ls%%"]
 
 
 def test_a_dotenv_is_read_with_quotes_and_comments_and_without_interpolation(house):
