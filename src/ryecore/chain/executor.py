@@ -216,21 +216,23 @@ class PrimitiveExecutor:
 
     def _with_program(self, plan: ExecutionPlan) -> ExecutionPlan:
         """The plan with its command as a path that may run."""
-        program = find_on_path(plan.command, plan.env.get("PATH", ""))
-        if program is None:
+        refused: list[str] = []
+        for program in find_on_path(plan.command, plan.env.get("PATH", "")):
+            if self._interpreters.may_run(program, Evidence()):
+                return plan if program == plan.command else evolve(plan, command=program)
+            refused.append(program)
+        if refused:
             raise InterpreterNotFound(
-                f"{plan.command} is not a program"
-                + ("." if plan.command.startswith("/") else " on the PATH."),
-                next_step="Install it, or correct the runtime's command and sign it again.",
-                tried=(plan.command,),
-            )
-        if not self._interpreters.may_run(program, Evidence()):
-            raise InterpreterNotFound(
-                f"{program} lies inside the project, which is not trusted.",
+                f"{refused[0]} lies inside the project, which is not trusted.",
                 next_step="If you trust this project's own programs: rye trust-project",
-                tried=(program,),
+                tried=tuple(refused),
             )
-        return plan if program == plan.command else evolve(plan, command=program)
+        raise InterpreterNotFound(
+            f"{plan.command} is not a program"
+            + ("." if plan.command.startswith("/") else " on the PATH."),
+            next_step="Install it, or correct the runtime's command and sign it again.",
+            tried=(plan.command,),
+        )
 
     async def _run(
         self,

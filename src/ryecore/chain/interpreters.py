@@ -53,19 +53,20 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> str | None:
-    """Find a program by name; relative entries of the search path count for nothing."""
+def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> Iterator[str]:
+    """Find the programs of a name; relative entries of the search path count for nothing."""
     if os.sep in name:
-        return name if os.path.isabs(name) and _is_program(name) else None
+        if os.path.isabs(name) and _is_program(name):
+            yield name
+        return
     for folder in path.split(os.pathsep):
         if not os.path.isabs(folder):
             continue
         candidate = os.path.join(folder, name)
         if _is_program(candidate):
-            return candidate
-        if evidence is not None:
+            yield candidate
+        elif evidence is not None:
             evidence.absent(candidate)
-    return None
 
 
 def _is_program(path: str) -> bool:
@@ -171,11 +172,12 @@ class Interpreters:
     def _on_path(
         self, how: str, name: str, path: str, tried: list[str], evidence: Evidence
     ) -> Iterator[tuple[str, str]]:
-        found = find_on_path(name, path, evidence)
-        if found is None:
+        found = False
+        for candidate in find_on_path(name, path, evidence):
+            found = True
+            yield how, candidate
+        if not found:
             tried.append(f"{name} (not on the PATH)")
-        else:
-            yield how, found
 
     def _by_command(
         self,
@@ -187,8 +189,9 @@ class Interpreters:
     ) -> Iterator[tuple[str, str]]:
         evidence.never_remember()  # what a command prints may differ each time
         program, *arguments = wish.resolve_cmd
-        found = find_on_path(program, path, evidence)
-        if found is None or not self.may_run(found, evidence):
+        candidates = find_on_path(program, path, evidence)
+        found = next((one for one in candidates if self.may_run(one, evidence)), None)
+        if found is None:
             tried.append(f"{program} (not on the PATH)")
             return
         try:

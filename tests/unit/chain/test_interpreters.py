@@ -193,6 +193,29 @@ def test_the_path_does_not_lead_into_an_untrusted_project(house):
         house.execute(using(house, **LOCAL, fallback="xlang9"))
 
 
+@pytest.mark.parametrize(
+    "wish", [{"fallback": "xlang9"}, {"type": "system_binary", "binary": "xlang9"}]
+)
+def test_behind_an_untrusted_projects_folder_the_path_is_searched_on(house, wish):
+    """As where the project's own virtual environment is activated."""
+    found = on_path(house, "xlang9")
+    program(house.project / ".venv/bin/xlang9", "evil")
+    house.environ["PATH"] = f"{house.project}/.venv/bin:{house.environ['PATH']}"
+    ref = using(house, **wish)
+    assert said(house, ref) == str(found)
+    assert said(house, ref, **TRUSTING) == "evil"
+
+
+def test_a_runtimes_bare_command_is_searched_on_behind_an_untrusted_projects_folder(house):
+    found = on_path(house, "xlang9")
+    program(house.project / ".venv/bin/xlang9", "evil")
+    house.environ["PATH"] = f"{house.project}/.venv/bin:{house.environ['PATH']}"
+    house.yaml("a/runtime", config={"command": "xlang9"})
+    ref = house.yaml("a/tool", executor_id="a/runtime")
+    assert said(house, ref) == str(found)
+    assert said(house, ref, **TRUSTING) == "evil"
+
+
 def test_a_runtimes_command_does_not_lead_into_an_untrusted_project(house):
     program(house.project / "bin/evil", "evil")
     house.yaml("a/runtime", config={"command": "{project_path}/bin/evil"})
@@ -247,14 +270,14 @@ def test_a_project_opened_by_another_name_has_the_same_inside(tmp_path):
 def test_relative_entries_of_the_path_count_for_nothing(tmp_path, monkeypatch):
     program(tmp_path / "bin/x")
     monkeypatch.chdir(tmp_path)
-    assert find_on_path("x", "bin::.") is None
-    assert find_on_path("bin/x", str(tmp_path)) is None
-    assert find_on_path("x", f"bin:{tmp_path}/bin") == f"{tmp_path}/bin/x"
+    assert not list(find_on_path("x", "bin::."))
+    assert not list(find_on_path("bin/x", str(tmp_path)))
+    assert list(find_on_path("x", f"bin:{tmp_path}/bin")) == [f"{tmp_path}/bin/x"]
 
 
 def test_a_folder_or_a_file_without_permission_is_no_program(tmp_path):
     (tmp_path / "x").mkdir()
     program(tmp_path / "y", mode=0o644)
-    assert find_on_path("x", str(tmp_path)) is None
-    assert find_on_path("y", str(tmp_path)) is None
+    assert not list(find_on_path("x", str(tmp_path)))
+    assert not list(find_on_path("y", str(tmp_path)))
     assert os.path.isdir(tmp_path / "x")
