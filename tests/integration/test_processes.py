@@ -133,16 +133,19 @@ def test_a_killed_host_takes_its_children_along(tmp_path: Path) -> None:
 
 def test_a_detached_child_outlives_its_killed_host(tmp_path: Path) -> None:
     code = """
-    identity = spawn_detached(shell("cat; exec sleep 1000", stdin=b"payload"), sys.argv[1])
+    script = 'cat; echo > "$1"; exec sleep 1000'
+    identity = spawn_detached(shell(script, sys.argv[2], stdin=b"payload"), sys.argv[1])
     say(identity.boot_id, identity.pid_namespace, identity.pid, identity.start_ticks)
     time.sleep(1000)
     """
-    log = tmp_path / "log"
-    with host(code, str(log)) as process:
+    log, fifo = tmp_path / "log", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with host(code, str(log), str(fifo)) as process:
         boot_id, namespace, pid, ticks = read_words(process)
         identity = ProcessId(boot_id, int(namespace), int(pid), int(ticks))
         process.kill()
         process.wait()
+        fifo.read_text()
         assert process_status(identity) == "running"
         assert kill_process(identity) == "terminated"
         assert ends(identity.pid)
@@ -203,6 +206,7 @@ def test_a_coroutine_that_is_thrown_away_ends_its_child() -> None:
         for task in os.listdir("/proc/self/task"):
             if open(f"/proc/self/task/{task}/comm").read().strip() == "ryecore-reactor":
                 return int(task)
+        return reactor()  # it has not named itself yet
 
     loop = asyncio.new_event_loop()
     run = run_process(shell("exec sleep 1000", timeout_s=None))

@@ -61,3 +61,9 @@ pub fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
     }
     Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
+
+/// A size that is not negative.
+pub fn size(name: &str, bytes: i64) -> PyResult<usize> {
+    usize::try_from(bytes)
+        .map_err(|_| PyValueError::new_err(format!("{name} is {bytes}, and must not be negative")))
+}

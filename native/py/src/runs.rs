@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple};
 use ryecore_core::OsFailure;
 use ryecore_core::process::{self, Ending, Inbox, Limits, Outcome, Program, Report, Token, Waiter};
 
-use crate::convert::{duration, os_pairs, os_text, os_texts, raise, raise_os};
+use crate::convert::{duration, os_pairs, os_text, os_texts, raise, raise_os, size};
 
 /// Between two looks at whether a signal wants the calling thread.
 const SLICE: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ struct Spec<'py>(
     Option<f64>,
     f64,
     f64,
-    usize,
+    i64,
 );
 
 impl Spec<'_> {
@@ -40,7 +40,7 @@ impl Spec<'_> {
                 .transpose()?,
             kill_grace: duration("kill_grace_s", *kill_grace_s)?,
             drain: duration("drain_s", *drain_s)?,
-            max_output_bytes: *max_bytes,
+            max_output_bytes: size("max_output_bytes", *max_bytes)?,
         };
         // The lock of the interpreter is held, so that no fork happens in the middle.
         process::start(program, stdin.as_bytes().to_vec(), limits, inbox).map_err(raise_os)

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class Mailroom:
     """The runs that the tasks of one event loop wait for."""
 
-    __slots__ = ("_arrived", "_followers", "_is_led", "_mailbox")
+    __slots__ = ("_arrived", "_expected", "_followers", "_is_led", "_mailbox")
 
     def __init__(self) -> None:
         self._mailbox = _native.Mailbox()
+        self._expected: set[int] = set()
         self._arrived: dict[int, _Report | OSError] = {}
         self._followers: dict[int, anyio.Event] = {}
         self._is_led = False
@@ -43,6 +44,7 @@ class Mailroom:
         """
         await checkpoint_if_cancelled()
         token = self._mailbox.start(spec)
+        self._expected.add(token)
         try:
             return await self._arrival(token)
         except OSError:
@@ -55,6 +57,8 @@ class Mailroom:
             _native.cancel(token)
             await self._reaped(token)
             raise
+        finally:
+            self._expected.discard(token)
 
     async def _reaped(self, token: int) -> None:
         """Wait for a cancelled run's end, which TERM, grace and KILL bound."""
@@ -94,7 +98,8 @@ class Mailroom:
             while token not in self._arrived:
                 await anyio.wait_readable(self._mailbox.fd)
                 for arrived, outcome in self._mailbox.drain():
-                    self._arrived[arrived] = outcome
+                    if arrived in self._expected:
+                        self._arrived[arrived] = outcome
                     if follower := self._followers.get(arrived):
                         follower.set()
         finally:

@@ -232,7 +232,7 @@ def _identity(process: ProcessId) -> "_ProcessId":
     return (process.boot_id, process.pid_namespace, process.pid, process.start_ticks)
 
 
-def _raise_spawn_failed(spec: ProcessSpec, error: OSError | ValueError) -> NoReturn:
+def _raise_spawn_failed(spec: ProcessSpec, error: OSError | ValueError | OverflowError) -> NoReturn:
     if isinstance(error, OSError):
         message = f"{spec.command} can't be started: {error.strerror} ({error.filename})."
         errno = error.errno

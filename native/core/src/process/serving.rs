@@ -23,7 +23,8 @@ use crate::error::OsFailure;
 const SCRATCH_BYTES: usize = 256 * 1024;
 /// Descriptors that one run needs: its pidfd and two pipes.
 const DESCRIPTORS_A_RUN: u64 = 3;
-const FEWEST_RUNS: u64 = 16;
+/// Always let in.
+const FEWEST_RUNS: usize = 16;
 
 /// Who an event is about, in the low bits of its data; the token stands above them.
 const LEADER: u64 = 0;
@@ -135,7 +136,7 @@ impl Serving {
 
     /// Starts waiting jobs in their order, as far as the host has room.
     fn start_waiting(&mut self, turn: &Turn<'_>) {
-        while self.runs.len() < most_runs() {
+        while self.has_room() {
             let Some(job) = self.waiting.pop_front() else {
                 return;
             };
@@ -148,6 +149,16 @@ impl Serving {
                 Err(failure) => job.failed(failure),
             }
         }
+    }
+
+    /// Whether another run leaves the host a quarter of its descriptors.
+    fn has_room(&self) -> bool {
+        if self.runs.len() < FEWEST_RUNS {
+            return true;
+        }
+        let most = getrlimit(Resource::Nofile).current;
+        let most = most.map_or(u64::MAX, |most| most / 4 * 3 / DESCRIPTORS_A_RUN);
+        (self.runs.len() as u64) < most
     }
 
     fn serve(&mut self, token: Token, run: Run) {
@@ -316,15 +327,6 @@ fn pump(epoll: BorrowedFd<'_>, stream: &mut Capture, scratch: &mut [u8]) -> bool
     };
     let _ = epoll::delete(epoll, &ended);
     true
-}
-
-/// A quarter of the host's descriptors stays the host's.
-fn most_runs() -> usize {
-    let Some(descriptors) = getrlimit(Resource::Nofile).current else {
-        return usize::MAX;
-    };
-    let runs = descriptors / 4 * 3 / DESCRIPTORS_A_RUN;
-    usize::try_from(runs.max(FEWEST_RUNS)).unwrap_or(usize::MAX)
 }
 
 /// Whether the end of another run may help.
