@@ -1,0 +1,179 @@
+"""What runs is exactly what was verified, whatever happens to the files meanwhile."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ryecore import SyncRye
+from ryecore.errors import ContentChanged, RyeError
+from tests.house import House
+
+
+@pytest.fixture
+def rye(house: House) -> Iterator[SyncRye]:
+    with house.sync() as opened:
+        yield opened
+
+
+def test_a_tool_that_is_changed_while_it_waits_to_be_read_runs_as_it_was_verified(house, rye):
+    # The runtime opens a pipe before it reads the tool, so the change surely comes in between.
+    gate = house.project / "gate"
+    os.mkfifo(gate)
+    house.yaml(
+        "a/paused",
+        config={
+            "command": "/bin/sh",
+            "args": ["-c", 'read -r _ < gate; exec /bin/sh "$0"', "{tool_path}"],
+        },
+    )
+    ref = house.shell("a/t", "echo verified", executor_id="a/paused")
+    tool = house.path("tools/a/t.sh")
+    answers: list[object] = []
+    running = threading.Thread(target=lambda: answers.append(rye.execute(ref).data["stdout"]))
+    running.start()
+    with gate.open("w") as opened:  # waits until the process is there
+        tool.write_text("echo evil\n")
+        opened.write("go\n")
+    running.join(20)
+    assert answers == ["verified\n"]
+    with pytest.raises(RyeError):
+        rye.execute(ref)
+
+
+def test_a_dependency_that_is_changed_before_it_is_imported_is_imported_as_verified(house, rye):
+    house.write("tools/a/__init__.py", "")
+    helper = house.write("tools/a/helper.py", "VALUE = 'verified'\n")
+    os.mkfifo(house.project / "gate")
+    body = """\
+def execute(p, project):
+    open(project + "/gate").read()
+    import helper
+    return helper.VALUE
+"""
+    ref = house.python("a/t", body)
+    answers: list[object] = []
+    running = threading.Thread(target=lambda: answers.append(rye.execute(ref).data))
+    running.start()
+    with (house.project / "gate").open("w"):
+        helper.write_text(helper.read_text().replace("verified", "evil"))
+    running.join(20)
+    assert answers == ["verified"]
+    with pytest.raises(ContentChanged):
+        rye.execute(ref)
+
+
+def test_a_tool_that_is_swapped_all_the_time_never_runs_unverified(house, rye):
+    ref = house.shell("a/t", "echo verified")
+    tool = house.path("tools/a/t.sh")
+    good, evil = tool.read_bytes(), tool.read_bytes().replace(b"verified", b"evil")
+    stop = threading.Event()
+
+    def swap() -> None:
+        side = tool.with_name("side")
+        while not stop.is_set():
+            for content in (evil, good):
+                side.write_bytes(content)
+                side.replace(tool)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    outcomes = set()
+    try:
+        for _ in range(60):
+            try:
+                outcomes.add(rye.execute(ref).data["stdout"])
+            except ContentChanged:
+                outcomes.add("refused")
+    finally:
+        stop.set()
+        swapping.join()
+    assert outcomes <= {"verified\n", "refused"}
+    assert outcomes
+
+
+def test_a_tool_cannot_change_what_the_next_run_runs(house, rye):
+    body = """\
+def execute(p, project):
+    import os
+    os.chmod(__file__, 0o700)
+    with open(__file__, "a") as file:
+        file.write("\\ndef execute(p, project):\\n    return 'evil'\\n")
+    return "verified"
+"""
+    ref = house.python("a/t", body)
+    for _ in range(3):
+        assert rye.execute(ref).data == "verified"
+
+
+def test_bytecode_that_a_run_could_leave_is_neither_written_nor_read(house, rye):
+    house.write("tools/a/__init__.py", "")
+    house.write("tools/a/helper.py", "VALUE = 1\n")
+    ref = house.python(
+        "a/t", "def execute(p, project):\n    import helper\n    return helper.VALUE"
+    )
+    assert rye.execute(ref).data == 1
+    assert not list(house.root.rglob("*.pyc"))
+
+
+def test_bytecode_that_somebody_plants_in_the_snapshots_folder_is_not_read(house, rye):
+    import py_compile
+    from importlib.util import cache_from_source
+
+    house.write("tools/a/__init__.py", "")
+    house.write("tools/a/helper.py", "VALUE = 'verified'\n")
+    ref = house.python(
+        "a/t", "def execute(p, project):\n    import helper\n    return helper.VALUE"
+    )
+    plan = rye.execute(ref, dry_run=True).plan
+    sealed = Path(next(arg for arg in plan.args if arg.endswith("/t.py"))).parent
+    planted = house.root / "planted.py"
+    planted.write_text("VALUE = 'evil'\n")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    name = Path(cache_from_source("/helper.py")).name
+    # Beside the module, and wherever this run looks for bytecode instead.
+    places = [sealed / "__pycache__"]
+    places += [Path(arg + str(sealed)) for arg in plan.args if arg.startswith(str(sealed))]
+    sealed.chmod(0o700)
+    for place in places:
+        if not place.parents[len(sealed.parts) - 1].is_file():
+            place.mkdir(parents=True, exist_ok=True)
+            py_compile.compile(str(planted), str(place / name), invalidation_mode=mode)
+    assert rye.execute(ref).data == "verified"
+
+
+def test_a_snapshot_is_shared_by_equal_content_and_checked_when_another_rye_finds_it(house):
+    ref = house.shell("a/t", "echo verified")
+    with house.sync() as one:
+        plan = one.execute(ref, dry_run=True).plan
+    sealed = Path(plan.args[0])
+    sealed.chmod(0o600)
+    sealed.write_text("echo evil\n")
+    assert house.execute(ref).data["stdout"] == "verified\n"
+
+
+def test_a_folder_of_snapshots_that_others_can_write_to_is_refused(house):
+    ref = house.shell("a/t", "echo verified")
+    house.execute(ref)
+    (house.user / ".ai/cache/sealed").chmod(0o777)
+    with pytest.raises(RyeError, match="Others can write"):
+        house.execute(ref)
+
+
+def test_two_processes_that_seal_at_once_do_not_disturb_each_other(house):
+    import subprocess
+    import sys
+
+    ref = house.shell("a/t", "echo verified")
+    program = (
+        "import sys; from ryecore import SyncRye\n"
+        "with SyncRye.open(sys.argv[1], user_space=sys.argv[2]) as rye:\n"
+        "    print(rye.execute(sys.argv[3]).data['stdout'], end='')"
+    )
+    command = [sys.executable, "-c", program, str(house.project), str(house.user), ref]
+    running = [
+        subprocess.Popen(command, env=house.environ, stdout=subprocess.PIPE) for _ in range(4)
+    ]
+    assert [process.communicate()[0] for process in running] == [b"verified\n"] * 4
