@@ -45,6 +45,9 @@ _NEVER_FROM_DOTENV: Final = re.compile(
     r"|HOME|XDG_\w*|USERPROFILE|TMPDIR|\w*_BASE_URL|\w*_API_BASE|PATH|RYE_\w*|USER_SPACE",
     re.IGNORECASE,
 )
+# Where programs look for code to load. An entry that is empty or relative would mean the working
+# folder of the child, which is the project.
+_CODE_PATHS: Final = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "LD_LIBRARY_PATH")
 # What is no name to a shell can be more than a variable: bash runs BASH_FUNC_ls%% as `ls`.
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DOTENV_BYTES: Final = 1024 * 1024
@@ -109,6 +112,7 @@ class EnvResolver:
             ConfigError: The `.env` can't be read.
         """
         known = dict(self._environ)
+        narrowed = self._narrow_code_paths(known, evidence)
         added, dropped = self._read_dotenv(evidence)
         known |= added
         resolved = {
@@ -122,8 +126,8 @@ class EnvResolver:
                 keys=sorted(set(added) & set(resolved)),
                 dropped=sorted(dropped),
             )
-        if withheld:
-            trace.add("resolve_env", contributed_by="process", withheld=withheld)
+        if withheld or narrowed:
+            trace.add("resolve_env", contributed_by="process", withheld=withheld, narrowed=narrowed)
         for element in reversed(chain.elements):
             with trace.failing("resolve_env", contributed_by=element.item_id):
                 contributed = self._contribute(element, chain, known, context, trace, evidence)
@@ -132,6 +136,28 @@ class EnvResolver:
             if contributed:
                 trace.add("resolve_env", contributed_by=element.item_id, keys=sorted(contributed))
         return resolved
+
+    def _narrow_code_paths(self, environ: dict[str, str], evidence: Evidence) -> list[str]:
+        """Take out what would load a project's unverified code; the names that were changed.
+
+        What lies inside the project counts as its interpreters do: when the project is trusted.
+        """
+        narrowed: list[str] = []
+        for name in _CODE_PATHS:
+            if name not in environ:
+                continue
+            folders = environ[name].split(":")
+            kept = [
+                folder
+                for folder in folders
+                if folder.startswith("/") and self._interpreters.may_run(folder, evidence)
+            ]
+            if kept != folders:
+                narrowed.append(name)
+                environ[name] = ":".join(kept)
+                if not kept:
+                    del environ[name]
+        return narrowed
 
     def _contribute(
         self,

@@ -200,6 +200,8 @@ def _describe_env(event: Mapping[str, Any]) -> str:
         parts.append("sets " + ", ".join(event["keys"]))
     if event.get("dropped"):
         parts.append("dropped " + ", ".join(event["dropped"]))
+    if event.get("narrowed"):
+        parts.append("keeps the project out of " + ", ".join(event["narrowed"]))
     if event.get("withheld"):
         parts.append(f"{event['withheld']} that look like credentials are withheld")
     return "  ".join(parts)

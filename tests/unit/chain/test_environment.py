@@ -216,6 +216,31 @@ def test_the_environment_is_the_one_that_the_rye_was_opened_with(house, monkeypa
     assert "FROM_THIS_PROCESS" not in found
 
 
+@pytest.mark.parametrize("entry", ["", ".", "src", "{project}", "{project}/src"])
+@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_LIBRARY_PATH", "NODE_PATH"])
+def test_an_inherited_path_to_code_does_not_lead_into_an_untrusted_project(house, name, entry):
+    entry = entry.format(project=house.project)
+    house.environ[name] = f"{entry}:/usr/share"
+    found, done = environment(house, runtime={"AGAIN": f"${{{name}}}"}, trace=True)
+    assert found[name] == found["AGAIN"] == "/usr/share"
+    assert events(done.trace, "resolve_env")[0]["narrowed"] == [name]
+    assert f"keeps the project out of {name}" in str(done)
+
+
+def test_a_trusted_projects_own_folders_stay_in_an_inherited_path(house):
+    house.environ["PYTHONPATH"] = f"{house.project}/src:src"
+    found, _ = environment(house, trust_project_interpreters=True)
+    assert found["PYTHONPATH"] == f"{house.project}/src"
+
+
+def test_a_planted_module_is_not_what_a_system_tool_imports(house):
+    (house.project / "bisect.py").write_text("raise SystemExit('planted')\n")
+    (house.project / "f").write_text("a\n")
+    house.environ["PYTHONPATH"] = "."
+    ref, parameters = "tool:rye/file-system/edit", {"path": "f", "old_text": "a", "new_text": "b"}
+    assert house.execute(ref, parameters).success
+
+
 def test_folders_go_before_and_behind_and_once():
     changes = {"P": (["a", "b"], ["z"]), "NEW": (["n"], []), "GONE": (["?"], [])}
     changed = apply_env_paths(
