@@ -53,7 +53,7 @@ bench: build ## the quick set of benchmarks, one JSON line a figure
 	@$(BIN)/python -m tests.benchmarks
 
 docs: build ## the documentation site, into site/
-	@$(BIN)/python -m pip install --quiet --editable '.[docs]' --no-build-isolation
+	@$(BIN)/python -m pip install --quiet --requirement requirements-docs.lock
 	@$(BIN)/mkdocs build --strict --quiet
 
 seal: build ## sign the system bundle and this project's own items with a throwaway key

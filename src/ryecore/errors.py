@@ -179,6 +179,7 @@ class ItemNotFound(ItemError, LookupError):
 
     error_type = "not_found"
     searched: tuple[str, ...] = ()
+    similar: tuple[str, ...] = ()
 
 
 class AmbiguousItem(ItemError):

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from attrs import frozen
 
 from ryecore.chain.file_types import RUNTIMES_FOLDER
-from ryecore.errors import InputError, RyeError, SigningError
+from ryecore.errors import InputError, ItemNotFound, RyeError, SigningError
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import place_of, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
@@ -123,6 +124,9 @@ def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
         if path is not None:
             kind, relative = place_of(path)
             return ((kind, path, relative),)
+        for kind in ("directive", "tool"):  # what a bare id means to execute, too
+            with suppress(ItemNotFound):
+                return find_files(space, f"{kind}:{pattern}")
     return find_files(space, pattern)
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from ryecore.errors import ItemNotFound, RyeError
 from ryecore.items.files import write_atomically
+from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.signature import CommentForm
 from ryecore.items.signing import find_files, sign_content, sign_file
 from ryecore.items.spaces import Space
 from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key, utc_now
@@ -41,14 +43,14 @@ def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
     keys = space.folder("config") / TRUSTED_KEYS_PATH
     for old in keys.glob("*.toml") if keys.is_dir() else ():
         old.unlink()
-    signed = 0
+    signed, file_types = 0, _file_types(space)
     for kind in KIND_FOLDERS:
         try:
             files = find_files(space, f"{kind}:*")
         except ItemNotFound:
             continue
         for _, path, relative in files:
-            sign_file(path, kind, relative, key, timestamp=now)
+            sign_file(path, kind, relative, key, timestamp=now, file_types=file_types)
             signed += 1
     name = f"{TRUSTED_KEYS_PATH}/{key.public.fingerprint}.toml"
     content = render_trusted_key(key.public, owner)
@@ -58,6 +60,16 @@ def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
         sign_content(content, ".toml", "config", name, key, timestamp=now)[0],
     )
     return key.public, signed
+
+
+def _file_types(space: Space) -> dict[str, CommentForm]:
+    """The comment forms that the bundle's own runtimes add, read before they are signed."""
+    found: dict[str, CommentForm] = {}
+    for path in space.folder("tool").rglob("*.yaml"):
+        declared = parse_metadata(path.read_bytes(), path).get("file_types")
+        if isinstance(declared, dict):
+            found |= {extension: CommentForm.of(token) for extension, token in declared.items()}
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:

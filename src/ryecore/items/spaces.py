@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,6 +26,7 @@ __all__ = [
 SpaceName = Literal["project", "user", "system"]
 PRECEDENCE: Final[Mapping[SpaceName, int]] = {"project": 3, "user": 2, "system": 1}
 BUILT_IN_BUNDLE: Final = "ryecore"
+_MAX_FOLDERS_LOOKED_THROUGH: Final = 500
 
 _RUNNABLE: Final = (
     ".py", ".yaml", ".yml", ".js", ".ts", ".mjs", ".cjs", ".sh", ".toml", ".json",
@@ -176,10 +179,10 @@ def locate(
     extensions = (*EXTENSIONS[ref.kind], *more_extensions)
     found: ItemSource | None = None
     shadowed: list[tuple[Path, Space]] = []
-    searched: list[str] = []
+    searched: dict[str, str] = {}
     for space in spaces:
         folder = os.path.join(space.root, ref.folder)
-        searched.append(f"{space.label} ({folder})")
+        searched[folder] = f"{space.label} ({folder})"
         stem = f"{folder}/{ref.id}"
         # The built-in bundle is sealed as a whole: nothing is added to it.
         watched = evidence if found is None and not space.is_built_in else None
@@ -198,12 +201,30 @@ def locate(
         _check_inside(ref, matches[0], folder)
         found = ItemSource(ref, Path(matches[0]), space, matches[0][len(folder) + 1 :])
     if found is None:
-        raise ItemNotFound(
-            f"{ref} was not found.",
-            next_step="Searched: " + "; ".join(searched) + ".",
-            searched=tuple(searched),
-        ).during(str(ref))
+        raise _not_found(ref, searched)
     return evolve(found, shadowed=tuple(shadowed)) if shadowed else found
+
+
+def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
+    """The error, with the ids that come near; `searched` holds each folder and its label."""
+    known = {
+        os.path.relpath(os.path.join(parent, name), folder).rpartition(".")[0]
+        for folder in searched
+        for parent, _, names in islice(os.walk(folder), _MAX_FOLDERS_LOOKED_THROUGH)
+        for name in names
+        if name.endswith(EXTENSIONS[ref.kind])
+    }
+    similar = get_close_matches(ref.id, sorted(known), n=3)
+    return ItemNotFound(
+        f"{ref} was not found in {', '.join(searched.values())}.",
+        next_step=(
+            "Did you mean " + " or ".join(f"{ref.kind}:{item_id}" for item_id in similar) + "?"
+            if similar
+            else "An id is the path below one of these folders, without the extension."
+        ),
+        searched=tuple(searched.values()),
+        similar=tuple(similar),
+    ).during(str(ref))
 
 
 def _matches(stem: str, extensions: Sequence[str], evidence: Evidence | None) -> list[str]:

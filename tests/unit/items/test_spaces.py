@@ -96,7 +96,7 @@ def test_not_found_lists_where_it_was_looked_for(spaces: Spaces) -> None:
     assert [place.partition(" ")[0] for place in refused.value.searched] == [
         *("project", "user", "system:ryecore", "system:acme"),
     ]
-    assert all(place in refused.value.next_step for place in refused.value.searched)
+    assert all(place in refused.value.message for place in refused.value.searched)
 
 
 @pytest.mark.parametrize("made", ["file", "folder"])
