@@ -1,0 +1,59 @@
+"""What a type checker sees of the public surface. Checked by mypy, never run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, assert_type
+
+from ryecore import (
+    CallContext,
+    CancelToken,
+    ExecutionResult,
+    IntegrityError,
+    ItemRef,
+    Rye,
+    RyeError,
+    SigningKey,
+    SignReport,
+    SyncRye,
+    TrustStore,
+    VerifiedItem,
+    rye_execute,
+    sign_item,
+    verify_item,
+)
+from ryecore.chain.model import ChainTrace, ValidChain
+from ryecore.items.signing import SignedFile
+from ryecore.lillux import PublicKey
+
+
+async def asynchronous(key: SigningKey) -> None:
+    async with Rye.open(".", trusted_keys=[key.public], inherit_env={"CI"}) as rye:
+        assert_type(rye, Rye)
+        done = await rye.execute("tool:acme/x", {"a": 1}, timeout_s=2.5, trace=True)
+        assert_type(done, ExecutionResult)
+        assert_type(done.chain, ValidChain)
+        assert_type(done.raise_for_status(), ExecutionResult)
+        assert_type(done.to_dict(), dict[str, object])
+        assert_type(await rye.trace(ItemRef("tool", "acme/x")), ChainTrace)
+        assert_type(await rye.schema("tool:acme/x"), Mapping[str, Any] | None)
+        await rye.execute("tool:acme/x", ctx=CallContext(cancellation=CancelToken()))
+    assert_type(await rye_execute("tool:acme/x", "."), dict[str, object])
+
+
+def synchronous() -> None:
+    with SyncRye.open(Path()) as rye:
+        assert_type(rye.execute("tool:acme/x"), ExecutionResult)
+        assert_type(rye.sign("tool:acme/*"), SignReport)
+        assert_type(rye.verify("tool:acme/x"), VerifiedItem)
+
+
+def items(path: Path, key: SigningKey, trust: TrustStore) -> None:
+    assert_type(sign_item(path, key), SignedFile)
+    assert_type(verify_item(path, trust).content, bytes)
+    assert_type(key.public, PublicKey)
+
+
+def errors(error: IntegrityError) -> None:
+    base: RyeError = error
+    assert_type(base.chain, tuple[str, ...])
+    assert_type(error.path, Path)
