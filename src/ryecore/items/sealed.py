@@ -7,19 +7,20 @@ then on by inode, size, mtime and ctime, which only select what was checked alre
 Source: decision 16.
 """
 
+import errno
 import hashlib
 import os
 import secrets
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from attrs import frozen
 
 from ryecore.errors import AnchorError
-from ryecore.lillux.digests import TreeFilter, digest_tree, list_tree, stat_tree
+from ryecore.lillux.digests import TreeFilter, digest_tree, stat_tree
 from ryecore.lillux.witness import TreeStat
 
 __all__ = ["SealedTree", "Seals"]
@@ -52,7 +53,7 @@ class Seals:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._checked: dict[str, SealedTree] = {}
+        self._checked: dict[str, _Checked] = {}
 
     def seal(
         self, files: Mapping[str, bytes], links: Mapping[str, Path] | None = None
@@ -72,14 +73,16 @@ class Seals:
         links = links or {}
         digest = _digest(files, links)
         known = self._checked.get(digest)
-        if known is not None and _stat(known.root) == known.stat:
-            return known
+        if known is not None and known == _look(known.sealed.root, digest):
+            return known.sealed
         root = self._root / digest
         try:
             self._prepare()
             if not _is_intact(root, files, links):
                 self._write(root, files, links)
-            sealed = SealedTree(root, digest, _stat(root))
+            checked = _look(root, digest)
+            if checked is None:
+                raise FileNotFoundError(errno.ENOENT, "it vanished while it was sealed")
         except OSError as problem:
             raise AnchorError(
                 f"The verified files can't be sealed in {self._root}: "
@@ -87,8 +90,8 @@ class Seals:
                 next_step="See that the folder can be written and has room, or open the Rye with "
                 "another cache_dir.",
             ) from problem
-        self._checked[digest] = sealed
-        return sealed
+        self._checked[digest] = checked
+        return checked.sealed
 
     @property
     def nowhere(self) -> Path:
@@ -162,23 +165,44 @@ def _digest(files: Mapping[str, bytes], links: Mapping[str, Path]) -> str:
 
 
 def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> bool:
+    """Whether a tree holds these files and links, and nothing else: no other folder or link."""
     if not root.is_dir() or root.is_symlink():
         return False
-    try:
-        found = digest_tree(str(root), _EVERYTHING)
-        named = {name for name, kind in list_tree(str(root), _EVERYTHING) if kind == "symlink"}
-    except FileNotFoundError:  # another process is replacing it
-        return False
+    folders = {str(parent) for name in (*files, *links) for parent in PurePosixPath(name).parents}
     expected = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return (
-        dict(found.files) == expected
-        and named == set(links)
-        and all((root / name).readlink() == target for name, target in links.items())
-    )
+    try:
+        found = {
+            os.path.relpath(os.path.join(parent, name), root)
+            for parent, folders_here, names in os.walk(root)
+            for name in (*folders_here, *names)
+        }
+        return (
+            found == {*files, *links, *folders} - {"."}
+            and not any((root / name).is_symlink() for name in files)
+            and dict(digest_tree(str(root), _EVERYTHING).files) == expected
+            and all((root / name).readlink() == target for name, target in links.items())
+        )
+    except OSError:  # it is another kind of thing, or another process is replacing it
+        return False
 
 
-def _stat(root: Path) -> TreeStat:
-    return TreeStat(str(root), _EVERYTHING, stat_tree(str(root), _EVERYTHING))
+@frozen
+class _Checked:
+    """A snapshot that was checked, and the stats of its folders, which a new link changes."""
+
+    sealed: SealedTree
+    folders: tuple[tuple[str, int, int, int], ...]
+
+
+def _look(root: Path, digest: str) -> _Checked | None:
+    """How a snapshot looks now; None where it isn't there."""
+    try:
+        stats = [(folder, os.lstat(folder)) for folder, _, _ in os.walk(root)]
+        files = TreeStat(str(root), _EVERYTHING, stat_tree(str(root), _EVERYTHING))
+    except OSError:
+        return None
+    folders = tuple((path, s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for path, s in stats)
+    return _Checked(SealedTree(root, digest, files), folders)
 
 
 def _remove(tree: Path) -> None:

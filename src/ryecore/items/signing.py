@@ -210,7 +210,7 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
             next_step=f"Searched {folder}.",
             searched=(str(folder),),
         )
-    return tuple(found)
+    return tuple(sorted(found, key=lambda entry: entry[2]))
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
