@@ -169,15 +169,15 @@ def _args(
         raise ConfigError(
             "The chain's configuration has args that are no list.", next_step="Write a list."
         )
-    is_shell = command.rpartition("/")[2] in _SHELLS
     rendered: list[str] = []
     previous = ""
     for arg in args:
         text = as_text(arg)
         splices = (
-            is_shell
-            and _SCRIPT_FLAG.match(previous) is not None
+            _SCRIPT_FLAG.match(previous) is not None
             and not _ONE_PLACEHOLDER.match(text)
+            # `env bash -c` and `timeout 5 sh -c` run a shell too
+            and any(word.rpartition("/")[2] in _SHELLS for word in (command, *rendered))
         )
         value = template.render(text, quote=splices)
         rendered += (

@@ -15,6 +15,8 @@ from typing import Final
 
 from attrs import field, frozen
 
+from ryecore.errors import ConfigError
+
 __all__ = ["Template", "expand_environment"]
 
 _VARIABLE: Final = r"\$\{(?P<var>[A-Z_][A-Z0-9_]*)(?::-(?P<default>[^}]*))?\}"
@@ -56,6 +58,9 @@ class Template:
 
         Returns:
             A string; or, where the whole text is one placeholder, its value with its type.
+
+        Raises:
+            ConfigError: A placeholder in a shell's script stands in quotes, which a value could end.
         """
         return self._render(text, quote, 0)
 
@@ -71,9 +76,17 @@ class Template:
         write: Callable[[str], str] = shlex.quote if quote else str
 
         def replace(match: re.Match[str]) -> str:
+            is_in_quotes = quote and _ends_in_quotes(text[: match.start()])
             if match["var"] is not None:
+                if is_in_quotes:
+                    return match[0]  # the shell expands it itself, and never more than once
                 return write(self.environ.get(match["var"], match["default"] or ""))
             found, value = self._value(match["name"], rounds)
+            if found and is_in_quotes:
+                raise ConfigError(
+                    f"The script {text!r} has {match[0]} in quotes, where a value could end them.",
+                    next_step="Write it without quotes around it: its value is quoted as one word.",
+                )
             return write(as_text(value)) if found else match[0]
 
         return _EITHER.sub(replace, text)
@@ -86,6 +99,21 @@ class Template:
             return False, None
         value = self.config[name]
         return True, self._render(value, False, rounds + 1) if isinstance(value, str) else value
+
+
+def _ends_in_quotes(script: str) -> bool:
+    """Whether a quote is still open where this beginning of a shell's script ends."""
+    opened, is_escaped = "", False
+    for character in script:
+        if is_escaped:
+            is_escaped = False
+        elif character == "\\" and opened != "'":
+            is_escaped = True
+        elif opened:
+            opened = "" if character == opened else opened
+        elif character in "'\"":
+            opened = character
+    return bool(opened)
 
 
 def as_text(value: object) -> str:

@@ -157,6 +157,16 @@ def test_values_are_quoted_only_within_a_longer_script_of_a_shell(command, args,
     assert plan(tool, shell, parameters={"name": "a; id"}).args[1] == expected
 
 
+@pytest.mark.parametrize("before", [["bash"], ["-i", "/bin/sh"], ["${HOME}/bash"]])
+def test_values_are_quoted_in_the_script_of_a_shell_that_another_program_starts(before):
+    declared = {"type": "object", "properties": {"name": {}}}
+    tool = element("a/t", config_schema=declared)
+    config = {"command": "/usr/bin/env", "args": [*before, "-c", "echo {name}"]}
+    runtime = element("a/r", config=config, config_schema=declared)
+    made = plan(tool, runtime, parameters={"name": "a; id"})
+    assert made.args[-1] == "echo 'a; id'"
+
+
 def test_an_element_of_argv_beside_the_script_is_not_quoted():
     declared = {"type": "object", "properties": {"name": {}}}
     shell = element(
