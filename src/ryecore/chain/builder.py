@@ -1,6 +1,8 @@
 """Build a chain: from a ref, along each executor id, to the primitive."""
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from ryecore.chain.file_types import FileTypes
@@ -20,7 +22,8 @@ from ryecore.errors import (
 from ryecore.items.evidence import Evidence
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef, check_item_id
-from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.signing import SIDECAR
+from ryecore.items.spaces import EXTENSIONS, ItemSource, Space, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
 
 __all__ = ["MAX_CHAIN_DEPTH", "PRIMITIVE_SPECS", "ChainBuilder"]
@@ -29,6 +32,7 @@ MAX_CHAIN_DEPTH: Final = 10
 """How many elements a chain may have, the primitive included. Source: seed 000; decision 14."""
 
 EXECUTE_ID: Final = "rye/core/primitives/execute"
+_KNOWN: Final = frozenset((*EXTENSIONS["tool"], SIDECAR))
 PRIMITIVE_SPECS: Final[Mapping[str, ElementSpec]] = {
     EXECUTE_ID: ElementSpec(has_executor=True, tool_type="primitive"),
 }
@@ -110,7 +114,11 @@ class ChainBuilder:
         evidence: Evidence,
     ) -> ItemSource:
         try:
-            return locate(ref, allowed, evidence=evidence)
+            found = locate(ref, allowed, evidence=evidence)
+            if not _has_other_extensions(found, allowed):
+                return found
+            more = self._file_types.extensions()
+            return locate(ref, allowed, more_extensions=more, evidence=evidence)
         except ItemNotFound as error:
             more = self._file_types.extensions()
             if more:
@@ -173,6 +181,22 @@ def _check_progress(current: ItemRef, elements: Sequence[ChainElement]) -> None:
             "the primitive counted.",
             next_step="Let its runtimes lead to the primitive sooner.",
         )
+
+
+def _has_other_extensions(found: ItemSource, allowed: Sequence[Space]) -> bool:
+    """Whether a file of the same stem stands beside or before it, of a type that may be added."""
+    for space in allowed:
+        stem = Path(space.folder("tool"), found.ref.id)
+        try:
+            names = os.listdir(stem.parent)
+        except OSError:
+            names = []
+        for name in names:
+            if name.startswith(stem.name + ".") and Path(name).suffix not in _KNOWN:
+                return True
+        if space == found.space:
+            break
+    return False
 
 
 def _check_category(spec: ElementSpec, source: ItemSource) -> None:

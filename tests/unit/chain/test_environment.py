@@ -169,11 +169,14 @@ def test_credentials_stay_out_of_a_tools_process_and_the_trace_counts_them(house
 
 def test_a_signed_element_that_names_a_credential_gets_it_and_nothing_shows_it(house):
     house.environ |= {"OPENAI_API_KEY": "hunter2", "GITHUB_TOKEN": "hunter3"}
-    found, done = environment(house, tool={"OPENAI_API_KEY": "${OPENAI_API_KEY}"}, trace=True)
-    assert found["OPENAI_API_KEY"] == "hunter2"
-    assert "GITHUB_TOKEN" not in found
-    shown = json.dumps(done.to_dict()["trace"]) + done._repr_html_().partition("chain")[2]
-    assert "hunter" not in shown
+    ref = house.shell(
+        "a/tool",
+        '[[ "$OPENAI_API_KEY" == h*2 && -z "$GITHUB_TOKEN" ]]',
+        env_config={"env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}},
+    )
+    done = house.execute(ref, trace=True)
+    assert done.success
+    assert "hunter" not in done.to_json() + str(done) + repr(done) + done._repr_html_()
     contributed = [
         event for event in events(done.trace, "resolve_env") if event["contributed_by"] == "a/tool"
     ]
@@ -192,6 +195,14 @@ def test_a_dry_run_shows_no_value_of_the_environment(house):
     done = house.execute(ref, dry_run=True, trace=True)
     assert "GITHUB_TOKEN" in done.to_dict()["plan"]["env"]
     assert "hunter2" not in repr(done) + str(done) + done.to_json() + done._repr_html_()
+
+
+def test_a_credential_that_no_signed_element_names_is_not_expanded_into_arguments(house):
+    house.environ["GITHUB_TOKEN"] = "hunter2"
+    house.yaml("a/runtime", config={"command": "/bin/echo", "args": ["<${GITHUB_TOKEN}>"]})
+    done = house.execute(house.shell("a/tool", "", executor_id="a/runtime"), trace=True)
+    assert done.data["stdout"] == "<>\n"
+    assert "hunter2" not in done.to_json()
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,37 @@ def test_the_runtime_may_make_the_anchor_the_working_folder(house):
     )
 
 
+@pytest.mark.parametrize(
+    ("scope", "importable"),
+    [
+        ("anchor", {"top": 1, "beside": 2, "below": 3}),
+        ("tool_dir", {"top": None, "beside": 2, "below": 3}),
+        ("tool_siblings", {"top": None, "beside": 2, "below": None}),
+        ("tool_file", {"top": None, "beside": None, "below": None}),
+    ],
+)
+def test_the_scope_says_how_much_of_the_anchor_is_sealed(house, scope, importable):
+    house.write("tools/a/pyproject.toml", "")
+    for number, name in enumerate(("top", "sub/beside", "sub/lib/below"), start=1):
+        house.write(f"tools/a/{name}.py", f"VALUE = {number}")
+    body = """\
+def execute(params, project_path):
+    import os, sys
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path += [here, here + "/lib", os.path.dirname(here)]
+    found = {}
+    for name in ("top", "beside", "below"):
+        try:
+            found[name] = __import__(name).VALUE
+        except ImportError:
+            found[name] = None
+    return found
+"""
+    deps = {"enabled": True, "scope": scope, "extensions": [".py"]}
+    ref = house.python("a/sub/tool", body, verify_deps=deps)
+    assert house.execute(ref).data == importable
+
+
 def test_a_tool_can_exclude_itself_from_anchoring(house):
     house.write("tools/a/__init__.py", "")
     house.write("tools/a/unsigned.py", "", sign=False)

@@ -1,0 +1,58 @@
+"""The values that people see: results, chains, traces."""
+
+import json
+import pickle
+
+import attrs
+import pytest
+
+from ryecore.errors import RyeError
+
+
+@pytest.fixture
+def done(house):
+    return house.execute(house.shell("a/t", "echo hi"), trace=True)
+
+
+def test_everything_a_person_gets_is_frozen(done):
+    for value in (done, done.chain, done.chain.head):
+        name = attrs.fields(type(value))[0].name
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(value, name, None)
+
+
+def test_a_result_is_shown_the_same_way_everywhere(house, done):
+    assert str(done).startswith("✓ tool:a/t  success")
+    assert "a/t" in str(done.chain)
+    assert done._repr_html_().startswith("<pre")
+    assert done.chain._repr_html_().startswith("<pre")
+    traced = house.sync()
+    try:
+        shown = traced.trace("tool:a/t")
+    finally:
+        traced.close()
+    assert "resolve" in str(shown)
+    assert shown._repr_html_().startswith("<pre")
+
+
+def test_to_json_is_to_dict(done):
+    assert json.loads(done.to_json()) == json.loads(json.dumps(done.to_dict()))
+    assert json.loads(done.to_json(indent=2)) == json.loads(done.to_json())
+
+
+def test_a_chain_knows_whether_it_is_verified(done):
+    assert done.chain.is_verified
+    assert done.chain.head.integrity == done.to_dict()["chain_elements"][0]["integrity"]
+    assert done.chain.elements[-1].integrity == "built-in"
+
+
+def test_the_repr_of_an_element_shows_no_content(house, done):
+    assert "echo hi" not in repr(done.chain)
+
+
+def test_a_refusal_survives_pickling(house):
+    with pytest.raises(RyeError) as refusal:
+        house.execute("tool:a/nowhere", trace=True)
+    copied = pickle.loads(pickle.dumps(refusal.value))
+    assert type(copied) is type(refusal.value)
+    assert copied.to_dict() == refusal.value.to_dict()
