@@ -294,7 +294,7 @@ class Rye:
         self._closed = True
         if not self._running:
             return
-        self._idle = anyio.Event()
+        self._idle = self._idle or anyio.Event()  # one for all who close it at once
         for scope in tuple(self._running):
             scope.cancel()
         with anyio.CancelScope(shield=True):

@@ -173,6 +173,23 @@ async def test_closing_cancels_what_runs_and_leaves_no_process(house):
     assert len(refused) == 1
 
 
+async def test_all_who_close_it_at_once_come_back(house):
+    ref = house.shell("a/t", "touch begun; read -r < <(sleep 600)")
+    rye = house.open()
+
+    async def call() -> None:
+        with pytest.raises(RyeClosed):
+            await rye.execute(ref)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            while not (house.project / "begun").exists():
+                await anyio.lowlevel.checkpoint()
+            for _ in range(3):
+                tasks.start_soon(rye.aclose)
+
+
 async def test_rye_shows_nothing_secret(house):
     house.environ["GITHUB_TOKEN"] = "hunter2"
     async with house.open() as rye:
