@@ -19,6 +19,7 @@ __all__ = ["PlanInputs", "build_plan", "with_defaults"]
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 RESERVED_PARAMETER: Final = "resolved_config"
+_MAX_NUMBER: Final = 2**53
 
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
 _SCRIPT_FLAG: Final = re.compile(r"-[A-Za-z]*c\Z")
@@ -208,10 +209,11 @@ def _to_json(inputs: PlanInputs) -> str:
 
 
 def _positive(value: object, name: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MAX_NUMBER:
         return float(value)
     raise ConfigError(
-        f"The chain's configuration has {name}: {value!r}.", next_step="Write a positive number."
+        f"The chain's configuration has {name}: {value!r}.",
+        next_step="Write a positive number, of at most 2^53.",
     )
 
 

@@ -60,7 +60,7 @@ class Template:
             A string; or, where the whole text is one placeholder, its value with its type.
 
         Raises:
-            ConfigError: A placeholder in a shell's script stands in quotes, which a value could end.
+            ConfigError: A placeholder stands in quotes of a script, which its value could end.
         """
         return self._render(text, quote, 0)
 

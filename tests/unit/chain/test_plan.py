@@ -104,6 +104,12 @@ def test_a_timeout_that_is_no_positive_number_is_refused(timeout):
         plan(element("a/t"), runtime(timeout=timeout))
 
 
+@pytest.mark.parametrize("name", ["timeout", "max_output_bytes"])
+def test_a_bound_that_no_process_can_have_is_refused(name):
+    with pytest.raises(ConfigError, match=name):
+        plan(element("a/t"), runtime(**{name: 1e30}))
+
+
 def test_an_unknown_placeholder_stays_and_is_told():
     unknown: set[str] = set()
     made = plan(element("a/t"), runtime(args=["{nobody}"]), unknown=unknown)
