@@ -10,7 +10,7 @@ from typing import Final
 
 import tomli_w
 
-from ryecore.errors import RyeError
+from ryecore.errors import RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.evidence import Evidence
 from ryecore.items.files import write_atomically
@@ -40,14 +40,23 @@ def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
 
     Returns:
         The file that says so; removing it takes the trust back.
+
+    Raises:
+        SigningError: The file can't be written.
     """
     name = _name_of(project)
     content = tomli_w.dumps(
         {"version": "1.0.0", "category": _FOLDER, "path": os.path.realpath(project)}
     ).encode()
     path = user.folder("config") / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, sign_content(content, ".toml", "config", name, key)[0])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, sign_content(content, ".toml", "config", name, key)[0])
+    except OSError as problem:
+        raise SigningError(
+            f"{path} can't be written: {problem.strerror}.",
+            next_step="See that its folder can be written.",
+        ) from problem
     return path
 
 

@@ -61,6 +61,12 @@ def test_another_folder_at_a_links_place_is_another_project(house: House, spaces
     assert not is_trusted(house, spaces, link)
 
 
+def test_trust_that_cannot_be_written_down_is_one_clear_error(house: House) -> None:
+    house.write("config/projects", "a file in the way", space="user", sign=False)
+    with pytest.raises(SigningError, match="can't be written"):
+        house.open().trust_project()
+
+
 def unsigned(path: Path) -> None:
     path.write_bytes(path.read_bytes().partition(b"\n")[2])
 
