@@ -19,11 +19,13 @@ $(VENV)/.python: requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "ryecore needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing what the development needs into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.python pyproject.toml $(RUST)
 	@command -v cargo >/dev/null || { echo "ryecore builds a Rust extension and found no cargo: install Rust (https://rustup.rs, or your system's rustup package), then run make again"; exit 1; }
+	@echo "Building the library; its Rust part takes some minutes the first time ..."
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
