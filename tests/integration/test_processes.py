@@ -111,7 +111,7 @@ def test_a_killed_host_takes_its_children_along(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     code = """
     async def main():
-        script = 'trap "" TERM INT HUP; echo $$ > "$1"; while :; do sleep 1000; done'
+        script = 'trap "" TERM INT HUP; echo $$ > "$1"; exec sleep 1000'
         runs = [run_process(shell(script, sys.argv[1], timeout_s=None)) for _ in range(3)]
         await asyncio.gather(*runs)
 

@@ -1,7 +1,9 @@
 """Child processes: run to the end, started apart, looked at, ended.
 
-Every child is started and served by one native thread. It leads a session of its own and dies with
-its host. Linux kills it when that thread ends, unless it gains privileges on the way.
+Every child is started and served by one native thread, and leads a session of its own. At the end
+of its run the whole process group is killed, however the run ended. When the host itself is killed
+with SIGKILL, the kernel kills each child with it, but not what the child has started; and a child
+that gains privileges by its exec is let go.
 """
 
 from collections.abc import Mapping
