@@ -11,8 +11,8 @@ RyeError
 │   ├── MalformedSignature
 │   ├── ContentChanged
 │   ├── BadSignature            moved, renamed, back-dated or forged
-│   ├── UntrustedKey
-│   └── RevokedKey              revoked, or past its `not_after`
+│   └── UntrustedKey
+│       └── RevokedKey          revoked, or past its `not_after`
 ├── SigningError            a key or a signature can't be made
 ├── ChainError              tool -> runtime -> primitive does not hold
 │   ├── ChainTooDeep

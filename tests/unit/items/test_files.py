@@ -1,0 +1,74 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ryecore.items.files import write_atomically
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_is_made_or_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_atomically(path, b"one")
+    assert path.read_bytes() == b"one"
+    before = path.open("rb")
+    write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    with before:
+        assert before.read() == b"one", "who has it open still sees the old one"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("had", [0o600, 0o640, 0o755, 0o444])
+def test_a_file_keeps_its_mode_unless_another_is_given(tmp_path: Path, had: int) -> None:
+    path = tmp_path / "x"
+    path.touch()
+    path.chmod(had)
+    write_atomically(path, b"1")
+    assert mode(path) == had
+    write_atomically(path, b"2", mode=0o600)
+    assert mode(path) == 0o600
+
+
+def test_a_new_file_is_made_within_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "x", b"")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "x") == 0o640
+
+
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("precious")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "precious").read_bytes() == b"mine"
+    assert (tmp_path / "link").read_bytes() == b"new"
+
+
+def test_a_dangling_link_makes_no_file_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    write_atomically(tmp_path / "link", b"new")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.root
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(small_disk: Path) -> None:
+    path = small_disk / "x"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"n" * 200_000)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(small_disk) == ["x"]
+
+
+def test_what_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "folder/below").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        write_atomically(tmp_path / "folder", b"x")
+    assert os.listdir(tmp_path) == ["folder"]

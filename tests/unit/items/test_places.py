@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from ryecore.errors import ItemNotFound
+from ryecore.items.places import place_of, source_at
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import Spaces
+from tests.house import House
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/p/.ai/tools/x.py", ("tool", "x.py")),
+        ("/p/.ai/tools/acme/lib/__init__.py", ("tool", "acme/lib/__init__.py")),
+        ("/p/.ai/directives/d.md", ("directive", "d.md")),
+        ("/p/.ai/knowledge/k.yaml", ("knowledge", "k.yaml")),
+        ("/p/.ai/config/agent/agent.yaml", ("config", "agent/agent.yaml")),
+        ("/.ai/tools/x.py", ("tool", "x.py")),
+        # The nearest `.ai` counts, so a project inside a space is a project of its own.
+        ("/p/.ai/tools/inner/.ai/tools/x.py", ("tool", "x.py")),
+        ("/p/.ai/tools/.ai/x.py", ("tool", ".ai/x.py")),
+    ],
+)
+def test_a_files_place_is_its_identity(path: str, place: tuple[str, str]) -> None:
+    assert place_of(Path(path)) == place
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/p/x.py", "/p/.ai/x.py", "/p/.ai/state/x.py", "/p/.ai/tools", "/p/ai/tools/x.py", "/", "x"],
+)
+def test_elsewhere_is_no_item_and_the_error_says_where_items_stand(path: str) -> None:
+    with pytest.raises(ItemNotFound, match="below a kind's folder") as refused:
+        place_of(Path(path))
+    for folder in (".ai/tools", ".ai/directives", ".ai/knowledge", ".ai/config"):
+        assert folder in refused.value.next_step
+
+
+def test_a_file_in_a_space_is_a_source(house: House, spaces: Spaces) -> None:
+    path = house.path("tools/acme/x.py", "user")
+    source = source_at(path, spaces)
+    assert source.ref == ItemRef("tool", "acme/x")
+    assert source.relative == "acme/x.py"
+    assert source.space == spaces.user
+    assert source.kind_folder == house.path("tools", "user")
+
+
+def test_a_path_that_only_looks_like_one_in_a_space_is_refused(
+    house: House, spaces: Spaces
+) -> None:
+    for path in (
+        house.root / "project2/.ai/tools/x.py",
+        house.project / ".ai/tools/../../../elsewhere/.ai/tools/x.py",
+        house.path("tools/inner/.ai/tools/x.py"),
+    ):
+        with pytest.raises(ItemNotFound, match="doesn't stand in a space") as refused:
+            source_at(path, spaces)
+        assert str(house.project / ".ai") in refused.value.next_step

@@ -1,0 +1,215 @@
+import copy
+import hashlib
+import pickle
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.errors import SigningError
+from ryecore.lillux.keys import PublicKey, SigningKey
+
+SEED = st.binary(min_size=32, max_size=32)
+KEY = SigningKey.generate()
+
+
+@given(SEED, st.binary(max_size=200))
+def test_another_implementation_agrees(seed: bytes, message: bytes) -> None:
+    theirs = ed25519.Ed25519PrivateKey.from_private_bytes(seed)
+    ours = SigningKey.from_pem(
+        theirs.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    assert ours.sign(message) == theirs.sign(message)
+    assert ours.public.verifies(theirs.sign(message), message)
+    theirs.public_key().verify(ours.sign(message), message)
+    assert ours.public.pem == theirs.public_key().public_bytes(
+        Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+@given(SEED)
+def test_keys_read_back_as_they_are_written(seed: bytes) -> None:
+    key = SigningKey(seed)
+    assert SigningKey.from_pem(key.pem) == key
+    assert SigningKey.from_pem(key.pem.decode()) == key
+    assert PublicKey.from_pem(key.public.pem) == key.public
+    load_pem_private_key(key.pem, None)
+    load_pem_public_key(key.public.pem)
+
+
+def test_a_fingerprint_is_of_the_pem_with_its_final_newline() -> None:
+    digest = hashlib.sha256(KEY.public.pem).hexdigest()
+    assert KEY.public.pem.endswith(b"-----END PUBLIC KEY-----\n")
+    assert KEY.public.fingerprint == digest[:16]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda pem: pem.rstrip(b"\n"),
+        lambda pem: pem + b"\n\n",
+        lambda pem: pem.replace(b"\n", b"\r\n"),
+        lambda pem: b"\n  " + pem,
+    ],
+)
+def test_white_space_changes_no_fingerprint(spoil: object) -> None:
+    key = PublicKey.from_pem(spoil(KEY.public.pem))  # type: ignore[operator]
+    assert key.fingerprint == KEY.public.fingerprint
+
+
+def test_each_key_is_another() -> None:
+    assert len({SigningKey.generate().public.fingerprint for _ in range(50)}) == 50
+
+
+@given(st.data(), st.binary(min_size=1, max_size=40))
+def test_a_changed_message_or_signature_does_not_verify(
+    data: st.DataObject, message: bytes
+) -> None:
+    signature = KEY.sign(message)
+    assert KEY.public.verifies(signature, message)
+    bit = data.draw(st.integers(0, 8 * (64 + len(message)) - 1))
+    both = bytearray(signature + message)
+    both[bit // 8] ^= 1 << (bit % 8)
+    assert not KEY.public.verifies(bytes(both[:64]), bytes(both[64:]))
+
+
+@given(st.binary(max_size=80), st.integers(-64, 20))
+def test_where_the_signature_ends_is_not_open(message: bytes, shift: int) -> None:
+    """The two are joined for libsodium; a longer or shorter signature must not slip through."""
+    both = KEY.sign(message) + message
+    end = 64 + shift
+    verifies = KEY.public.verifies(both[:end], both[end:])
+    assert verifies == (len(both[:end]) == 64)
+
+
+def test_another_key_does_not_verify() -> None:
+    assert not SigningKey.generate().public.verifies(KEY.sign(b"x"), b"x")
+
+
+@pytest.mark.parametrize("raw", [b"", b"x" * 31, b"x" * 33, b"\xff" * 32])
+def test_what_is_no_key_verifies_nothing(raw: bytes) -> None:
+    assert not PublicKey(raw).verifies(KEY.sign(b"x"), b"x")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x01" + b"\x00" * 31,
+        b"\x00" * 32,
+        b"\xec" + b"\xff" * 30 + b"\x7f",
+        b"\x00" * 31 + b"\x80",
+    ],
+)
+def test_a_key_of_small_order_vouches_for_nothing(raw: bytes) -> None:
+    """With such a key one signature would hold for any message."""
+    signature = b"\x01" + b"\x00" * 63
+    assert not PublicKey(raw).verifies(signature, b"anything")
+    assert not PublicKey(raw).verifies(raw + b"\x00" * 32, b"anything")
+
+
+def test_a_signature_has_one_form() -> None:
+    """Adding the group's order to S would make a second signature of the same message."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    signature = KEY.sign(b"x")
+    s = int.from_bytes(signature[32:], "little") + order
+    assert not KEY.public.verifies(signature[:32] + s.to_bytes(32, "little"), b"x")
+
+
+def encrypted() -> bytes:
+    return ed25519.Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")
+    )
+
+
+def elliptic() -> bytes:
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+
+
+def rsa_key() -> bytes:
+    return rsa.generate_private_key(65537, 1024).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+
+
+@pytest.mark.parametrize(
+    "pem",
+    [
+        b"",
+        b"nonsense",
+        b"-----BEGIN PRIVATE KEY-----",
+        b"-----BEGIN PRIVATE KEY----------END PRIVATE KEY-----",
+        b"-----BEGIN PRIVATE KEY-----\n!!!!\n-----END PRIVATE KEY-----\n",
+        KEY.public.pem,
+        KEY.pem + KEY.pem,
+        KEY.pem.replace(b"PRIVATE KEY", b"ENCRYPTED PRIVATE KEY"),
+        KEY.pem.replace(b"MC4C", b"MC4D"),
+        KEY.pem[:-40] + KEY.pem[-36:],
+        b"\xff\xfe" + KEY.pem,
+        encrypted(),
+        elliptic(),
+        rsa_key(),
+    ],
+)
+def test_what_is_no_private_key_is_refused(pem: bytes) -> None:
+    with pytest.raises(SigningError, match="not an Ed25519 key in PEM") as refused:
+        SigningKey.from_pem(pem)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__, "the context could quote the key"
+
+
+@pytest.mark.parametrize("pem", [b"", KEY.pem, KEY.public.pem * 2, KEY.public.raw])
+def test_what_is_no_public_key_is_refused(pem: bytes) -> None:
+    with pytest.raises(SigningError, match=r"not an Ed25519 key in PEM \(PUBLIC KEY\)"):
+        PublicKey.from_pem(pem)
+
+
+@given(st.binary(max_size=120))
+def test_no_bytes_raise_anything_but_a_signing_error(pem: bytes) -> None:
+    for read in (SigningKey.from_pem, PublicKey.from_pem):
+        with pytest.raises(SigningError):
+            read(pem)
+
+
+def secrets_of(key: SigningKey) -> list[str]:
+    seed = key._seed
+    return [seed.hex(), repr(seed)[2:-1], key.pem.decode().splitlines()[1], str(seed)]
+
+
+def test_a_signing_key_shows_its_fingerprint_alone() -> None:
+    key = SigningKey.generate()
+    key.sign(b"x")  # what is remembered for signing must not show either
+    for shown in (repr(key), str(key), f"{key}", f"{[key]}", repr({"key": key})):
+        assert key.public.fingerprint in shown
+        assert not any(secret in shown for secret in secrets_of(key))
+
+
+def test_a_private_key_is_not_pickled() -> None:
+    for dump in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="private key") as refused:
+            dump(KEY)
+        assert not any(secret in str(refused.value) for secret in secrets_of(KEY))
+
+
+def test_a_public_key_is_pickled_and_can_be_a_key_of_a_dictionary() -> None:
+    public = KEY.public
+    assert pickle.loads(pickle.dumps(public)) == public
+    assert {public: 1}[PublicKey.from_pem(public.pem)] == 1
+
+
+def test_keys_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        KEY._seed = b"x" * 32  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        KEY.public.raw = b"x" * 32  # type: ignore[misc]

@@ -1,0 +1,69 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.policy import allows, capability_of
+
+SEGMENT = st.text("abAB01_-", min_size=1, max_size=5).filter(lambda word: word[0] != "-")
+ITEM_ID = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
+PATTERN = st.lists(
+    st.sampled_from(["rye", "execute", "sign", "tool", "a", ".", "*", "?", "[", "]", "[!x]", "-"]),
+    max_size=9,
+).map("".join)
+
+
+def test_a_capability_names_the_action_the_kind_and_the_item() -> None:
+    assert capability_of("execute", "tool", "acme/csv/sum") == "rye.execute.tool.acme.csv.sum"
+    assert capability_of("fetch", "knowledge", "x") == "rye.fetch.knowledge.x"
+    assert capability_of("sign", "directive", "a-b_c") == "rye.sign.directive.a-b_c"
+
+
+@given(ITEM_ID, ITEM_ID)
+def test_two_items_never_share_a_capability(one: str, other: str) -> None:
+    same = capability_of("execute", "tool", one) == capability_of("execute", "tool", other)
+    assert same == (one == other)
+
+
+@given(ITEM_ID)
+def test_a_capability_grants_itself_and_no_other_action(item_id: str) -> None:
+    needed = capability_of("execute", "tool", item_id)
+    assert allows([needed], needed)
+    assert not allows([], needed)
+    assert not allows([capability_of("fetch", "tool", item_id)], needed)
+    assert not allows([capability_of("execute", "directive", item_id)], needed)
+    assert not allows([needed + ".more"], needed)
+    assert not allows([needed[:-1]], needed)
+
+
+@pytest.mark.parametrize(
+    ("granted", "needed", "allowed"),
+    [
+        ("*", "rye.execute.tool.a", True),
+        ("rye.*", "rye.execute.tool.a", True),
+        ("rye.execute.*", "rye.execute.tool.a.b", True),
+        ("rye.execute.*", "rye.fetch.tool.a", False),
+        ("rye.execute.tool.acme.*", "rye.execute.tool.acme.csv.sum", True),
+        ("rye.execute.tool.acme.*", "rye.execute.tool.acme", False),
+        ("rye.execute.tool.acme.*", "rye.execute.tool.acmes.x", False),
+        ("rye.execute.*.acme.x", "rye.execute.directive.acme.x", True),
+        ("rye.execute.tool.*.sum", "rye.execute.tool.a.b.sum", True),
+        ("rye.execute.tool.Acme", "rye.execute.tool.acme", False),
+        ("execute.tool.a", "rye.execute.tool.a", False),
+        ("", "rye.execute.tool.a", False),
+    ],
+)
+def test_the_wildcard(granted: str, needed: str, allowed: bool) -> None:
+    assert allows([granted], needed) is allowed
+    assert allows(["rye.fetch.tool.other", granted], needed) is allowed
+
+
+@given(PATTERN, ITEM_ID)
+def test_no_wildcard_grants_signing(pattern: str, item_id: str) -> None:
+    needed = capability_of("sign", "tool", item_id)
+    assert allows([pattern], needed) == (pattern == needed)
+
+
+@pytest.mark.parametrize("pattern", ["*", "rye.*", "rye.sign.*", "rye.sign.tool.*", "rye.s*"])
+def test_signing_is_granted_by_its_name_alone(pattern: str) -> None:
+    assert not allows([pattern], "rye.sign.tool.a")
+    assert allows([pattern, "rye.sign.tool.a"], "rye.sign.tool.a")
