@@ -14,7 +14,7 @@ from ryecore.chain.model import ChainElement, ExecutionPlan, ValidChain
 from ryecore.chain.templating import Template, as_text
 from ryecore.errors import ConfigError, InputError
 
-__all__ = ["PlanInputs", "build_plan", "with_defaults"]
+__all__ = ["PlanInputs", "build_plan", "positive_number", "with_defaults"]
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
@@ -84,7 +84,7 @@ def build_plan(
     args = _args(config, taken.keys() | bound.keys(), command, template)
     timeout_s = inputs.timeout_s
     if timeout_s is None:
-        timeout_s = _positive(config.get("timeout", inputs.default_timeout_s), "timeout")
+        timeout_s = positive_number(config.get("timeout", inputs.default_timeout_s), "timeout")
     stdin, cwd = config.get("input_data"), config.get("cwd")
     return ExecutionPlan(
         command=command,
@@ -94,7 +94,9 @@ def build_plan(
         stdin=template.text(stdin).encode() if isinstance(stdin, str) else b"",
         timeout_s=timeout_s,
         max_output_bytes=int(
-            _positive(config.get("max_output_bytes", DEFAULT_MAX_OUTPUT_BYTES), "max_output_bytes")
+            positive_number(
+                config.get("max_output_bytes", DEFAULT_MAX_OUTPUT_BYTES), "max_output_bytes"
+            )
         ),
         deps=deps,
     )
@@ -208,11 +210,16 @@ def _to_json(inputs: PlanInputs) -> str:
         ) from None
 
 
-def _positive(value: object, name: str) -> float:
+def positive_number(value: object, name: str) -> float:
+    """A bound that configuration sets.
+
+    Raises:
+        ConfigError: It is no number, or none that a process can have.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MAX_NUMBER:
         return float(value)
     raise ConfigError(
-        f"The chain's configuration has {name}: {value!r}.",
+        f"The configuration has {name}: {value!r}.",
         next_step="Write a positive number, of at most 2^53.",
     )
 

@@ -17,6 +17,7 @@ from ryecore.chain.config import ConfigResolver
 from ryecore.chain.environment import EnvResolver, apply_env_paths
 from ryecore.chain.layout import Layout, Sealer
 from ryecore.chain.model import ValidChain
+from ryecore.chain.plan import positive_number
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Event, Trace
@@ -169,6 +170,10 @@ class Preparer:
         spec = chain.head.spec
         resolved = self._configs.for_tool(spec, trace, evidence) if spec.config_resolve else None
         execution = self._configs.resolve(_EXECUTION, trace, evidence)
+        with trace.failing("resolve_config", path=_EXECUTION.path):
+            timeout_s = _timeout_of(execution, chain.head.item_id)
+        with trace.failing("read_metadata", item_id=chain.head.item_id):
+            schema = _schema_of(chain)
         return PreparedChain(
             chain=chain,
             layout=layout,
@@ -176,8 +181,8 @@ class Preparer:
             cwd=cwd,
             context=context,
             resolved_config=resolved,
-            timeout_s=_timeout_of(execution, chain.head.item_id),
-            schema=_schema_of(chain),
+            timeout_s=timeout_s,
+            schema=schema,
             programs=tuple(
                 env[element.spec.env.interpreter.var]
                 for element in chain.elements
@@ -208,7 +213,7 @@ def _timeout_of(execution: Mapping[str, Any], item_id: str) -> float | None:
     tools = execution.get("tools")
     wish = tools.get(item_id) if isinstance(tools, Mapping) else None
     timeout = wish.get("timeout") if isinstance(wish, Mapping) else None
-    return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None
+    return None if timeout is None else positive_number(timeout, f"{_EXECUTION.path}: timeout")
 
 
 def _schema_of(chain: ValidChain) -> SchemaValidator | None:

@@ -11,6 +11,7 @@ import pytest
 from ryecore import SigningKey, SyncRye
 from ryecore.errors import (
     AmbiguousItem,
+    ConfigError,
     ContentChanged,
     InterpreterNotFound,
     ItemNotFound,
@@ -194,6 +195,17 @@ def test_new_execution_config_is_noticed(house, rye):
     assert rye.execute(ref, dry_run=True).plan.timeout_s == 300
     house.write("config/execution/execution.yaml", {"tools": {"a/tool": {"timeout": 5}}})
     assert rye.execute(ref, dry_run=True).plan.timeout_s == 5
+
+
+@pytest.mark.parametrize("timeout", ["soon", 0, -1, ".inf", ".nan", True])
+def test_a_timeout_in_execution_config_that_is_none_is_refused(house, rye, timeout):
+    ref = house.shell("a/tool", "touch ran")
+    text = f"tools: {{a/tool: {{timeout: {timeout}}}}}"
+    house.write("config/execution/execution.yaml", text)
+    with pytest.raises(ConfigError, match=r"execution\.yaml: timeout") as refused:
+        rye.execute(ref, trace=True)
+    assert refused.value.trace[-1]["failed"]
+    assert not (house.project / "ran").exists()
 
 
 TRY = """\
