@@ -22,6 +22,7 @@ from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.prepared import Preparer
 from ryecore.errors import ConfigError, InputError, RyeClosed, RyeError
 from ryecore.items.keys import AuthorKeys
+from ryecore.items.places import absolute
 from ryecore.items.project_trust import is_project_trusted, trust_project
 from ryecore.items.refs import ItemRef
 from ryecore.items.sealed import Seals
@@ -109,7 +110,7 @@ class Rye:
         environ = dict(os.environ if environ is None else environ)
         project = _existing_folder(project_path)
         base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
-        user = Space("user", Path(base).expanduser().absolute() / ".ai")
+        user = Space("user", absolute(Path(base).expanduser()) / ".ai")
         bundles = discover_bundles() if system_spaces is None else tuple(system_spaces)
         spaces = Spaces(Space("project", project / ".ai"), user, bundles)
         host_keys = [
@@ -318,7 +319,7 @@ class Rye:
 def _existing_folder(path: str | os.PathLike[str]) -> Path:
     named = str(path)
     try:
-        folder = Path(path).expanduser().absolute()
+        folder = absolute(Path(path).expanduser())
         if named and folder.is_dir():
             return folder
         named = named and str(folder)

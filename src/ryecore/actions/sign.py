@@ -11,7 +11,7 @@ from attrs import frozen
 from ryecore.chain.file_types import RUNTIMES_FOLDER
 from ryecore.errors import InputError, ItemNotFound, RyeError, SigningError
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.places import place_of, source_at
+from ryecore.items.places import absolute, place_of, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.signature import CommentForm, comment_form
 from ryecore.items.signing import SignedFile, find_files, sign_file
@@ -133,7 +133,7 @@ def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
 def _file_called(text: str) -> Path | None:
     """The file that a person means; None where the text names none."""
     try:
-        path = Path(text).expanduser().absolute()
+        path = absolute(Path(text).expanduser())
     except RuntimeError:  # the home folder of nobody
         return None
     return path if os.path.isfile(path) else None

@@ -13,7 +13,7 @@ from typing import Final
 from ryecore.errors import SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
-from ryecore.items.places import place_of
+from ryecore.items.places import absolute, place_of
 from ryecore.items.signing import SignedFile, sign_file
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.digests import TreeFilter, digest_tree
@@ -44,7 +44,7 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
         SigningError: It is no package folder, or can't be read.
         ItemNotFound: It doesn't stand below a kind's folder.
     """
-    folder = folder.absolute()
+    folder = absolute(folder)
     if folder.name not in PACKAGE_FOLDERS or not folder.is_dir():
         raise SigningError(
             f"{folder} is not a package folder.",

@@ -1,12 +1,18 @@
 """From a file to the item that it is: its place below an `.ai` folder is its identity."""
 
+import os
 from pathlib import Path
 
 from ryecore.errors import ItemNotFound
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.spaces import ItemSource, Spaces
 
-__all__ = ["place_of", "source_at"]
+__all__ = ["absolute", "place_of", "source_at"]
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """An absolute path without `..`, which would else be part of what is signed; links stay."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib keeps the dots
 
 
 def place_of(path: Path) -> tuple[str, str]:

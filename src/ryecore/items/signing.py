@@ -9,8 +9,8 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
-from ryecore.items.files import write_atomically
-from ryecore.items.places import place_of
+from ryecore.items.files import is_left_over, write_atomically
+from ryecore.items.places import absolute, place_of
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import (
     CommentForm,
@@ -157,7 +157,7 @@ def sign_item(
         ItemNotFound: It doesn't stand below a kind's folder.
         SigningError: It can't be read or written.
     """
-    path = Path(path).absolute()
+    path = absolute(path)
     kind, relative = place_of(path)
     return sign_file(path, kind, relative, key, file_types=file_types)
 
@@ -214,9 +214,17 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
-            if not name.endswith(SIDECAR):
+            if not name.endswith(SIDECAR) and not is_left_over(name):
                 path = Path(parent, name)
                 yield path, path.relative_to(folder).as_posix()
+
+
+def _refuse_unreadable(problem: OSError) -> None:
+    if not isinstance(problem, FileNotFoundError | NotADirectoryError):
+        raise SigningError(
+            f"{problem.filename} can't be searched: {problem.strerror}.",
+            next_step="See that you may read the folder.",
+        ) from problem

@@ -20,7 +20,7 @@ from ryecore.errors import (
     UnsignedItem,
 )
 from ryecore.items.evidence import Evidence
-from ryecore.items.places import source_at
+from ryecore.items.places import absolute, source_at
 from ryecore.items.signature import (
     CommentForm,
     Signature,
@@ -242,5 +242,5 @@ def verify_item(path: str | Path, trust: TrustStore) -> VerifiedItem:
         IntegrityError: It is unsigned, changed, moved, or signed by a key that doesn't count.
         ItemNotFound: It doesn't stand in a space that `trust` knows.
     """
-    path = Path(path).absolute()
+    path = absolute(path)
     return Verifier(trust).verify(source_at(path, trust.spaces))

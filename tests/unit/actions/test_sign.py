@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore import CallContext
+from ryecore import CallContext, Rye
 from ryecore.errors import (
     AmbiguousItem,
     ContentChanged,
@@ -133,3 +133,12 @@ def test_nonsense_is_one_clear_error(rye, ref):
     for verb in (rye.verify, rye.sign):
         with pytest.raises(RyeError):
             verb(ref)
+
+
+def test_a_path_that_goes_up_and_down_again_names_the_same_file(house, monkeypatch):
+    path = house.write("tools/a/t.sh", TOOL, sign=False)
+    monkeypatch.chdir(path.parent)
+    rye = house.open()
+    assert rye.sign("../a/t.sh").signed[0].relative == "a/t.sh"
+    assert rye.verify("../../tools/a/t.sh").is_verified
+    assert Rye.open("../../..").project == house.project
