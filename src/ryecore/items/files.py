@@ -1,10 +1,14 @@
 """Writing a file so that it is there whole or not at all."""
 
 import os
+import re
 import secrets
 from pathlib import Path
+from typing import Final
 
-__all__ = ["write_atomically"]
+__all__ = ["is_left_over", "write_atomically"]
+
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
@@ -33,3 +37,8 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def is_left_over(name: str) -> bool:
+    """Whether a file's name is one that a killed `write_atomically` left behind."""
+    return _TEMPORARY.fullmatch(name) is not None

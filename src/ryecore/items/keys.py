@@ -44,30 +44,41 @@ class AuthorKeys:
             The fresh key.
 
         Raises:
-            SigningError: There is one already; it is never overwritten.
+            SigningError: There is one already, which is never overwritten; or it can't be written.
         """
         private = self.folder / _PRIVATE
         key = SigningKey.generate()
+        render_trusted_key(key.public, owner)  # what can't be written is refused beforehand
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.chmod(0o700)
-            with open(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(key.pem)
-                file.flush()
-                os.fsync(file.fileno())
+            descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             raise SigningError(
                 f"There is a signing key already: {private}.",
                 next_step="Sign with it, or move it away first: a key is never overwritten.",
             ) from None
         except OSError as problem:
-            raise SigningError(
-                f"The key can't be written to {self.folder}: {problem.strerror}.",
-                next_step=f"See that the folder can be written, or set {KEY_FOLDER_VARIABLE}.",
-            ) from problem
-        write_atomically(self.folder / _PUBLIC, key.public.pem, mode=0o644)
-        self.trust(key.public, owner, signer=key)
+            raise self._unwritable(problem) from problem
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(key.pem)
+                file.flush()
+                os.fsync(file.fileno())
+            write_atomically(self.folder / _PUBLIC, key.public.pem, mode=0o644)
+            self.trust(key.public, owner, signer=key)
+        except BaseException as problem:
+            private.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
+            if isinstance(problem, OSError):
+                raise self._unwritable(problem) from problem
+            raise
         return key
+
+    def _unwritable(self, problem: OSError) -> SigningError:
+        return SigningError(
+            f"The key can't be written to {self.folder}: {problem.strerror}.",
+            next_step=f"See that the folder can be written, or set {KEY_FOLDER_VARIABLE}.",
+        )
 
     def load(self) -> SigningKey:
         """The author's key.

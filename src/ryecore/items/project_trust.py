@@ -30,6 +30,11 @@ def _name_of(project: Path) -> str:
     return f"{_FOLDER}/{digest}.toml"
 
 
+def _text_of(project: Path) -> str:
+    """The project's real path as text, whatever bytes it has; `_name_of` tells it from others."""
+    return os.fsencode(os.path.realpath(project)).decode(errors="backslashreplace")
+
+
 def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
     """Write, signed, that the user trusts a project's own interpreters.
 
@@ -46,7 +51,7 @@ def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
     """
     name = _name_of(project)
     content = tomli_w.dumps(
-        {"version": "1.0.0", "category": _FOLDER, "path": os.path.realpath(project)}
+        {"version": "1.0.0", "category": _FOLDER, "path": _text_of(project)}
     ).encode()
     path = user.folder("config") / name
     try:
@@ -71,6 +76,6 @@ def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence:
     ref = ItemRef("config", name.removesuffix(".toml"))
     try:
         item = verifier.verify(ItemSource(ref, path, user, name), evidence)
-        return parse_document(item.content, path).get("path") == os.path.realpath(project)
+        return parse_document(item.content, path).get("path") == _text_of(project)
     except RyeError:
         return False

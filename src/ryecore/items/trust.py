@@ -7,6 +7,7 @@ repository can't vouch for itself. The built-in bundle brings its own key, which
 Source: decisions 6 and 7.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -92,12 +93,14 @@ def render_trusted_key(
         The file's bytes, without a signature.
 
     Raises:
-        SigningError: `not_after` is of another form.
+        SigningError: `not_after` is of another form, or the owner is no text.
     """
     if not_after is not None and _UTC_SECONDS.fullmatch(not_after) is None:
         raise SigningError(
             f"{not_after!r} is not a time in UTC.", next_step="Write it like 2027-01-31T00:00:00Z."
         )
+    if any("\ud800" <= char <= "\udfff" for char in owner):
+        raise SigningError(f"The owner {owner!r} is no text.", next_step="Write the name in UTF-8.")
     document: dict[str, object] = {
         "version": "1.0.0",
         "category": TRUSTED_KEYS_PATH,
@@ -241,10 +244,23 @@ class TrustStore:
         )
 
     def trusted(self) -> tuple[TrustedKey, ...]:
-        """Every key that counts in user space or for the host, for people to look at."""
+        """Every key that counts in user space or for the host, for people to look at.
+
+        Raises:
+            SigningError: The folder of key files can't be read.
+        """
         folder = self.spaces.user.folder("config") / TRUSTED_KEYS_PATH
+        try:
+            names = sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
+        except OSError as problem:
+            raise SigningError(
+                f"The trusted keys in {folder} can't be listed: {problem.strerror}.",
+                next_step="See that you may read the folder.",
+            ) from problem
         keys = [TrustedKey(key, owner="the host") for key in self._host_keys.values()]
-        for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
+        for path in (folder / name for name in names if name.endswith(".toml")):
             try:
                 keys.append(self.lookup(path.stem, self.spaces.user, path))
             except IntegrityError:

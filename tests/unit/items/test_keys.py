@@ -155,6 +155,27 @@ def test_a_trust_folder_that_cannot_be_written_is_said(house: House) -> None:
     assert "can be written" in refused.value.next_step
 
 
+@pytest.mark.parametrize("in_the_way", ["signing/public_key.pem/x", "trusted"])
+def test_a_key_that_cannot_be_made_whole_is_not_made(
+    keys: AuthorKeys, user: Space, in_the_way: str
+) -> None:
+    obstacle = user.folder("config") / "keys" / in_the_way
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("in the way")
+    with pytest.raises(SigningError, match="can't be written"):
+        keys.generate("somebody")
+    obstacle.unlink()
+    if obstacle.parent.name == "public_key.pem":
+        obstacle.parent.rmdir()
+    keys.generate("somebody")  # nothing of the first attempt is in the way
+
+
+def test_an_owner_that_is_no_text_is_refused_before_a_key_is_made(keys: AuthorKeys) -> None:
+    with pytest.raises(SigningError, match="owner"):
+        keys.generate("\udcff")
+    assert not keys.folder.exists()
+
+
 def test_trust_is_signed_by_the_author_and_needs_their_key(keys: AuthorKeys) -> None:
     with pytest.raises(SigningError, match="no signing key"):
         keys.trust(SigningKey.generate().public, "x")

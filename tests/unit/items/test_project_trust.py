@@ -61,6 +61,14 @@ def test_another_folder_at_a_links_place_is_another_project(house: House, spaces
     assert not is_trusted(house, spaces, link)
 
 
+def test_a_project_whose_path_is_no_text_can_be_trusted(house: House, spaces: Spaces) -> None:
+    project = house.root / "caf\udce9"  # Latin-1 on disk
+    project.mkdir()
+    trust_project(spaces.user, project, house.key)
+    assert is_trusted(house, spaces, project)
+    assert not is_trusted(house, spaces, house.root / "caf\\xe9")
+
+
 def test_trust_that_cannot_be_written_down_is_one_clear_error(house: House) -> None:
     house.write("config/projects", "a file in the way", space="user", sign=False)
     with pytest.raises(SigningError, match="can't be written"):

@@ -1,5 +1,7 @@
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -212,6 +214,27 @@ def test_nothing_of_the_work_stays_behind(house: House) -> None:
     put(house, "tools/acme/y.json", b"{}")
     house.open().sign("tool:*")
     assert sorted(os.listdir(house.path("tools/acme"))) == ["x.py", "y.json", "y.json.sig"]
+
+
+def test_what_a_killed_signer_left_is_not_signed(house: House) -> None:
+    put(house, "tools/acme/x.py")
+    dies_while_it_writes = (
+        "import os, pathlib, signal, sys\n"
+        "from ryecore.items.files import write_atomically\n"
+        "os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomically(pathlib.Path(sys.argv[1]), b'half of it')\n"
+    )
+    path = house.path("tools/acme/x.py")
+    subprocess.run([sys.executable, "-c", dies_while_it_writes, str(path)], check=False)
+    assert len(list(path.parent.iterdir())) == 2, "the killed writer left its temporary file"
+    assert signed_by(house, "tool:acme/*") == ["acme/x.py"]
+
+
+def test_a_folder_that_cannot_be_searched_is_said(house: House) -> None:
+    house.path("tools").parent.mkdir(parents=True)
+    house.path("tools").symlink_to("tools")  # a link to itself
+    with pytest.raises(SigningError, match="can't be searched"):
+        house.open().sign("tool:acme/*")
 
 
 def test_signing_again_replaces_the_line(house: House, spaces: Spaces) -> None:

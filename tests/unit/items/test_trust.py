@@ -525,6 +525,17 @@ def test_a_user_without_keys_trusts_none(spaces: Spaces, house: House) -> None:
     assert TrustStore(Spaces(spaces.project, nobody, ())).trusted() == ()
 
 
+def test_trusted_keys_that_cannot_be_listed_are_an_error_not_none(
+    spaces: Spaces, tmp_path: Path
+) -> None:
+    nobody = Space("user", tmp_path / "nobody/.ai")
+    folder = nobody.folder("config") / "keys/trusted"
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to("trusted")  # a link to itself
+    with pytest.raises(SigningError, match="can't be listed"):
+        TrustStore(Spaces(spaces.project, nobody, ())).trusted()
+
+
 def test_now_is_utc_in_whole_seconds() -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     now = datetime.strptime(utc_now(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
