@@ -532,3 +532,39 @@ async def test_one_token_cancels_many_calls(house):
                 await anyio.lowlevel.checkpoint()
                 token.cancel()
     assert len(refused) == 5
+
+
+def test_a_token_that_is_cancelled_while_the_loop_ends_is_no_error_for_who_cancels(house):
+    ref = house.shell("a/t", "echo > started; read -r _ < go")
+    for name in ("started", "go"):
+        os.mkfifo(house.project / name)
+    token, cancelling, ended = CancelToken(), threading.Event(), threading.Event()
+
+    def wait_for_the_end() -> None:
+        cancelling.set()
+        assert ended.wait(20)
+
+    token.on_cancel(wait_for_the_end)  # the first to be told
+    problems: list[BaseException] = []
+
+    def cancel() -> None:
+        try:
+            token.cancel()
+        except BaseException as problem:
+            problems.append(problem)
+
+    async def execute() -> None:
+        async with house.open() as rye:
+            await rye.execute(ref, ctx=CallContext(cancellation=token))
+
+    running = threading.Thread(target=anyio.run, args=[execute])
+    running.start()
+    (house.project / "started").read_text()
+    other = threading.Thread(target=cancel)
+    other.start()
+    assert cancelling.wait(20)
+    (house.project / "go").write_text("\n")
+    running.join(20)
+    ended.set()
+    other.join(20)
+    assert problems == []
