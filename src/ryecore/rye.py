@@ -105,12 +105,14 @@ class Rye:
             The open Rye, to be used as an asynchronous context manager.
 
         Raises:
-            ConfigError: The project isn't a folder, or a bundle can't be loaded.
+            ConfigError: The project isn't a folder, another path can be none, or a bundle can't
+                be loaded.
         """
         environ = dict(os.environ if environ is None else environ)
         project = _existing_folder(project_path)
         base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
-        user = Space("user", absolute(Path(base).expanduser()) / ".ai")
+        user = Space("user", _folder_to_be(base, "user space") / ".ai")
+        cache = _folder_to_be(cache_dir, "cache") if cache_dir else user.root / "cache" / "sealed"
         bundles = discover_bundles() if system_spaces is None else tuple(system_spaces)
         spaces = Spaces(Space("project", project / ".ai"), user, bundles)
         host_keys = [
@@ -134,7 +136,7 @@ class Rye:
         )
         preparer = Preparer(
             ChainBuilder(spaces, verifier, file_types),
-            Sealer(Seals(Path(cache_dir or user.root / "cache" / "sealed").absolute()), verifier),
+            Sealer(Seals(cache), verifier),
             EnvResolver(project, environ, interpreters, inherit_env),
             ConfigResolver(spaces, verifier, config or {}),
             {
@@ -327,6 +329,19 @@ def _existing_folder(path: str | os.PathLike[str]) -> Path:
         pass  # a name that no folder can have
     raise ConfigError(
         f"The project {named!r} is not a folder.", next_step="Pass the folder that holds .ai."
+    )
+
+
+def _folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
+    """A folder that may be made later; whether it can be is said when it is needed."""
+    try:
+        folder = absolute(Path(path).expanduser())
+        if b"\0" not in os.fsencode(folder):
+            return folder
+    except (OSError, ValueError, TypeError, RuntimeError):
+        pass  # the home folder of nobody, or a name that no folder can have
+    raise ConfigError(
+        f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
     )
 
 

@@ -26,6 +26,18 @@ async def test_a_file_is_no_project(tmp_path):
         Rye.open(tmp_path / "file")
 
 
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "~nobody-of-that-name/x", 3, b"x"])
+@pytest.mark.parametrize("argument", ["user_space", "cache_dir"])
+async def test_another_path_that_can_be_no_folder_is_refused(house, path, argument):
+    with pytest.raises(ConfigError, match="can't be a folder"):
+        house.open(**{argument: path})
+
+
+async def test_a_user_space_in_the_home_folder_of_nobody_is_refused(house):
+    with pytest.raises(ConfigError, match="user space '~nobody-of-that-name'"):
+        Rye.open(house.project, environ={"USER_SPACE": "~nobody-of-that-name"})
+
+
 async def test_a_project_needs_no_folder_of_items(house):
     async with house.open() as rye:
         done = await rye.execute("tool:rye/bash", {"command": "echo hi"})
