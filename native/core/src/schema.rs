@@ -3,7 +3,7 @@
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
 use jsonschema::{Draft, ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
@@ -26,7 +26,8 @@ impl Schema {
     /// Draft 2020-12, unless the schema names another. Nothing is fetched, and `format` only
     /// annotates.
     pub fn new(schema_json: &str) -> Result<Self> {
-        let schema = parse(schema_json, "the schema")?;
+        let mut schema = parse(schema_json, "the schema")?;
+        name_the_unexpected(&mut schema);
         let options = jsonschema::options()
             .with_draft(declared_draft(&schema)?)
             .should_validate_formats(false)
@@ -50,6 +51,16 @@ impl Schema {
         let instance = parse(instance_json, "the instance")?;
         let failures = self.0.iter_errors(&instance).map(|error| explain(&error));
         Ok(failures.collect())
+    }
+}
+
+/// Where nothing is allowed by name, a failure would not say which name it met.
+fn name_the_unexpected(schema: &mut Value) {
+    if let Some(root) = schema.as_object_mut()
+        && root.get("additionalProperties") == Some(&Value::Bool(false))
+    {
+        root.entry("properties")
+            .or_insert_with(|| Value::Object(Map::new()));
     }
 }
 
@@ -174,6 +185,12 @@ mod tests {
             found,
             [("a".to_owned(), "1 is not allowed here".to_owned())]
         );
+    }
+
+    #[test]
+    fn an_unexpected_property_is_named_where_none_is_allowed() {
+        let found = failures(&json!({"additionalProperties": false}), &json!({"path": 1}));
+        assert!(found[0].1.contains("path"), "{found:?}");
     }
 
     #[test]

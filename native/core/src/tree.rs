@@ -91,6 +91,11 @@ pub fn list_tree(root: &Path, filter: &Filter) -> Result<Vec<Entry>> {
 
 /// A fingerprint of every file's stat: it changes whenever content may have changed.
 pub fn stat_tree(root: &Path, filter: &Filter) -> Result<Digest> {
+    stat_and_count(root, filter).map(|(fingerprint, _)| fingerprint)
+}
+
+/// The fingerprint, and how many files it stands for.
+pub(crate) fn stat_and_count(root: &Path, filter: &Filter) -> Result<(Digest, usize)> {
     let mut entries = Vec::new();
     walk(root, filter, |folder, name, rel, kind| {
         let mut facts = [0; 2 * FACTS_BYTES];
@@ -111,7 +116,7 @@ pub fn stat_tree(root: &Path, filter: &Filter) -> Result<Digest> {
         hasher.update([*kind as u8]);
         hasher.update(facts);
     }
-    Ok(hasher.finalize().into())
+    Ok((hasher.finalize().into(), entries.len()))
 }
 
 /// SHA-256 over the lines `{hex}  {rel}\n`, sorted by path; links count by what they point to.

@@ -4,22 +4,46 @@ use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::io::Errno;
 
 use crate::absent::AbsentIn;
 use crate::digest::{Digest, Regular};
 use crate::error::{Error, Result};
-use crate::tree::{Filter, stat_tree};
+use crate::tree::{Filter, stat_and_count};
 
 const BUFFER_BYTES: usize = 64 * 1024;
+const FILES_WORTH_A_THREAD: usize = 256;
 
 /// A folder whose stats were seen.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct SeenTree {
-    pub root: PathBuf,
-    pub filter: Filter,
-    pub fingerprint: Digest,
+    root: PathBuf,
+    filter: Filter,
+    fingerprint: Digest,
+    /// How many files there were when it was last looked at; 0 before that.
+    files: AtomicUsize,
+}
+
+impl SeenTree {
+    pub fn new(root: PathBuf, filter: Filter, fingerprint: Digest) -> Self {
+        Self {
+            root,
+            filter,
+            fingerprint,
+            files: AtomicUsize::new(0),
+        }
+    }
+
+    fn has_changed(&self) -> bool {
+        let Ok((fingerprint, files)) = stat_and_count(&self.root, &self.filter) else {
+            return true;
+        };
+        self.files.store(files, Ordering::Relaxed);
+        fingerprint != self.fingerprint
+    }
 }
 
 /// Files with their content, paths where nothing was, folders with their stats.
@@ -56,10 +80,37 @@ impl Witness {
         if let Some(path) = self.absent.iter().find_map(AbsentIn::broken) {
             return Some(path);
         }
-        let changed = |tree: &&SeenTree| {
-            stat_tree(&tree.root, &tree.filter).ok().as_ref() != Some(&tree.fingerprint)
-        };
-        self.trees.iter().find(changed).map(|tree| &*tree.root)
+        self.broken_tree().map(|tree| &*tree.root)
+    }
+
+    /// Looks at large trees side by side: a look at a thousand files takes longer than a thread.
+    fn broken_tree(&self) -> Option<&SeenTree> {
+        let large = |tree: &&SeenTree| tree.files.load(Ordering::Relaxed) >= FILES_WORTH_A_THREAD;
+        if self.trees.iter().filter(large).count() < 2 {
+            return self.trees.iter().find(|tree| tree.has_changed());
+        }
+        thread::scope(|scope| {
+            let looks: Vec<_> = self
+                .trees
+                .iter()
+                .map(|tree| {
+                    (
+                        tree,
+                        large(&tree).then(|| scope.spawn(|| tree.has_changed())),
+                    )
+                })
+                .collect();
+            let mut changed = looks.into_iter().map(|(tree, look)| {
+                let has_changed = match look {
+                    Some(look) => look.join().unwrap_or(true),
+                    None => tree.has_changed(),
+                };
+                (tree, has_changed)
+            });
+            changed
+                .find(|(_, has_changed)| *has_changed)
+                .map(|(tree, _)| tree)
+        })
     }
 }
 
@@ -89,6 +140,7 @@ mod tests {
     use super::*;
     use crate::digest::sha256;
     use crate::testing::Scratch;
+    use crate::tree::stat_tree;
 
     fn witness_of(scratch: &Scratch) -> Witness {
         let file = scratch.write("seen/file", b"content");
@@ -96,11 +148,7 @@ mod tests {
         let root = scratch.path("tree");
         scratch.write("tree/one", b"1");
         let fingerprint = stat_tree(&root, &filter).unwrap();
-        let tree = SeenTree {
-            root,
-            filter,
-            fingerprint,
-        };
+        let tree = SeenTree::new(root, filter, fingerprint);
         let absent = vec![scratch.path("absent"), scratch.path("seen/file/below")];
         Witness::new(vec![(file, sha256(b"content"))], absent, vec![tree]).unwrap()
     }
@@ -133,6 +181,27 @@ mod tests {
             change(&scratch);
             assert_eq!(witness.broken(), Some(&*scratch.path(name)));
         }
+    }
+
+    #[test]
+    fn a_change_in_one_of_several_large_trees_is_found() {
+        let scratch = Scratch::new();
+        let roots = ["a", "b", "c"].map(|name| {
+            for file in 0..FILES_WORTH_A_THREAD {
+                scratch.write(&format!("{name}/{file}"), b"");
+            }
+            scratch.path(name)
+        });
+        let trees = roots.iter().map(|root| {
+            let filter = Filter::new(None, Vec::new(), true);
+            let fingerprint = stat_tree(root, &filter).unwrap();
+            SeenTree::new(root.clone(), filter, fingerprint)
+        });
+        let witness = Witness::new(Vec::new(), Vec::new(), trees.collect()).unwrap();
+        assert_eq!(witness.broken(), None);
+        assert_eq!(witness.broken(), None);
+        scratch.write("b/7", b"changed");
+        assert_eq!(witness.broken(), Some(&*roots[1]));
     }
 
     #[test]

@@ -31,11 +31,12 @@ impl Witness {
             Ok((convert::path(&path)?, from_hex(&hex).map_err(raise)?))
         };
         let tree = |(root, extensions, exclude_dirs, recursive, hex): Tree<'_>| -> PyResult<_> {
-            Ok(SeenTree {
-                root: path(&root)?,
-                filter: Filter::new(extensions, exclude_dirs, recursive),
-                fingerprint: from_hex(&hex).map_err(raise)?,
-            })
+            let filter = Filter::new(extensions, exclude_dirs, recursive);
+            Ok(SeenTree::new(
+                path(&root)?,
+                filter,
+                from_hex(&hex).map_err(raise)?,
+            ))
         };
         let files = files.into_iter().map(file).collect::<PyResult<_>>()?;
         let trees = trees.into_iter().map(tree).collect::<PyResult<_>>()?;
