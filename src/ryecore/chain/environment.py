@@ -115,9 +115,7 @@ class EnvResolver:
         narrowed = self._narrow_code_paths(known, evidence)
         added, dropped = self._read_dotenv(evidence)
         known |= added
-        resolved = {
-            name: value for name, value in known.items() if may_inherit(name, self._inherit)
-        }
+        resolved = self._inherited(known)
         withheld = len(known) - len(resolved)
         if added or dropped:
             trace.add(
@@ -136,6 +134,9 @@ class EnvResolver:
             if contributed:
                 trace.add("resolve_env", contributed_by=element.item_id, keys=sorted(contributed))
         return resolved
+
+    def _inherited(self, known: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in known.items() if may_inherit(name, self._inherit)}
 
     def _narrow_code_paths(self, environ: dict[str, str], evidence: Evidence) -> list[str]:
         """Take out what would load a project's unverified code; the names that were changed.
@@ -174,6 +175,7 @@ class EnvResolver:
             found = self._interpreters.find(
                 wish,
                 environ=self._environ,
+                child_env=self._inherited(known),
                 path=known.get("PATH", ""),
                 render=lambda text: Template(known, context).text(text),
                 for_system_tool=chain.head.space.startswith("system"),

@@ -91,6 +91,7 @@ class Interpreters:
         wish: InterpreterSpec,
         *,
         environ: Mapping[str, str],
+        child_env: Mapping[str, str],
         path: str,
         render: Callable[[str], str],
         for_system_tool: bool,
@@ -101,6 +102,7 @@ class Interpreters:
         Args:
             wish: What the runtime asks for.
             environ: The process environment, where the wish's variable may be set already.
+            child_env: The environment of a command that is asked.
             path: The search path for programs.
             render: Renders the wish's templates.
             for_system_tool: Whether the tool itself stands in system space.
@@ -116,7 +118,9 @@ class Interpreters:
             return FoundInterpreter(sys.executable, "own")
         tried: list[str] = []
         passed_over: list[str] = []
-        for how, candidate in self._candidates(wish, environ, path, render, tried, evidence):
+        for how, candidate in self._candidates(
+            wish, environ, child_env, path, render, tried, evidence
+        ):
             if not _is_program(candidate):
                 tried.append(f"{candidate} ({_why_not(candidate)})")
                 if not os.path.lexists(candidate):
@@ -148,6 +152,7 @@ class Interpreters:
         self,
         wish: InterpreterSpec,
         environ: Mapping[str, str],
+        child_env: Mapping[str, str],
         path: str,
         render: Callable[[str], str],
         tried: list[str],
@@ -165,7 +170,7 @@ class Interpreters:
             for name in wish.names:
                 yield from self._on_path("system_binary", name, path, tried, evidence)
         else:
-            yield from self._by_command(wish, path, environ, tried, evidence)
+            yield from self._by_command(wish, path, child_env, tried, evidence)
         if wish.fallback is not None:
             yield from self._on_path("fallback", wish.fallback, path, tried, evidence)
 
@@ -183,7 +188,7 @@ class Interpreters:
         self,
         wish: InterpreterSpec,
         path: str,
-        environ: Mapping[str, str],
+        child_env: Mapping[str, str],
         tried: list[str],
         evidence: Evidence,
     ) -> Iterator[tuple[str, str]]:
@@ -200,7 +205,7 @@ class Interpreters:
                     command=found,
                     args=tuple(arguments),
                     cwd=str(self._project),
-                    env=environ,
+                    env=child_env,
                     timeout_s=_RESOLVE_TIMEOUT_S,
                 )
             )

@@ -107,6 +107,13 @@ def test_a_command_prints_the_path(house):
     assert said(house, ref) == str(found)
 
 
+def test_a_command_that_is_asked_for_the_path_gets_no_credentials(house):
+    found = on_path(house, "real")
+    on_path(house, "manage").write_text(f'#!/bin/sh\n[ -z "$GITHUB_TOKEN" ] && echo {found}\n')
+    house.environ["GITHUB_TOKEN"] = "hunter2"
+    assert said(house, using(house, type="command", resolve_cmd=["manage"])) == str(found)
+
+
 @pytest.mark.parametrize("script", ["exit 1", "echo relative/path", "echo", "kill -9 $$"])
 def test_a_command_that_prints_no_path_leaves_the_fallback(house, script):
     on_path(house, "manage").write_text(f"#!/bin/sh\n{script}\n")
