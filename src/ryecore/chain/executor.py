@@ -268,7 +268,8 @@ def _cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
             else:
                 from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
 
-                from_thread.run_sync(scope.cancel, token=loop)
+                with suppress(RuntimeError):  # the loop has ended, and with it the call
+                    from_thread.run_sync(scope.cancel, token=loop)
 
         forget = token.on_cancel(cancel)
         try:
