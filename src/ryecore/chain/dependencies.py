@@ -5,6 +5,7 @@ Source: seed 000, "Anchor System"; decisions 16 and 22.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -52,8 +53,14 @@ class Dependencies:
 
         Raises:
             IntegrityError: One of them doesn't verify.
-            AnchorError: One of them is a link that leaves the anchor.
+            AnchorError: One of them is a link that leaves the anchor, or a folder can't be read.
         """
+        with _readable(root):
+            return self._verify_tree(root, deps, owner, evidence)
+
+    def _verify_tree(
+        self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
+    ) -> dict[str, VerifiedItem]:
         if not deps.enabled or deps.scope == "tool_file":
             return {}
         top, recursive = root, deps.recursive
@@ -84,7 +91,7 @@ class Dependencies:
             Each by its name, and whether signed locks vouch for all of them.
 
         Raises:
-            AnchorError: A folder is not as it was when its lock was signed.
+            AnchorError: A folder is not as it was when its lock was signed, or can't be read.
             IntegrityError: A lock doesn't verify.
         """
         found: dict[str, Path] = {}
@@ -96,8 +103,22 @@ class Dependencies:
             else:
                 evidence.absent(str(root / name))
         batch = _Batch(self._verifier, root, owner)
-        locked = [_is_locked(path, batch, evidence) for path in found.values()]
+        with _readable(root):
+            locked = [_is_locked(path, batch, evidence) for path in found.values()]
         return found, all(locked)
+
+
+@contextmanager
+def _readable(root: Path) -> Iterator[None]:
+    """What can't be read, or vanishes meanwhile, is one clear error."""
+    try:
+        yield
+    except OSError as problem:
+        raise AnchorError(
+            f"{root} can't be read as a whole: {problem.strerror or problem}"
+            + (f" ({str(problem.filename)[:200]})." if problem.filename else "."),
+            next_step="See that you may read it, and that nothing changes it meanwhile.",
+        ) from problem
 
 
 def _importable(top: str, sources: TreeFilter) -> Iterator[str]:
@@ -133,12 +154,14 @@ class _Batch:
             return list(pool.map(self._verify_some, shares))
 
     def _verify_some(self, paths: Sequence[str]) -> tuple[dict[str, VerifiedItem], Evidence]:
-        seen = Evidence()
-        skip = len(self._root) + 1
-        return {path[skip:]: self.verify_file(path, seen) for path in paths}, seen
+        seen, verifier, skip = Evidence(), self._verifier.for_batch(), len(self._root) + 1
+        return {path[skip:]: self.verify_file(path, seen, verifier) for path in paths}, seen
 
-    def verify_file(self, path: str, evidence: Evidence) -> VerifiedItem:
+    def verify_file(
+        self, path: str, evidence: Evidence, verifier: Verifier | None = None
+    ) -> VerifiedItem:
         """Verify one file."""
+        verifier = verifier or self._verifier
         owner = self._owner.source
         if path == str(owner.path):
             return self._owner
@@ -147,9 +170,7 @@ class _Batch:
         relative = path[len(self._kind_folder) + 1 :]
         ref = ItemRef("tool", relative.rpartition(".")[0])
         try:
-            return self._verifier.verify(
-                ItemSource(ref, Path(path), owner.space, relative), evidence
-            )
+            return verifier.verify(ItemSource(ref, Path(path), owner.space, relative), evidence)
         except IntegrityError as error:
             error.message = (
                 f"'{owner.ref.id}' can import a file that doesn't verify: {error.message}"

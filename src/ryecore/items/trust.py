@@ -28,7 +28,7 @@ from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey
 
-__all__ = ["TRUSTED_KEYS_PATH", "TrustStore", "TrustedKey", "render_trusted_key"]
+__all__ = ["TRUSTED_KEYS_PATH", "AskedOnce", "TrustStore", "TrustedKey", "render_trusted_key"]
 
 TRUSTED_KEYS_PATH: Final = "keys/trusted"
 _MAX_KEY_FILE_BYTES: Final = 64 * 1024
@@ -129,6 +129,11 @@ class TrustStore:
     def __init__(self, spaces: Spaces, host_keys: Iterable[PublicKey] = ()) -> None:
         self.spaces = spaces
         self._host_keys: Mapping[str, PublicKey] = {key.fingerprint: key for key in host_keys}
+
+    @property
+    def host_keys(self) -> tuple[PublicKey, ...]:
+        """The keys that the embedding application vouches for."""
+        return tuple(self._host_keys.values())
 
     def lookup(
         self, fingerprint: str, space: Space, path: Path, evidence: Evidence | None = None
@@ -266,6 +271,27 @@ class TrustStore:
             except IntegrityError:
                 continue
         return tuple(keys)
+
+
+class AskedOnce(TrustStore):
+    """A trust store for files that are verified together: each key is asked about once.
+
+    Args:
+        trust: The store that answers.
+    """
+
+    def __init__(self, trust: TrustStore) -> None:
+        super().__init__(trust.spaces, trust.host_keys)
+        self._answers: dict[tuple[str, str], TrustedKey] = {}
+
+    def lookup(
+        self, fingerprint: str, space: Space, path: Path, evidence: Evidence | None = None
+    ) -> TrustedKey:
+        """The answer that was given before for this key and space, else a fresh one."""
+        asked = (fingerprint, space.label)
+        if asked not in self._answers:
+            self._answers[asked] = super().lookup(fingerprint, space, path, evidence)
+        return self._answers[asked]
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@ key counts is asked again each time.
 import shlex
 import warnings
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ from ryecore.items.signature import (
     split_content,
 )
 from ryecore.items.spaces import EXTENSIONS, ItemSource
-from ryecore.items.trust import TrustStore
+from ryecore.items.trust import AskedOnce, TrustStore
 from ryecore.lillux.digests import read_digest
 
 __all__ = ["UNVERIFIED", "SignedItem", "VerifiedItem", "Verifier", "verify_item"]
@@ -102,6 +103,12 @@ class Verifier:
         self._file_types = file_types
         self._remember = remember
         self._verdicts: dict[tuple[bytes, bytes, bytes], bool] = {}
+
+    def for_batch(self) -> "Verifier":
+        """A verifier for files that are verified together: each key is asked about once."""
+        batch = copy(self)
+        batch.trust = AskedOnce(self.trust)
+        return batch
 
     def verify(self, source: ItemSource, evidence: Evidence | None = None) -> VerifiedItem:
         """Read an item and verify it.
