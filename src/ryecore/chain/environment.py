@@ -113,7 +113,8 @@ class EnvResolver:
         """
         known = dict(self._environ)
         narrowed = self._narrow_code_paths(known, evidence)
-        added, dropped = self._read_dotenv(evidence)
+        with trace.failing("resolve_env", contributed_by=".env"):
+            added, dropped = self._read_dotenv(evidence)
         known |= added
         resolved = self._inherited(known)
         withheld = len(known) - len(resolved)

@@ -126,8 +126,10 @@ def test_a_dotenv_that_cannot_be_read_is_refused(house):
     import os
 
     os.mkfifo(house.project / ".env")
-    with pytest.raises(ConfigError, match=r"\.env"):
-        environment(house)
+    with pytest.raises(ConfigError, match=r"\.env") as refused:
+        environment(house, trace=True)
+    assert refused.value.trace[-1]["contributed_by"] == ".env"
+    assert refused.value.trace[-1]["failed"]
 
 
 def test_a_folder_called_dotenv_is_not_a_dotenv(house):

@@ -146,6 +146,21 @@ def test_a_link_to_a_folder_outside_is_not_followed(house):
     assert imports(house, ref, "linked") == {"linked": "ModuleNotFoundError"}
 
 
+def test_a_tree_that_cannot_be_read_as_a_whole_is_one_clear_error(house):
+    """Here for a path that is longer than the system takes."""
+    ref = package(house)
+    folder = os.open(house.path("tools/a"), os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("f" * 250, dir_fd=folder)
+        inner = os.open("f" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    with pytest.raises(AnchorError, match="can't be read as a whole") as refused:
+        house.execute(ref, {"names": []}, trace=True)
+    assert refused.value.trace[-1]["failed"]
+
+
 def test_the_snapshot_is_read_only_and_holds_verified_files_alone(house):
     ref = package(house, helper="VALUE = 1")
     house.write("tools/a/notes.txt", "not importable", sign=False)
