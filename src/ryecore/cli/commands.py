@@ -18,6 +18,7 @@ from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.arguments import find_project, read_pairs
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.packages import lock_packages
@@ -74,7 +75,8 @@ def execute(
             _execute, project_path, ref, parameters, _read_params(params),
             timeout_s=timeout_s, dry_run=dry_run, trace=trace,
         )  # fmt: skip
-        done = anyio.run(run)
+        with stopped_by_signals():
+            done = anyio.run(run)
         if as_json:
             show_json(done.to_dict())
         else:
@@ -90,7 +92,8 @@ def execute(
 def trace(ref: str, project_path: str, as_json: bool) -> None:
     """Show a tool's chain and every decision that leads to it; run nothing."""
     with errors_shown(as_json=as_json):
-        done = anyio.run(_trace, project_path, ref).to_dict()
+        with stopped_by_signals():
+            done = anyio.run(_trace, project_path, ref).to_dict()
         if as_json:
             show_json(done)
         else:

@@ -30,9 +30,17 @@ def show(text: StyledText, stream: TextIO | None = None) -> None:
 
 
 def show_json(document: Mapping[str, object]) -> None:
-    """Print one JSON document; in ASCII where the output can't hold it otherwise."""
+    """Print one JSON document; in ASCII where the output can't hold it otherwise.
+
+    What steers a terminal, or is half a character, is escaped: to JSON that is the same.
+    """
     for ensure_ascii in (False, True):
         text = json.dumps(document, ensure_ascii=ensure_ascii, indent=2, default=str)
+        if not text.replace("\n", "").isprintable():
+            text = "".join(
+                char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1]
+                for char in text
+            )
         with suppress(UnicodeEncodeError):
             sys.stdout.write(text + "\n")
             break
