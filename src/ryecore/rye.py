@@ -10,7 +10,8 @@ from typing import Any, Literal, Self
 import anyio
 
 from ryecore.actions.execute import ExecuteAction, ExecuteOptions
-from ryecore.actions.sign import SignAction, SignReport, VerifyAction
+from ryecore.actions.sign import SignAction, SignReport
+from ryecore.actions.verify import VerifyAction, VerifyReport
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver, HostConfig
 from ryecore.chain.environment import EnvResolver, InheritEnv
@@ -26,7 +27,7 @@ from ryecore.items.places import absolute
 from ryecore.items.project_trust import is_project_trusted, trust_project
 from ryecore.items.refs import ItemRef
 from ryecore.items.sealed import Seals
-from ryecore.items.spaces import Space, Spaces, discover_bundles
+from ryecore.items.spaces import Space, Spaces, built_in_space, discover_bundles
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.keys import PublicKey
@@ -142,7 +143,7 @@ class Rye:
             {
                 "project_path": str(project),
                 "user_space": str(user.root.parent),
-                "system_space": str(bundles[0].root) if bundles else "",
+                "system_space": str(built_in_space().root),
             },
         )
         auditor = Verifier(
@@ -276,6 +277,25 @@ class Rye:
             RyeError: It can't be found, or doesn't verify.
         """
         return self._verify(ref)
+
+    def verify_all(
+        self, pattern: str, *, space: Literal["project", "user"] = "project"
+    ) -> VerifyReport:
+        """Verify every file that a glob matches, and run nothing.
+
+        Args:
+            pattern: A glob such as `tool:acme/*`, which recurses.
+            space: Where to look.
+
+        Returns:
+            What verified, and what did not.
+
+        Raises:
+            RyeError: Nothing matches, or this Rye is closed.
+        """
+        self._check_open(pattern)
+        place = self.spaces.project if space == "project" else self.spaces.user
+        return self._verify.all(pattern, place)
 
     def trust_project(self) -> Path:
         """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.

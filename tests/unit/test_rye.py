@@ -7,8 +7,9 @@ import warnings
 import anyio
 import pytest
 
-from ryecore import CallContext, Rye, rye_execute
+from ryecore import CallContext, Rye, Space, rye_execute
 from ryecore.errors import ConfigError, RyeClosed, RyeError, SigningError, UnsignedItem
+from ryecore.items.spaces import built_in_space
 from tests.house import BASH, PRIMITIVE, House
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +150,15 @@ async def test_the_schema_of_a_tool_is_what_it_declares(house):
     async with house.open() as rye:
         assert await rye.schema(house.shell("a/t", "true", config_schema=schema)) == schema
         assert await rye.schema(house.shell("a/u", "true")) is None
+
+
+async def test_system_space_is_the_built_in_bundle_whichever_bundles_there_are(house):
+    other = Space("system", house.root / "other/.ai", "other")
+    for bundles in ((), (other,), (other, built_in_space())):
+        house.yaml("a/r", config={"command": "/bin/echo", "args": ["{system_space}"]})
+        async with house.open(system_spaces=bundles) as rye:
+            done = await rye.execute("tool:a/r")
+        assert done.data["stdout"].strip() == str(built_in_space().root)
 
 
 async def test_a_closed_rye_refuses_every_verb_that_needs_it(house):
