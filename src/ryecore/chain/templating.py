@@ -17,20 +17,14 @@ from attrs import field, frozen
 
 from ryecore.errors import ConfigError
 
-__all__ = ["Template", "expand_environment"]
+__all__ = ["Template", "as_text"]
 
 _VARIABLE: Final = r"\$\{(?P<var>[A-Z_][A-Z0-9_]*)(?::-(?P<default>[^}]*))?\}"
 # `${name}` in lower case is left alone: in a script it is the shell's own variable.
 _PLACEHOLDER: Final = r"(?<!\$)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"
 _EITHER: Final = re.compile(f"{_VARIABLE}|{_PLACEHOLDER}")
 _ONE_PLACEHOLDER: Final = re.compile(rf"\s*{_PLACEHOLDER}\s*\Z")
-_VARIABLE_ONLY: Final = re.compile(_VARIABLE)
 _MAX_ROUNDS: Final = 3
-
-
-def expand_environment(text: str, environ: Mapping[str, str]) -> str:
-    """Replace `${VAR}` and `${VAR:-default}`; an unset variable without a default is empty."""
-    return _VARIABLE_ONLY.sub(lambda found: environ.get(found["var"], found["default"] or ""), text)
 
 
 @frozen

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.chain.templating import Template, as_text, expand_environment
+from ryecore.chain.templating import Template, as_text
 from ryecore.errors import ConfigError
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
@@ -113,10 +113,6 @@ def test_a_variable_in_quotes_of_a_script_is_left_to_the_shell():
     script = "echo \"${A}\" '${A}' ${A}"
     template = Template({"A": "$(id)"}, {})
     assert template.text(script, quote=True) == "echo \"${A}\" '${A}' '$(id)'"
-
-
-def test_environment_strings_expand_variables_alone():
-    assert expand_environment("${A}-${B:-b}-{c}", {"A": "a"}) == "a-b-{c}"
 
 
 def test_a_value_as_text_is_json_unless_it_is_text():
