@@ -115,6 +115,13 @@ def test_one_projects_file_does_not_serve_another(house: House, spaces: Spaces) 
     assert not is_trusted(house, spaces, other)
 
 
+def test_the_path_in_the_file_counts_too(house: House, spaces: Spaces) -> None:
+    path = trust_project(spaces.user, house.project, house.key)
+    path.write_text(f"path = '{house.root}'\n")
+    house.sign(path)
+    assert not is_trusted(house, spaces)
+
+
 def test_a_file_in_the_project_itself_counts_for_nothing(house: House, spaces: Spaces) -> None:
     path = trust_project(spaces.project, house.project, house.key)
     assert path.is_relative_to(house.project)

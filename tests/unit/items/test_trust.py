@@ -264,6 +264,16 @@ def test_an_unsigned_key_in_the_built_in_bundle_is_refused(
         TrustStore(spaces).lookup(stranger.public.fingerprint, built_in, file)
 
 
+def test_nobody_adds_a_key_to_the_built_in_bundle(
+    house: House, spaces: Spaces, stranger: SigningKey
+) -> None:
+    built_in = sealed_copy(house, SigningKey.generate())
+    spaces = Spaces(spaces.project, spaces.user, (built_in,))
+    house.keys.trust(stranger.public, "added", space=built_in)
+    with pytest.raises(UntrustedKey):
+        TrustStore(spaces).lookup(stranger.public.fingerprint, built_in, house.project)
+
+
 # Revoked, expired
 
 
