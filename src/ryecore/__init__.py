@@ -33,6 +33,7 @@ except ModuleNotFoundError as problem:
 
 if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport as SignReport
+    from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
     from ryecore.chain.environment import EnvResolver as EnvResolver
     from ryecore.chain.executor import PrimitiveExecutor as PrimitiveExecutor
@@ -91,6 +92,7 @@ _HOMES = {
     "TrustStore": "items.trust",
     "UntrustedKey": "errors",
     "VerifiedItem": "items.verification",
+    "VerifyReport": "actions.verify",
     "rye_execute": "rye",
     "sign_item": "items.signing",
     "verify_item": "items.verification",
@@ -125,6 +127,7 @@ __all__ = [
     "TrustStore",
     "UntrustedKey",
     "VerifiedItem",
+    "VerifyReport",
     "rye_execute",
     "sign_item",
     "verify_item",

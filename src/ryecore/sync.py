@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ryecore.actions.sign import SignReport
+from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.errors import RyeClosed
 from ryecore.items.keys import AuthorKeys
@@ -85,6 +86,12 @@ class SyncRye:
     def verify(self, ref: str) -> VerifiedItem:
         """Verify one item, and run nothing; see `Rye.verify`."""
         return self._rye.verify(ref)
+
+    def verify_all(
+        self, pattern: str, *, space: Literal["project", "user"] = "project"
+    ) -> VerifyReport:
+        """Verify every file that a glob matches; see `Rye.verify_all`."""
+        return self._rye.verify_all(pattern, space=space)
 
     def trust_project(self) -> Path:
         """Trust this project's own interpreters from now on; see `Rye.trust_project`."""

@@ -1,4 +1,4 @@
-"""sign and verify: for the person whose key it is."""
+"""sign: for the person whose key it is."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -9,17 +9,16 @@ from typing import Literal
 from attrs import frozen
 
 from ryecore.chain.file_types import RUNTIMES_FOLDER
-from ryecore.errors import InputError, ItemNotFound, RyeError, SigningError
+from ryecore.errors import InputError, ItemNotFound, SigningError
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.places import absolute, place_of, source_at
-from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.places import absolute, place_of
+from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import CommentForm, comment_form
 from ryecore.items.signing import SignedFile, find_files, sign_file
-from ryecore.items.spaces import ItemSource, Space, Spaces, locate
-from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.items.spaces import Space, Spaces
 from ryecore.policy import CallContext
 
-__all__ = ["SignAction", "SignReport", "VerifyAction"]
+__all__ = ["SignAction", "SignReport", "file_called"]
 
 FileTypesReader = Callable[[], Mapping[str, CommentForm]]
 
@@ -120,7 +119,7 @@ def _is_no_runtime(file: tuple[str, Path, str]) -> bool:
 def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
     kind, colon, _ = pattern.partition(":")
     if not (colon and kind in KIND_FOLDERS):
-        path = _file_called(pattern)
+        path = file_called(pattern)
         if path is not None:
             kind, relative = place_of(path)
             return ((kind, path, relative),)
@@ -130,60 +129,10 @@ def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
     return find_files(space, pattern)
 
 
-def _file_called(text: str) -> Path | None:
+def file_called(text: str) -> Path | None:
     """The file that a person means; None where the text names none."""
     try:
         path = absolute(Path(text).expanduser())
     except RuntimeError:  # the home folder of nobody
         return None
     return path if os.path.isfile(path) else None
-
-
-class VerifyAction:
-    """Verifies items, and runs nothing.
-
-    Args:
-        spaces: Where items are looked for.
-        verifier: Verifies them.
-        file_types: The comment forms that signed runtimes add.
-    """
-
-    def __init__(self, spaces: Spaces, verifier: Verifier, file_types: FileTypesReader) -> None:
-        self._spaces = spaces
-        self._verifier = verifier
-        self._file_types = file_types
-
-    def __call__(self, ref: str) -> VerifiedItem:
-        """Verify one item.
-
-        Args:
-            ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
-
-        Returns:
-            The verified item.
-
-        Raises:
-            RyeError: It can't be found, or doesn't verify.
-        """
-        try:
-            return self._verifier.verify(self._source(ref))
-        except RyeError as error:
-            error.during(ref)
-            raise
-
-    def _source(self, ref: str) -> ItemSource:
-        kind, colon, name = ref.partition(":")
-        if not (colon and kind in KIND_FOLDERS):
-            path = _file_called(ref)
-            if path is None:
-                return locate(ItemRef.parse(ref, "tool"), self._spaces)
-            return source_at(path, self._spaces)
-        if "." in name:
-            for space in self._spaces:
-                folder = space.folder(kind)
-                path = folder / name
-                if os.path.isfile(path) and path.resolve().is_relative_to(folder.resolve()):
-                    return source_at(path, self._spaces)
-        return locate(
-            ItemRef.parse(ref), self._spaces, more_extensions=tuple(sorted(self._file_types()))
-        )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from attrs import field, frozen
 
@@ -13,6 +13,8 @@ from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
 
 __all__ = ["Chain", "ChainElement", "ChainTrace", "ExecutionPlan", "ExecutionResult", "ValidChain"]
+
+_MAX_REPR: Final = 80
 
 
 @frozen
@@ -57,6 +59,9 @@ class ChainElement:
             "integrity": self.integrity,
         }
 
+    def __repr__(self) -> str:
+        return f"ChainElement({self.item_id!r}, {self.space}, {self.integrity[:12]})"
+
 
 @frozen
 class Chain:
@@ -79,6 +84,9 @@ class Chain:
         """Whether every signature holds; False only in dev mode."""
         return all(not element.item or element.item.is_verified for element in self.elements)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({' -> '.join(self.ids)})"
+
     def __str__(self) -> str:
         return self._render().plain()
 
@@ -89,7 +97,7 @@ class Chain:
         return render_chain([element.to_dict() for element in self.elements])
 
 
-@frozen
+@frozen(repr=False)
 class ValidChain(Chain):
     """A chain whose neighbours fit.
 
@@ -126,6 +134,9 @@ class ChainTrace:
             "chain_elements": [element.to_dict() for element in self.chain.elements],
             "trace": [dict(event) for event in self.events],
         }
+
+    def __repr__(self) -> str:
+        return f"ChainTrace({self.item_id!r}, {len(self.events)} events)"
 
     def __str__(self) -> str:
         return render_result(self.to_dict()).plain()
@@ -245,6 +256,13 @@ class ExecutionResult:
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as a JSON document."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
+
+    def __repr__(self) -> str:
+        shown = repr(self.data if self.error is None else self.error)
+        brief = shown if len(shown) <= _MAX_REPR else shown[:_MAX_REPR] + "..."
+        return (
+            f"ExecutionResult({self.status}, {self.item_id!r}, {self.duration_ms:.0f} ms, {brief})"
+        )
 
     def __str__(self) -> str:
         return render_result(self.to_dict()).plain()

@@ -14,14 +14,16 @@ import click
 
 from ryecore import __version__
 from ryecore.actions.sign import SignReport
+from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.arguments import find_project, read_pairs
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.packages import lock_packages
+from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
 
@@ -140,14 +142,20 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
             sys.exit(EXIT_FAILED)
 
 
-@rye.command()
-@click.argument("ref", metavar="REF|FILE")
+@rye.command(short_help="Verify an item, or all that a glob matches.")
+@click.argument("ref", metavar="REF|GLOB|FILE")
 @_project
+@click.option("--user", is_flag=True, help="With a glob: in user space, not in the project.")
 @_json
-def verify(ref: str, project_path: str, as_json: bool) -> None:
-    """Verify an item; run nothing."""
+def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
+    """Verify an item, or all that a glob such as 'tool:acme/*' matches; run nothing."""
     with errors_shown(as_json=as_json):
-        item = Rye.open(project_path).verify(ref)
+        opened = Rye.open(project_path)
+        if any(mark in ref for mark in "*?["):
+            report = opened.verify_all(ref, space="user" if user else "project")
+            _show_report(report, as_json=as_json)
+            return
+        item = opened.verify(ref)
         source = item.source
         document = {
             "status": "success",
@@ -161,16 +169,37 @@ def verify(ref: str, project_path: str, as_json: bool) -> None:
             show_json(document)
             return
         text = StyledText()
-        text.line(
-            ("✓ ", "good") if item.is_verified else ("! ", "warn"),
-            (str(source.ref), "strong"),
-            ("  verified", "good") if item.is_verified else ("  unverified (dev mode)", "warn"),
-            (f"  {source.space.label}", "dim"),
-        )
+        text.line(*_seal(item), (f"  {source.space.label}", "dim"))
         text.line(("  file  ", "dim"), str(source.path))
         text.line(("  hash  ", "dim"), item.integrity)
         text.line(("  key   ", "dim"), str(item.fingerprint))
         show(text)
+
+
+def _show_report(report: VerifyReport, *, as_json: bool) -> None:
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        text = StyledText()
+        for item in report.verified:
+            text.line(*_seal(item), (f"  {item.source.path}", "dim"))
+        for path, error in report.failed:
+            text.line(("✗ ", "bad"), (str(path), "strong"))
+            text.line("  ", (error.message, "bad"))
+            text.line(("  next: ", "dim"), error.next_step)
+        text.line(f"{len(report.verified)} of {len(report.verified) + len(report.failed)} verified")
+        show(text)
+    if report.failed:
+        sys.exit(EXIT_REFUSED)
+
+
+def _seal(item: VerifiedItem) -> tuple[tuple[str, str], ...]:
+    verified = item.is_verified
+    return (
+        ("✓ ", "good") if verified else ("! ", "warn"),
+        (str(item.source.ref), "strong"),
+        ("  verified", "good") if verified else ("  unverified (dev mode)", "warn"),
+    )
 
 
 @rye.command("trust-project", short_help="Trust a project's own interpreters.")

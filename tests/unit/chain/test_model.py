@@ -56,3 +56,14 @@ def test_a_refusal_survives_pickling(house):
     copied = pickle.loads(pickle.dumps(refusal.value))
     assert type(copied) is type(refusal.value)
     assert copied.to_dict() == refusal.value.to_dict()
+
+
+def test_a_repr_is_one_short_line(house):
+    ref = house.shell("a/long", "printf '%200s' x")
+    done = house.execute(ref, trace=True)
+    with house.sync() as rye:
+        traced = rye.trace(ref)
+    for shown in (done, done.chain, done.chain.head, traced):
+        assert len(repr(shown)) < 160
+        assert "\n" not in repr(shown)
+        assert "a/long" in repr(shown)

@@ -1,0 +1,126 @@
+"""verify: one item, or all that a glob matches; nothing runs."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from ryecore.actions.sign import file_called
+from ryecore.errors import RyeError
+from ryecore.items.places import source_at
+from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.signature import CommentForm
+from ryecore.items.signing import find_files
+from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.verification import VerifiedItem, Verifier
+
+__all__ = ["VerifyAction", "VerifyReport"]
+
+FileTypesReader = Callable[[], Mapping[str, CommentForm]]
+
+
+@frozen
+class VerifyReport:
+    """What verified, and what did not.
+
+    Attributes:
+        verified: The items that verified.
+        failed: The files that did not, each with the refusal.
+    """
+
+    verified: tuple[VerifiedItem, ...]
+    failed: tuple[tuple[Path, RyeError], ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        return {
+            "status": "success" if not self.failed else "error",
+            "verified": [
+                {
+                    "item_id": f"{item.source.ref.kind}:{item.source.relative}",
+                    "path": str(item.source.path),
+                    "integrity": item.integrity,
+                    "key_fp": item.fingerprint,
+                }
+                for item in self.verified
+            ],
+            "failed": [
+                {"path": str(path), "error": str(error), "error_type": error.error_type}
+                for path, error in self.failed
+            ],
+            "total": len(self.verified) + len(self.failed),
+        }
+
+
+class VerifyAction:
+    """Verifies items, and runs nothing.
+
+    Args:
+        spaces: Where items are looked for.
+        verifier: Verifies them.
+        file_types: The comment forms that signed runtimes add.
+    """
+
+    def __init__(self, spaces: Spaces, verifier: Verifier, file_types: FileTypesReader) -> None:
+        self._spaces = spaces
+        self._verifier = verifier
+        self._file_types = file_types
+
+    def __call__(self, ref: str) -> VerifiedItem:
+        """Verify one item.
+
+        Args:
+            ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
+
+        Returns:
+            The verified item.
+
+        Raises:
+            RyeError: It can't be found, or doesn't verify.
+        """
+        try:
+            return self._verifier.verify(self._source(ref))
+        except RyeError as error:
+            error.during(ref)
+            raise
+
+    def all(self, pattern: str, space: Space) -> VerifyReport:
+        """Verify every file that a glob matches.
+
+        Args:
+            pattern: `kind:id` or a glob such as `tool:acme/*`, which recurses.
+            space: Where to look.
+
+        Returns:
+            What verified, and what did not.
+
+        Raises:
+            ItemNotFound: Nothing matches.
+        """
+        verified: list[VerifiedItem] = []
+        failed: list[tuple[Path, RyeError]] = []
+        for kind, path, relative in find_files(space, pattern):
+            ref = ItemRef(kind, relative.rpartition(".")[0] or relative)
+            try:
+                verified.append(self._verifier.verify(ItemSource(ref, path, space, relative)))
+            except RyeError as error:
+                failed.append((path, error))
+        return VerifyReport(tuple(verified), tuple(failed))
+
+    def _source(self, ref: str) -> ItemSource:
+        kind, colon, name = ref.partition(":")
+        if not (colon and kind in KIND_FOLDERS):
+            path = file_called(ref)
+            if path is None:
+                return locate(ItemRef.parse(ref, "tool"), self._spaces)
+            return source_at(path, self._spaces)
+        if "." in name:
+            for space in self._spaces:
+                folder = space.folder(kind)
+                path = folder / name
+                if os.path.isfile(path) and path.resolve().is_relative_to(folder.resolve()):
+                    return source_at(path, self._spaces)
+        return locate(
+            ItemRef.parse(ref), self._spaces, more_extensions=tuple(sorted(self._file_types()))
+        )

@@ -1,0 +1,30 @@
+"""Verifying by glob."""
+
+import pytest
+
+from ryecore.errors import ContentChanged, ItemNotFound
+from tests.house import House
+
+
+def test_a_glob_verifies_libraries_too_and_lists_what_does_not_hold(house: House) -> None:
+    house.shell("acme/good", "true")
+    house.write("tools/acme/deep/lib.py", "x = 1\n")
+    changed = house.write("tools/acme/changed.py", "x = 1\n")
+    changed.write_text(changed.read_text() + "x = 2\n")
+    report = house.open().verify_all("tool:acme/*")
+    assert [item.source.relative for item in report.verified] == [
+        "acme/deep/lib.py",
+        "acme/good.sh",
+    ]
+    ((path, refusal),) = report.failed
+    assert path == changed
+    assert isinstance(refusal, ContentChanged)
+    assert report.to_dict()["status"] == "error"
+    assert report.to_dict()["total"] == 3
+
+
+def test_the_user_space_is_looked_through_where_asked(house: House) -> None:
+    house.write("tools/mine.py", "", space="user")
+    assert len(house.open().verify_all("tool:*", space="user").verified) == 1
+    with pytest.raises(ItemNotFound):
+        house.open().verify_all("tool:mine*")
