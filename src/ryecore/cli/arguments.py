@@ -57,9 +57,13 @@ def find_project() -> str:
         The current folder, or the nearest above it that holds `.ai`; the user's own space, which
         stands in the home folder by default, is no project.
     """
-    user_space = Path(os.environ.get("USER_SPACE") or Path.home()).absolute()
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return "."
+    # os.path, because pathlib raises for the home folder of nobody and for what can't be looked at.
+    user_space = Path(os.path.expanduser(os.environ.get("USER_SPACE") or "~")).absolute()  # noqa: PTH111
     for folder in (here, *here.parents):
-        if folder != user_space and (folder / ".ai").is_dir():
+        if folder != user_space and os.path.isdir(folder / ".ai"):  # noqa: PTH112
             return str(folder)
     return str(here)

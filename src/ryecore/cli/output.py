@@ -19,14 +19,19 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 
 
-def show(text: StyledText, stream: TextIO | None = None) -> None:
+class _OutputLostError(Exception):
+    """What was printed reached nobody; the cause says why."""
+
+
+def show(text: StyledText, *, to_stderr: bool = False) -> None:
     """Print styled text: with colours on a terminal, plain elsewhere and where NO_COLOR is set."""
-    out: TextIO = stream or sys.stdout
+    out = _stream("stderr" if to_stderr else "stdout")
+    if out is None:
+        return
     coloured = out.isatty() and not os.environ.get("NO_COLOR")
     shown = text.ansi() if coloured else text.plain()
     encoding = out.encoding or "utf-8"
-    out.write(shown.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
-    out.flush()
+    _write(out, shown.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def show_json(document: Mapping[str, object]) -> None:
@@ -34,6 +39,9 @@ def show_json(document: Mapping[str, object]) -> None:
 
     What steers a terminal, or is half a character, is escaped: to JSON that is the same.
     """
+    out = _stream("stdout")
+    if out is None:
+        return
     for ensure_ascii in (False, True):
         text = json.dumps(document, ensure_ascii=ensure_ascii, indent=2, default=str)
         if not text.replace("\n", "").isprintable():
@@ -42,23 +50,45 @@ def show_json(document: Mapping[str, object]) -> None:
                 for char in text
             )
         with suppress(UnicodeEncodeError):
-            sys.stdout.write(text + "\n")
+            _write(out, text)
             break
-    sys.stdout.flush()
+
+
+def _stream(name: str) -> TextIO | None:
+    """One of Python's streams; None where it was closed before Python began."""
+    stream: TextIO | None = getattr(sys, name)
+    return stream
+
+
+def _write(out: TextIO, text: str) -> None:
+    try:
+        out.write(text + "\n")
+        out.flush()
+    except OSError as problem:
+        raise _OutputLostError from problem
 
 
 @contextmanager
 def errors_shown(*, as_json: bool) -> Iterator[None]:
     """Show an error as text with its next step, or as its JSON object, and exit with 2."""
     try:
-        yield
-    except RyeError as error:
-        if as_json:
-            show_json(error.to_dict())
-        else:
-            show(render_error(error.to_dict(), error.message, error.next_step), sys.stderr)
-        sys.exit(EXIT_REFUSED)
-    except BrokenPipeError:
-        # Whoever read the output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        try:
+            yield
+        except RyeError as error:
+            if as_json:
+                show_json(error.to_dict())
+            else:
+                message = render_error(error.to_dict(), error.message, error.next_step)
+                show(message, to_stderr=True)
+            sys.exit(EXIT_REFUSED)
+    except _OutputLostError as lost:
+        _give_up_output(lost.__cause__)
         sys.exit(EXIT_FAILED)
+
+
+def _give_up_output(why: BaseException | None) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would try again
+    # Where whoever read the output has gone, there is nobody left to tell.
+    if isinstance(why, OSError) and not isinstance(why, BrokenPipeError):
+        with suppress(OSError):
+            sys.stderr.write(f"rye: the output can't be written: {why.strerror}\n")

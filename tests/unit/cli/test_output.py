@@ -5,6 +5,8 @@ import os
 import pty
 import subprocess
 
+import pytest
+
 from tests.unit.cli.conftest import COMMAND, environ, read_all
 
 
@@ -32,3 +34,60 @@ def test_json_about_a_path_that_is_no_text_is_json_all_the_same(house, run):
     project.mkdir()
     done = run("execute", "tool:nope", "--json", "--project", str(project), LC_ALL="C.UTF-8")
     assert "caf\udce9" in done.json["error"]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_output_that_cannot_be_written_is_said(house, form):
+    house.shell("a/t", "echo hi")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "execute", "tool:a/t", *form],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=house.project,
+            env=environ(house),
+        )
+    assert done.returncode == 1
+    assert done.stderr == "rye: the output can't be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize(("ref", "code"), [("tool:a/t", 0), ("tool:a/nope", 2)])
+def test_a_command_without_streams_runs_all_the_same(house, form, ref, code):
+    house.shell("a/t", "echo hi >ran")
+    command = 'exec "$@" <&- >&- 2>&-'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, "sh", *COMMAND, "execute", ref, *form],
+        check=False,
+        cwd=house.project,
+        env=environ(house),
+    )
+    assert done.returncode == code
+    assert (house.project / "ran").exists() == (code == 0)
+
+
+def test_a_folder_that_has_gone_is_no_project(house):
+    gone = house.root / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        [
+            "/bin/sh",
+            "-c",
+            'rmdir "$1"; shift; exec "$@"',
+            "sh",
+            str(gone),
+            *COMMAND,
+            "keys",
+            "list",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=gone,
+        env=environ(house) | {"PYTHONSAFEPATH": "1"},
+    )
+    assert done.returncode == 2
+    assert "is not a folder" in done.stderr
+    assert "Traceback" not in done.stderr
