@@ -42,7 +42,8 @@ _NEVER_FROM_DOTENV: Final = re.compile(
     r"|GIT_\w*|SSH_\w*|\w*_PROXY|SSL\w*|\w*_CA_BUNDLE|\w*_CA_CERTS|CURL_\w*|OPENSSL_\w*"
     r"|DOCKER_\w*|KUBECONFIG"
     # homes, other people's servers, and ryecore itself
-    r"|HOME|XDG_\w*|USERPROFILE|TMPDIR|\w*_BASE_URL|\w*_API_BASE|PATH|RYE_\w*|USER_SPACE",
+    r"|HOME|XDG_\w*|USERPROFILE|TMPDIR|\w*_BASE_URL|\w*_API_BASE|\w*_ENDPOINT(?:_URL\w*)?"
+    r"|OLLAMA_HOST|PATH|RYE_\w*|USER_SPACE",
     re.IGNORECASE,
 )
 # Where programs look for code to load. An entry that is empty or relative would mean the working

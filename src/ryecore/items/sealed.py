@@ -10,10 +10,13 @@ Source: decision 16.
 import errno
 import hashlib
 import os
+import re
 import secrets
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -26,6 +29,10 @@ from ryecore.lillux.witness import TreeStat
 __all__ = ["SealedTree", "Seals"]
 
 NOWHERE: Final = ".nothing"
+_SNAPSHOT: Final = re.compile(r"[0-9a-f]{64}")
+_DAY_S: Final = 24 * 3600
+_UNUSED_S: Final = 30 * _DAY_S
+_HALF_DONE_S: Final = 3600
 _EVERYTHING: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True)
 
 
@@ -78,8 +85,11 @@ class Seals:
         root = self._root / digest
         try:
             self._prepare()
-            if not _is_intact(root, files, links):
+            if _is_intact(root, files, links):
+                _mark_used(root)
+            else:
                 self._write(root, files, links)
+                self._prune()
             checked = _look(root, digest)
             if checked is None:
                 raise FileNotFoundError(errno.ENOENT, "it vanished while it was sealed")
@@ -92,6 +102,17 @@ class Seals:
             ) from problem
         self._checked[digest] = checked
         return checked.sealed
+
+    def _prune(self) -> None:
+        """Remove snapshots that nobody used for long, and what a killed process left half done."""
+        now = time.time()
+        for path in self._root.iterdir():
+            kept_s = _UNUSED_S if _SNAPSHOT.fullmatch(path.name) else _HALF_DONE_S
+            with suppress(OSError):  # another process may be at it, too
+                if now - path.lstat().st_mtime > kept_s:
+                    aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
+                    path.rename(aside)
+                    _remove(aside)
 
     @property
     def nowhere(self) -> Path:
@@ -203,6 +224,12 @@ def _look(root: Path, digest: str) -> _Checked | None:
         return None
     folders = tuple((path, s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for path, s in stats)
     return _Checked(SealedTree(root, digest, files), folders)
+
+
+def _mark_used(root: Path) -> None:
+    """Have a snapshot's time show that it is in use, once a day."""
+    if time.time() - root.stat().st_mtime > _DAY_S:
+        os.utime(root)
 
 
 def _remove(tree: Path) -> None:

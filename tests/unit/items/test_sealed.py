@@ -3,6 +3,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, ItemsView, Iterator
 from pathlib import Path
 
@@ -427,3 +428,20 @@ def test_eight_processes_seal_at_once_and_all_run_the_same(folder: Path) -> None
     final = [Seals(folder).seal(tree_of(number)).root.stat().st_ino for number in range(rounds)]
     assert inodes == {" ".join(map(str, final)) + "\n"}
     assert len(list(folder.iterdir())) == rounds
+
+
+def test_what_nobody_used_for_long_or_a_killed_process_left_goes_when_something_is_sealed(
+    tmp_path: Path,
+) -> None:
+    seals = Seals(tmp_path / "sealed")
+    old, used = seals.seal({"a": b"old"}).root, seals.seal({"a": b"used"}).root
+    half_done = tmp_path / "sealed/.new-1-abc"
+    half_done.mkdir()
+    long_ago = time.time() - 40 * 24 * 3600
+    for path in (old, used, half_done):
+        os.utime(path, (long_ago, long_ago))
+    Seals(tmp_path / "sealed").seal({"a": b"used"})
+    seals.seal({"a": b"new"})
+    assert not old.exists()
+    assert not half_done.exists()
+    assert (used / "a").read_bytes() == b"used"

@@ -243,6 +243,16 @@ def test_protected_names_are_not_edited_or_reached_by_a_link(project: Path) -> N
     assert use("read", project, ".ai/item")["content"] == "secret"
 
 
+def test_a_virtual_environment_is_protected_by_whichever_name(project: Path) -> None:
+    (project / "env/bin").mkdir(parents=True)
+    (project / "env/pyvenv.cfg").write_text("")
+    result = call("write", project, path="env/bin/python", content="x")
+    assert not result["success"]
+    assert "virtual environment" in result["error"]
+    config: dict[str, object] = {"allow_protected_writes": ["pyvenv.cfg"]}
+    assert call("write", project, config=config, path="env/bin/python", content="x")["success"]
+
+
 def test_a_hard_link_does_not_carry_a_write_to_a_protected_file(project: Path) -> None:
     (project / ".env").write_text("secret")
     os.link(project / ".env", project / "alias")

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:oMFMrfYeVtaEOgBfnuVzNB8A-t9w9WvYXsn_DU-GN5LcqmQUBxdE6Bv8AdSQnX-E1nGq9AMBtaFxSTNGKMuHBg:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:xoWCg9z2uaYejicnAyCLkgsSHMWqzU9IVXzXYHbT9nZJ4CDQZZys8n-pisIzJl-ollG81m_t6JeB6Cw4eg8KDw:ef34556cc0a7c44f
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

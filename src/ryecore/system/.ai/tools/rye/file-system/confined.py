@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:891812c4c36e4fb21ea583f7b1aa2129bb7c66062674d01322fd1e316ab9fcc6:qnDYBcHFeFxlGCEPaHn3Xz42U8K0VHs5Q2IqmBWopVLZ51As3XJp8UQLPSpbwBLgqoIkzV5n8IkxjYBS1z8KAA:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:VJpgbrxoBkGAqJLP3O6sz8QZht97yMzSbpBOU0mWhtAkmDwzkVA13sZ2COrwYXxoSmCXDytMQDYig_IaY0JSBw:ef34556cc0a7c44f
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its
@@ -242,8 +242,16 @@ def _below(root: str, real: str) -> tuple[str, ...] | None:
 
 def _refuse_protected(place: Place, config: dict[str, object]) -> None:
     allowed = {name.strip("/").casefold() for name in _strings(config, "allow_protected_writes")}
+    folder = place.root
     for name in place.parts:
         folded = name.casefold()
+        # A virtual environment by whichever name: its interpreter runs what is written there.
+        if os.path.lexists(f"{folder}/pyvenv.cfg") and "pyvenv.cfg" not in allowed:
+            raise Refused(
+                f"{place.shown!r} is protected from writing, because {folder!r} is a virtual "
+                f"environment. {ACCESS} with 'pyvenv.cfg' in `allow_protected_writes`."
+            )
+        folder = f"{folder}/{name}"
         secret = folded.startswith(".env")
         if folded in allowed or (secret and ".env*" in allowed):
             continue

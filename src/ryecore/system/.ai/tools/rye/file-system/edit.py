@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:D9KVgTRtJ_c2on3VAAxF_5Om_TJZD0UZx6p765AGxXSUvy_JCfdTYzx836PZx0j8cyFDES-HbyvMHGSS6_51Bg:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:TaWrB7-P7pPDq0vc01gNuZltJZEdmLeLWxtmvR0Vzmep6-ZpRHBu7ZGqKlNf5DL-xXKwXntv02zf_LZzrIw3BQ:ef34556cc0a7c44f
 """Replace a piece of a text file."""
 
 from __future__ import annotations

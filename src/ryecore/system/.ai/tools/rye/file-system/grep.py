@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:MaRQ90FGVdPt8ROJkGkeiiI6GReaTcF8qo6wIjU-tkSn0t7oXke6PALPJb7bLXDfyKe54vOKnF0f6HNqd8ekBQ:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:QkuGKCeGDDrtA-M-iL9swOXmzyMGNngxMGwJ_LMMhyoQt0yPQcUFr0bLQGsa_28Gfg1p5WPLI59-_-AAvnzyBQ:ef34556cc0a7c44f
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

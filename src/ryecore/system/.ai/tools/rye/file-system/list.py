@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Ds5Y-wYyBsyK8Gb9JDEC5B7zGCk2HjihUy07Ag6M9dbPp9ipIh7qWHAcdPgpB4uKCLrrhPyWzvXrpHT8itdLBw:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:8phyy0JmxWcMPd7bOl0v5dBWZ039P-UQ-8-KqEpCrmgzLoBCRErpteIYPKNw1GXniFAfUb6tXj6QYsJBc4vSAQ:ef34556cc0a7c44f
 """List what lies in a folder."""
 
 from __future__ import annotations

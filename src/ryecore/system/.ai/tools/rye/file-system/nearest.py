@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:47-aQGc5FOlfkSrBGyddJ4sZPJtgw5yfexKsI71BfBl41fJHRnf7TeXIBN0wK7VpNhzAu5gywzJQcM3PpyGjBQ:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:vrgbakzp-aZqTxt5Q2PimZlvvBcWCgp5XmrUjpePF51M3wygG7HYq9qdHiusQ4jpCKrpdwSNw3eWPzQGHDu-Cg:ef34556cc0a7c44f
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:udZ29T-LX-RxycPc88NroUrdHIeJCrR54YbGZ6PO7FvhaOy9H-sV4EjrmEm_w1xURNXDbUW6jOteBwrgoxKCBA:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:RzwsjZP9ltKl3iReuxyp7zhDJmG-D0mAmPIZkUAzMhYi_UG4DmjZ8WdLJPJwSQeuNC_0frilpfsZZgGqQZwICA:ef34556cc0a7c44f
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

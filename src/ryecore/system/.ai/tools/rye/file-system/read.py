@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:GNEXsDe63ena3HmNyD2k0OleDdvR38oTWPdqhlGDXY76sOj8UMcYdK2ziRuMdJau3MHb-CdM_R4jcjW71nAuBQ:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:LgiPSLu9g-wj4bWyE_iv1OEMs7zaWbfR8Wl2trkr_V8jqrFgDd76fvnAxSaruXKie-MPezGbZ6-IYnfJx6fPCQ:ef34556cc0a7c44f
 """Read a part of a text file."""
 
 from __future__ import annotations

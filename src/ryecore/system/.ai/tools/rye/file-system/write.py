@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:cAa8jDvcxYFaHMJFvhXrmPTneEcjraN9rmtHIPVsMpzr3SGBGhbDiITFiS_KMy7sT3vUau4SqthTffqMZstHCA:f23aa02a4173e175
+# rye:signed:2026-11-21T23:38:59Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:k8B3LvAOWFYvPd1SMp4ubO4kwAo0Ahchf_J3BYtJBuAmg5tlt-FLXu5kymTeHKVRdvkS6DGxsafHgfff9sBnCw:ef34556cc0a7c44f
 """Write a text file in one step."""
 
 from __future__ import annotations
