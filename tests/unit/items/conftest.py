@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ryecore.items.spaces import Space, Spaces, built_in_space
+from ryecore.lillux.keys import SigningKey
 from tests.house import House
 
 
@@ -18,6 +19,12 @@ def spaces(house: House) -> Spaces:
         Space("user", house.user / ".ai"),
         (built_in_space(), Space("system", house.root / "bundle" / ".ai", "acme")),
     )
+
+
+@pytest.fixture
+def stranger() -> SigningKey:
+    """A key that nobody knows."""
+    return SigningKey.generate()
 
 
 @pytest.fixture

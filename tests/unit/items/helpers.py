@@ -10,10 +10,11 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, settings
 
 from ryecore.cli.commands import rye
+from ryecore.items.signing import sign_content
 from ryecore.items.spaces import Spaces
-from ryecore.items.trust import TrustStore
+from ryecore.items.trust import TrustStore, render_trusted_key
 from ryecore.items.verification import VerifiedItem, verify_item
-from ryecore.lillux.keys import PublicKey
+from ryecore.lillux.keys import PublicKey, SigningKey
 from tests.house import House
 
 # A fixture that is made once for all examples is what these tests want.
@@ -21,12 +22,34 @@ with_fixtures = settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100
 )
 
+LONG_AGO, FAR_AHEAD = "2001-01-01T00:00:00Z", "2101-01-01T00:00:00Z"
 PYTHON_TOOL = b'__version__ = "1.0.0"\n\nprint("hello")\n'
 
 
 def verify(spaces: Spaces, path: Path, *host_keys: PublicKey) -> VerifiedItem:
     """Verify a file as a fresh process would."""
     return verify_item(path, TrustStore(spaces, host_keys))
+
+
+def tool(house: House, key: SigningKey, space: str = "project") -> Path:
+    """Write a tool that this key has signed."""
+    return house.write("tools/acme/x.py", PYTHON_TOOL, key=key, space=space)  # type: ignore[arg-type]
+
+
+def key_file(
+    house: House,
+    key: PublicKey,
+    signer: SigningKey | None,
+    space: str = "user",
+    content: bytes | None = None,
+    **options: str | bool,
+) -> Path:
+    """Write a trusted-key file, signed by `signer`, or by nobody."""
+    name = f"keys/trusted/{key.fingerprint}.toml"
+    content = content or render_trusted_key(key, "owner", **options)  # type: ignore[arg-type]
+    if signer is not None:
+        content = sign_content(content, ".toml", "config", name, signer)[0]
+    return house.write(f"config/{name}", content, space=space, sign=False)  # type: ignore[arg-type]
 
 
 def run_rye(house: House, *arguments: str) -> Result:
