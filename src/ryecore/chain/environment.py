@@ -46,9 +46,9 @@ _NEVER_FROM_DOTENV: Final = re.compile(
     r"|OLLAMA_HOST|PATH|RYE_\w*|USER_SPACE",
     re.IGNORECASE,
 )
-# Where programs look for code to load. An entry that is empty or relative would mean the working
+# Where programs, and code to load, are looked for. An entry that is empty or relative would mean the working
 # folder of the child, which is the project.
-_CODE_PATHS: Final = ("PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "LD_LIBRARY_PATH")
+_CODE_PATHS: Final = ("PATH", "PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "LD_LIBRARY_PATH")
 # What is no name to a shell can be more than a variable: bash runs BASH_FUNC_ls%% as `ls`.
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DOTENV_BYTES: Final = 1024 * 1024
@@ -113,10 +113,12 @@ class EnvResolver:
             ConfigError: The `.env` can't be read.
         """
         known = dict(self._environ)
+        whole_path = known.get("PATH", "")
         narrowed = self._narrow_code_paths(known, evidence)
         with trace.failing("resolve_env", contributed_by=".env"):
             added, dropped = self._read_dotenv(evidence)
         known |= added
+        narrow_path = known.get("PATH", "")
         resolved = self._inherited(known)
         withheld = len(known) - len(resolved)
         if added or dropped:
@@ -130,7 +132,12 @@ class EnvResolver:
             trace.add("resolve_env", contributed_by="process", withheld=withheld, narrowed=narrowed)
         for element in reversed(chain.elements):
             with trace.failing("resolve_env", contributed_by=element.item_id):
-                contributed = self._contribute(element, chain, known, context, trace, evidence)
+                path = known.get("PATH", "")
+                # An interpreter is looked for on the whole of it, to say what is passed over.
+                path = whole_path if path == narrow_path else path
+                contributed = self._contribute(
+                    element, chain, known, path, context, trace, evidence
+                )
             known |= contributed
             resolved |= contributed
             if contributed:
@@ -167,6 +174,7 @@ class EnvResolver:
         element: ChainElement,
         chain: Chain,
         known: Mapping[str, str],
+        path: str,
         context: Mapping[str, object],
         trace: Trace,
         evidence: Evidence,
@@ -178,7 +186,7 @@ class EnvResolver:
                 wish,
                 environ=self._environ,
                 child_env=self._inherited(known),
-                path=known.get("PATH", ""),
+                path=path,
                 render=lambda text: Template(known, context).text(text),
                 for_system_tool=chain.head.space.startswith("system"),
                 evidence=evidence,

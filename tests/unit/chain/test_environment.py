@@ -246,6 +246,22 @@ def test_a_trusted_projects_own_folders_stay_in_an_inherited_path(house):
     assert found["PYTHONPATH"] == f"{house.project}/src"
 
 
+@pytest.mark.parametrize("folder", ["{project}/.venv/bin", ".venv/bin"])
+def test_what_a_tool_calls_by_name_is_no_program_of_an_untrusted_project(house, folder):
+    planted = house.project / ".venv/bin/date"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("#!/bin/sh\necho planted\n")
+    planted.chmod(0o755)
+    house.environ["PATH"] = f"{folder.format(project=house.project)}:{house.environ['PATH']}"
+    ref = house.shell("a/t", "date")
+    done = house.execute(ref, trace=True)
+    assert "planted" not in done.data["stdout"]
+    assert "keeps the project out of PATH" in str(done)
+    if folder.startswith("{"):
+        done = house.execute(ref, opened={"trust_project_interpreters": True})
+        assert done.data["stdout"] == "planted\n"
+
+
 def test_a_planted_module_is_not_what_a_system_tool_imports(house):
     (house.project / "bisect.py").write_text("raise SystemExit('planted')\n")
     (house.project / "f").write_text("a\n")
