@@ -46,8 +46,8 @@ _NEVER_FROM_DOTENV: Final = re.compile(
     r"|OLLAMA_HOST|PATH|RYE_\w*|USER_SPACE",
     re.IGNORECASE,
 )
-# Where programs, and code to load, are looked for. An entry that is empty or relative would mean the working
-# folder of the child, which is the project.
+# Where programs, and code to load, are looked for. An entry that is empty or relative would mean
+# the working folder of the child, which is the project.
 _CODE_PATHS: Final = ("PATH", "PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "LD_LIBRARY_PATH")
 # What is no name to a shell can be more than a variable: bash runs BASH_FUNC_ls%% as `ls`.
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
