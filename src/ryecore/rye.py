@@ -213,11 +213,12 @@ class Rye:
             str(ref)
         )
 
-    async def trace(self, ref: str | ItemRef) -> ChainTrace:
-        """Show a tool's chain and every decision that leads to it, and run nothing.
+    async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
+        """Show a tool's chain and every decision that leads to it, and run nothing of it.
 
         Args:
             ref: `tool:ID`, or a bare id.
+            ctx: On whose behalf; the host's own by default.
 
         Returns:
             The chain and the decisions.
@@ -226,11 +227,17 @@ class Rye:
             RyeError: The chain does not hold; the error carries the decisions so far.
         """
         self._check_open(ref)
-        prepared = await self._execute.inspect(ref, CallContext())
+        prepared = await self._execute.inspect(ref, ctx or CallContext())
         return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
 
-    async def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
+    async def schema(
+        self, ref: str | ItemRef, *, ctx: CallContext | None = None
+    ) -> Mapping[str, Any] | None:
         """The JSON Schema of a tool's parameters, verified like the tool itself.
+
+        Args:
+            ref: `tool:ID`, or a bare id.
+            ctx: On whose behalf; the host's own by default.
 
         Returns:
             The schema; None where the tool declares none, and so takes anything.
@@ -239,7 +246,7 @@ class Rye:
             RyeError: The tool's chain does not hold.
         """
         self._check_open(ref)
-        prepared = await self._execute.inspect(ref, CallContext())
+        prepared = await self._execute.inspect(ref, ctx or CallContext())
         return prepared.chain.head.spec.config_schema
 
     def sign(
@@ -264,11 +271,12 @@ class Rye:
         """
         return self._sign(pattern, ctx or CallContext(), space=space)
 
-    def verify(self, ref: str) -> VerifiedItem:
+    def verify(self, ref: str, *, ctx: CallContext | None = None) -> VerifiedItem:
         """Verify one item, and run nothing.
 
         Args:
             ref: A canonical ref, `kind:path.ext`, or a file's path.
+            ctx: On whose behalf; the host's own by default.
 
         Returns:
             The verified item.
@@ -276,26 +284,30 @@ class Rye:
         Raises:
             RyeError: It can't be found, or doesn't verify.
         """
-        return self._verify(ref)
+        return self._verify(ref, ctx or CallContext())
 
     def verify_all(
-        self, pattern: str, *, space: Literal["project", "user"] = "project"
+        self,
+        pattern: str,
+        *,
+        space: Literal["project", "user"] = "project",
+        ctx: CallContext | None = None,
     ) -> VerifyReport:
         """Verify every file that a glob matches, and run nothing.
 
         Args:
             pattern: A glob such as `tool:acme/*`, which recurses.
             space: Where to look.
+            ctx: On whose behalf; the host's own by default.
 
         Returns:
             What verified, and what did not.
 
         Raises:
-            RyeError: Nothing matches, or this Rye is closed.
+            RyeError: Nothing matches.
         """
-        self._check_open(pattern)
         place = self.spaces.project if space == "project" else self.spaces.user
-        return self._verify.all(pattern, place)
+        return self._verify.all(pattern, place, ctx or CallContext())
 
     def trust_project(self) -> Path:
         """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, open, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, open, openat, statat};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -81,15 +81,18 @@ impl Filter {
 /// Every file of the tree, sorted by the bytes of its path.
 pub fn list_tree(root: &Path, filter: &Filter) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    walk(root, filter, |_, _, rel, kind| {
+    let visit = |_: &OwnedFd, _: &CStr, rel, kind| {
         entries.push(Entry { rel, kind });
         Ok(())
-    })?;
+    };
+    walk(root, filter, visit, |_, _| Ok(()))?;
     entries.sort_unstable();
     Ok(entries)
 }
 
 /// A fingerprint of every file's stat: it changes whenever content may have changed.
+///
+/// Where every file counts, so do the folders: whatever is put into one, a link say, shows.
 pub fn stat_tree(root: &Path, filter: &Filter) -> Result<Digest> {
     stat_and_count(root, filter).map(|(fingerprint, _)| fingerprint)
 }
@@ -97,7 +100,8 @@ pub fn stat_tree(root: &Path, filter: &Filter) -> Result<Digest> {
 /// The fingerprint, and how many files it stands for.
 pub(crate) fn stat_and_count(root: &Path, filter: &Filter) -> Result<(Digest, usize)> {
     let mut entries = Vec::new();
-    walk(root, filter, |folder, name, rel, kind| {
+    let mut folders = Vec::new();
+    let visit = |folder: &OwnedFd, name: &CStr, rel, kind| {
         let mut facts = [0; 2 * FACTS_BYTES];
         let own = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         facts[..FACTS_BYTES].copy_from_slice(&facts_of(&own));
@@ -107,9 +111,22 @@ pub(crate) fn stat_and_count(root: &Path, filter: &Filter) -> Result<(Digest, us
         }
         entries.push((rel, kind, facts));
         Ok(())
-    })?;
+    };
+    let enter = |folder: &OwnedFd, rel: &[u8]| {
+        if filter.extensions.is_none() {
+            folders.push((rel.to_vec(), facts_of(&fstat(folder)?)));
+        }
+        Ok(())
+    };
+    walk(root, filter, visit, enter)?;
     entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    folders.sort_unstable();
     let mut hasher = Sha256::new();
+    for (rel, facts) in &folders {
+        hasher.update((rel.len() as u64).to_le_bytes());
+        hasher.update(rel);
+        hasher.update(facts);
+    }
     for (rel, kind, facts) in &entries {
         hasher.update((rel.len() as u64).to_le_bytes());
         hasher.update(rel);
@@ -161,10 +178,12 @@ fn facts_of(stat: &Stat) -> [u8; FACTS_BYTES] {
     facts
 }
 
-/// Calls `visit(folder, name, rel, kind)` for every file that the filter takes, in no order.
-fn walk<V>(root: &Path, filter: &Filter, mut visit: V) -> Result<()>
+/// Calls `visit(folder, name, rel, kind)` for every file that the filter takes, and
+/// `enter(folder, rel)` for every folder, in no order.
+fn walk<V, E>(root: &Path, filter: &Filter, mut visit: V, mut enter: E) -> Result<()>
 where
     V: FnMut(&OwnedFd, &CStr, Vec<u8>, Kind) -> std::result::Result<(), Errno>,
+    E: FnMut(&OwnedFd, &[u8]) -> std::result::Result<(), Errno>,
 {
     let failed = |rel: &[u8], errno| Error::os("read", join(root, rel), errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -182,6 +201,7 @@ where
                 .map_err(|errno| failed(&rel_folder, errno))?;
             &opened
         };
+        enter(folder, &rel_folder).map_err(|errno| failed(&rel_folder, errno))?;
         let mut listing = RawDir::new(folder.as_fd(), &mut buffer);
         while let Some(entry) = listing.next() {
             let entry = entry.map_err(|errno| failed(&rel_folder, errno))?;
@@ -265,6 +285,19 @@ mod tests {
             scratch.write(name, name.as_bytes());
         }
         scratch
+    }
+
+    #[test]
+    fn whatever_is_put_into_a_folder_shows_where_every_file_counts() {
+        let scratch = Scratch::new();
+        scratch.write("tree/deep/file.py", b"1");
+        let root = scratch.path("tree");
+        let every = Filter::new(None, Vec::new(), true);
+        let python = Filter::new(Some(vec![".py".to_owned()]), Vec::new(), true);
+        let before = (stat_tree(&root, &every), stat_tree(&root, &python));
+        std::os::unix::fs::symlink("/", scratch.path("tree/deep/link")).unwrap();
+        assert_ne!(stat_tree(&root, &every).unwrap(), before.0.unwrap());
+        assert_eq!(stat_tree(&root, &python).unwrap(), before.1.unwrap());
     }
 
     #[test]

@@ -5,6 +5,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ryecore.actions.allowed import check_capability
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
@@ -12,7 +13,7 @@ from ryecore.chain.prepared import PreparedChain
 from ryecore.errors import AmbiguousItem, InputError, InvalidItemId, ItemNotFound, RyeError
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.spaces import Spaces, locate
-from ryecore.policy import CallContext, allows, capability_of
+from ryecore.policy import CallContext
 
 __all__ = ["ExecuteAction", "ExecuteOptions"]
 
@@ -82,7 +83,7 @@ class ExecuteAction:
             ref = item if isinstance(item, ItemRef) else self._ref(item)
             check_cell(ref.kind, options.target, options.thread, async_=options.async_)
             _check_tool_options(options)
-            _check_capability(ref, ctx)
+            check_capability("execute", ref, ctx)
             given = _check_mapping(parameters)
         except RyeError as error:
             error.during(str(item))
@@ -104,6 +105,7 @@ class ExecuteAction:
         """
         ref = item if isinstance(item, ItemRef) else self._ref(item)
         check_cell(ref.kind, "local", "inline", async_=False)
+        check_capability("execute", ref, ctx)
         return await self._executor.inspect(ref, ctx)
 
     def _ref(self, text: str) -> ItemRef:
@@ -142,15 +144,6 @@ def _check_tool_options(options: ExecuteOptions) -> None:
                 f"{name} is for directives; a tool has no model thread.",
                 next_step="Leave it out.",
             )
-
-
-def _check_capability(ref: ItemRef, ctx: CallContext) -> None:
-    needed = capability_of("execute", ref.kind, ref.id)
-    if ctx.capabilities is not None and not allows(ctx.capabilities, needed):
-        raise InputError(
-            f"The caller lacks the capability {needed}.",
-            next_step="Grant it, or call something else.",
-        )
 
 
 def _check_mapping(parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:

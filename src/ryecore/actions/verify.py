@@ -6,6 +6,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from ryecore.actions.allowed import check_capability
 from ryecore.actions.sign import file_called
 from ryecore.errors import RyeError
 from ryecore.items.places import source_at
@@ -14,6 +15,7 @@ from ryecore.items.signature import CommentForm
 from ryecore.items.signing import find_files
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.policy import CallContext
 
 __all__ = ["VerifyAction", "VerifyReport"]
 
@@ -67,11 +69,12 @@ class VerifyAction:
         self._verifier = verifier
         self._file_types = file_types
 
-    def __call__(self, ref: str) -> VerifiedItem:
+    def __call__(self, ref: str, ctx: CallContext) -> VerifiedItem:
         """Verify one item.
 
         Args:
             ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
+            ctx: On whose behalf.
 
         Returns:
             The verified item.
@@ -80,17 +83,20 @@ class VerifyAction:
             RyeError: It can't be found, or doesn't verify.
         """
         try:
-            return self._verifier.verify(self._source(ref))
+            source = self._source(ref)
+            check_capability("fetch", source.ref, ctx)
+            return self._verifier.verify(source)
         except RyeError as error:
             error.during(ref)
             raise
 
-    def all(self, pattern: str, space: Space) -> VerifyReport:
+    def all(self, pattern: str, space: Space, ctx: CallContext) -> VerifyReport:
         """Verify every file that a glob matches.
 
         Args:
             pattern: `kind:id` or a glob such as `tool:acme/*`, which recurses.
             space: Where to look.
+            ctx: On whose behalf.
 
         Returns:
             What verified, and what did not.
@@ -102,6 +108,7 @@ class VerifyAction:
         failed: list[tuple[Path, RyeError]] = []
         for kind, path, relative in find_files(space, pattern):
             ref = ItemRef(kind, relative.rpartition(".")[0] or relative)
+            check_capability("fetch", ref, ctx)
             try:
                 verified.append(self._verifier.verify(ItemSource(ref, path, space, relative)))
             except RyeError as error:

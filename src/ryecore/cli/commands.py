@@ -280,7 +280,9 @@ def list_keys(project_path: str, as_json: bool) -> None:
 @click.option("--owner", default="", help="Whose key it is.")
 @click.option("--not-after", metavar="UTC", help="When it stops to count: 2027-01-31T00:00:00Z.")
 @click.option("--revoke", is_flag=True, help="Write that the key counts no more.")
-@click.option("--in-project", is_flag=True, help="Vouch for it for this project's items alone.")
+@click.option(
+    "--in-project", is_flag=True, help="Vouch for it only in projects that hold this key file."
+)
 @_project
 @_json
 def trust(

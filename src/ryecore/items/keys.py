@@ -50,8 +50,7 @@ class AuthorKeys:
         key = SigningKey.generate()
         render_trusted_key(key.public, owner)  # what can't be written is refused beforehand
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.folder.chmod(0o700)
+            self._make_folder()
             descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             raise SigningError(
@@ -79,6 +78,16 @@ class AuthorKeys:
             f"The key can't be written to {self.folder}: {problem.strerror}.",
             next_step=f"See that the folder can be written, or set {KEY_FOLDER_VARIABLE}.",
         )
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = self.folder.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise SigningError(
+                f"Others can write to {self.folder}, where the key would be kept.",
+                next_step=f"Set {KEY_FOLDER_VARIABLE} to a folder of its own.",
+            )
+        self.folder.chmod(0o700)
 
     def load(self) -> SigningKey:
         """The author's key.

@@ -23,9 +23,13 @@ _PLAIN_KEYS: Final = frozenset({
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
     "file_types", "transport", "permissions",
 })  # fmt: skip
+# The names that seeds write without underscores. Others, such as VERSION, are the author's own.
+_CONSTANTS: Final = frozenset(
+    {"config_schema", "env_config", "config", "config_resolve", "anchor", "verify_deps"}
+)
 _NAMES: Final[Mapping[str, str]] = {
     **{f"__{key}__": key for key in sorted(_PLAIN_KEYS)},
-    **{key.upper(): key for key in sorted(_PLAIN_KEYS)},
+    **{key.upper(): key for key in sorted(_CONSTANTS)},
     "__tool_description__": "description",
     "anchor": "anchor",
     "verify_deps": "verify_deps",

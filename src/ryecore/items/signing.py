@@ -29,6 +29,7 @@ from ryecore.lillux.keys import SigningKey
 __all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item"]
 
 SIDECAR: Final = ".sig"
+_NEVER_BY_GLOB: Final = ("keys/", "projects/")  # whoever signs these says whom to trust
 _SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 
 
@@ -189,7 +190,8 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
         for path, relative in _walk(folder)
         if (
             # A glob never vouches for keys: whoever signs a key file trusts its key.
-            fnmatchcase(relative, name) and not (kind == "config" and relative.startswith("keys/"))
+            fnmatchcase(relative, name)
+            and not (kind == "config" and relative.startswith(_NEVER_BY_GLOB))
             if is_glob
             else relative == name or relative.rpartition(".")[0] == name
         )

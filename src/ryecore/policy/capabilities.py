@@ -1,7 +1,6 @@
 """Capabilities: `rye.<execute|fetch|sign>.<kind>.<dotted id>`, with `*` as the wildcard."""
 
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Literal
 
 __all__ = ["Action", "allows", "capability_of"]
@@ -26,4 +25,20 @@ def allows(granted: Iterable[str], needed: str) -> bool:
     """
     if needed.startswith("rye.sign."):
         return needed in set(granted)
-    return any(fnmatchcase(needed, pattern) for pattern in granted)
+    return any(_matches(pattern, needed) for pattern in granted)
+
+
+def _matches(pattern: str, needed: str) -> bool:
+    """`*` stands for any text, dots included; every other character for itself."""
+    first, *others = pattern.split("*")
+    if not others:
+        return pattern == needed
+    *middle, last = others
+    if not needed.startswith(first) or not needed[len(first) :].endswith(last):
+        return False
+    rest = needed[len(first) : len(needed) - len(last)]
+    for part in filter(None, middle):
+        _, found, rest = rest.partition(part)
+        if not found:
+            return False
+    return True

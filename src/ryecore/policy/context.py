@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from threading import Lock
 
 from attrs import field, frozen
@@ -31,8 +32,9 @@ class CancelToken:
                 return
             self._cancelled = True
             callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        with ExitStack() as told:  # one that raises keeps none from being told
+            for callback in reversed(callbacks):
+                told.callback(callback)
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have a function called on cancellation, at once where that has happened.
@@ -65,7 +67,8 @@ class CallContext:
         cancellation: Cancels the action from outside.
         call_id: What events call this action.
         parent: The call that this one is part of.
-        event_sink: Told each trace event as it happens.
+        event_sink: Told each trace event as it happens; on a worker thread while a chain is made
+            ready, on the event loop's own afterwards, never on both at once.
     """
 
     capabilities: frozenset[str] | None = None

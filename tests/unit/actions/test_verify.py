@@ -2,7 +2,8 @@
 
 import pytest
 
-from ryecore.errors import ContentChanged, ItemNotFound
+from ryecore import CallContext
+from ryecore.errors import ContentChanged, InputError, ItemNotFound
 from tests.house import House
 
 
@@ -28,3 +29,22 @@ def test_the_user_space_is_looked_through_where_asked(house: House) -> None:
     assert len(house.open().verify_all("tool:*", space="user").verified) == 1
     with pytest.raises(ItemNotFound):
         house.open().verify_all("tool:mine*")
+
+
+@pytest.mark.anyio
+async def test_a_caller_sees_only_what_its_capabilities_name(house: House) -> None:
+    ref = house.shell("acme/good", "true")
+    weak = CallContext(capabilities=frozenset({"rye.fetch.tool.other.*"}))
+    reader = CallContext(capabilities=frozenset({"rye.fetch.tool.acme.*"}))
+    async with house.open() as rye:
+        assert rye.verify(ref, ctx=reader).is_verified
+        assert rye.verify_all("tool:acme/*", ctx=reader).verified
+        for refused in (
+            lambda: rye.verify(ref, ctx=weak),
+            lambda: rye.verify_all("tool:acme/*", ctx=weak),
+        ):
+            with pytest.raises(InputError, match=r"rye\.fetch\.tool\.acme\.good"):
+                refused()
+        for inspect in (rye.trace, rye.schema):
+            with pytest.raises(InputError, match=r"rye\.execute\.tool\.acme\.good"):
+                await inspect(ref, ctx=reader)
