@@ -3,7 +3,6 @@
 Each host is a Python process of its own, so that what happens to it happens to nobody else.
 """
 
-import asyncio
 import gc
 import os
 import resource
@@ -486,18 +485,3 @@ def test_threads_run_at_the_same_time() -> None:
     first.join()
     os.close(reader)
     os.close(writer)
-
-
-@pytest.mark.skipif("not os.environ.get('RYE_SOAK')", reason="long; run with make soak")
-def test_soak() -> None:
-    async def main() -> None:
-        fds = 0
-        for turn in range(100):
-            runs = [run_process(shell("echo a; exit $1", str(n % 7))) for n in range(100)]
-            results = await asyncio.gather(*runs)
-            assert [result.exit_code for result in results] == [n % 7 for n in range(100)]
-            fds = fds or len(os.listdir("/proc/self/fd"))
-            assert len(os.listdir("/proc/self/fd")) == fds, turn
-        assert not zombies_and_children()
-
-    asyncio.run(main())

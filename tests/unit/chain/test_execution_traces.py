@@ -1,0 +1,360 @@
+"""Executing a tool: traces, dry runs, cancellation."""
+
+import json
+import os
+import threading
+
+import anyio
+import pytest
+
+from ryecore import CallContext, CancelToken
+from ryecore.errors import (
+    BadSignature,
+    CallCancelled,
+    ConfigError,
+    ContentChanged,
+    RyeError,
+)
+from tests.house import House, events
+
+# Trace
+
+
+def test_a_trace_tells_every_decision_in_order(house):
+    done = house.execute(house.shell("a/t", "true"), trace=True)
+    assert [event["step"] for event in done.trace] == [
+        "resolve",
+        "verify_integrity",
+        "resolve",
+        "verify_integrity",
+        "resolve",
+        "validate_chain",
+        "seal",
+        "resolve_env",
+        "plan",
+        "execute",
+    ]
+    verified = events(done.trace, "verify_integrity")[0]
+    assert verified == {
+        "step": "verify_integrity",
+        "item_id": "a/t",
+        "verified": True,
+        "key_fp": house.key.public.fingerprint,
+    }
+    assert json.dumps(done.to_dict()["trace"])
+
+
+def test_tracing_changes_no_result(house):
+    ref = house.shell("a/t", "cat; env | sort")
+    with house.sync() as rye:
+        plain, traced, again = (rye.execute(ref, {"a": 1}, trace=on) for on in (False, True, False))
+    assert plain.data == traced.data == again.data
+    assert plain.chain == traced.chain
+    assert plain.trace is None
+    assert traced.trace
+
+
+def test_a_trace_is_whole_also_when_the_chain_is_remembered(house):
+    ref = house.shell("a/t", "true")
+    with house.sync() as rye:
+        first, second = (rye.execute(ref, trace=True) for _ in range(2))
+    assert [event["step"] for event in first.trace] == [event["step"] for event in second.trace]
+
+
+def test_a_failed_run_keeps_its_trace_which_ends_in_the_failing_event(house):
+    done = house.execute(house.shell("a/t", "echo why >&2; exit 3"), trace=True)
+    last = done.trace[-1]
+    assert (last["step"], last["failed"], last["error"], last["exit_code"]) == (
+        "execute",
+        True,
+        "why",
+        3,
+    )
+
+
+def unsigned(house: House) -> None:
+    house.write("tools/a/t.sh", "# __executor_id__ = 'a/r'", sign=False)
+
+
+def broken(house: House) -> None:
+    house.write("tools/a/t.yaml", "executor_id: [")
+
+
+def without_executor(house: House) -> None:
+    house.shell("a/t", "", executor_id="a/nowhere")
+
+
+def incompatible(house: House) -> None:
+    house.yaml("a/r", inputs=["x"])
+    house.shell("a/t", "", executor_id="a/r", outputs=["y"])
+
+
+def without_interpreter(house: House) -> None:
+    wish = {"type": "system_binary", "var": "RYE_X", "binary": "no-such-language"}
+    house.yaml("a/r", env_config={"interpreter": wish}, config={"command": "${RYE_X}"})
+    house.shell("a/t", "", executor_id="a/r")
+
+
+def with_an_unsigned_dependency(house: House) -> None:
+    house.write("tools/a/__init__.py", "", sign=False)
+    house.python("a/t", "")
+
+
+def with_a_schema(house: House) -> None:
+    house.shell("a/t", "", config_schema={"type": "object", "required": ["x"]})
+
+
+def without_a_command(house: House) -> None:
+    house.yaml("a/t")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "step"),
+    [
+        (lambda house: None, "resolve"),
+        (unsigned, "verify_integrity"),
+        (broken, "read_metadata"),
+        (without_executor, "resolve"),
+        (incompatible, "validate_chain"),
+        (without_interpreter, "resolve_env"),
+        (with_an_unsigned_dependency, "seal"),
+        (with_a_schema, "check_parameters"),
+        (without_a_command, "plan"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_refusals_trace_ends_in_the_failing_event(house, prepare, step, dry_run):
+    prepare(house)
+    with pytest.raises(RyeError) as refusal:
+        house.execute("tool:a/t", dry_run=dry_run, trace=True)
+    last = refusal.value.trace[-1]
+    assert (last["step"], last["failed"]) == (step, True)
+    assert refusal.value.message in str(last["error"])
+    assert refusal.value.item_id == "tool:a/t"
+    assert refusal.value.next_step
+    document = refusal.value.to_dict()
+    assert document["status"] == "error"
+    assert json.dumps(document)
+
+
+def test_a_refusal_carries_a_trace_only_when_asked(house):
+    with pytest.raises(RyeError) as refusal:
+        house.execute("tool:a/t")
+    assert refusal.value.trace == ()
+
+
+def test_an_event_sink_is_told_each_event_as_it_happens(house):
+    told: list[object] = []
+    done = house.execute(
+        house.shell("a/t", "true"), ctx=CallContext(event_sink=told.append), trace=True
+    )
+    assert told == list(done.trace)
+
+
+# Dry run
+
+
+def test_a_dry_run_shows_the_plan_and_runs_nothing(house):
+    ref = house.shell("a/t", "touch ran", version="1.0.0")
+    done = house.execute(ref, {"a": 1}, dry_run=True)
+    document = done.to_dict()
+    assert document["status"] == "validation_passed"
+    assert document["message"] == "Tool chain validation passed (dry run)"
+    assert document["item_id"] == ref
+    assert document["validated_pairs"] == [
+        ["a/t", "rye/core/runtimes/bash/bash"],
+        ["rye/core/runtimes/bash/bash", "rye/core/primitives/execute"],
+    ]
+    assert document["plan"]["command"] == "/bin/bash"
+    assert document["plan"]["stdin_bytes"] == len('{"a": 1}')
+    assert "data" not in document
+    assert done.success
+    assert not (house.project / "ran").exists()
+    assert "would run" in str(done)
+
+
+def test_a_dry_run_asks_for_every_signature_anew(house, monkeypatch):
+    import nacl.bindings
+
+    house.write("tools/a/__init__.py", "")
+    house.write("tools/a/helper.py", "")
+    ref = house.python("a/t", "def execute(p, project):\n    return 1")
+    asked: list[bytes] = []
+    arithmetic = nacl.bindings.crypto_sign_open
+
+    def counting(signed: bytes, key: bytes) -> bytes:
+        opened = arithmetic(signed, key)
+        asked.append(opened)
+        return opened
+
+    monkeypatch.setattr(nacl.bindings, "crypto_sign_open", counting)
+    with house.sync() as rye:
+        rye.execute(ref)
+        asked.clear()
+        rye.execute(ref)
+        assert not asked  # the arithmetic is remembered
+        rye.execute(ref, dry_run=True)
+    names = [line for message in asked for line in message.decode().split("\n")[1:2]]
+    for name in ("a/t.py", "a/__init__.py", "a/helper.py", "rye/core/runtimes/python/function.yaml"):  # fmt: skip # noqa: E501
+        assert f"tool:{name}" in names
+
+
+def test_a_dry_run_notices_what_memory_would_let_pass(house, monkeypatch):
+    ref = house.shell("a/t", "true")
+    with house.sync() as rye:
+        rye.execute(ref)
+        # Whatever a cache may have come to believe, the arithmetic says no.
+        monkeypatch.setattr("nacl.bindings.crypto_sign_open", _forged)
+        with pytest.raises(BadSignature) as refusal:
+            rye.execute(ref, dry_run=True, trace=True)
+    assert refusal.value.trace[-1]["step"] == "verify_integrity"
+
+
+def _forged(*_: object) -> bytes:
+    from nacl.exceptions import BadSignatureError
+
+    raise BadSignatureError
+
+
+def test_a_dry_run_refuses_what_a_run_would_refuse(house):
+    ref = house.shell("a/t", "true")
+    path = house.path("tools/a/t.sh")
+    path.write_text(path.read_text() + "# more\n")
+    with pytest.raises(ContentChanged):
+        house.execute(ref, dry_run=True)
+
+
+def test_a_dry_run_of_a_tool_without_a_command_is_refused(house):
+    with pytest.raises(ConfigError):
+        house.execute(house.yaml("a/t"), dry_run=True)
+
+
+# Cancellation
+
+WAIT = 'echo $$ > pid.new; mv pid.new pid; trap "" TERM; while :; do read -r -t 1 < <(sleep 60); done'  # fmt: skip # noqa: E501
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def started(house: House) -> int:
+    """The pid of the waiting tool, once it runs."""
+    pid = anyio.Path(house.project / "pid")
+    while not await pid.exists():
+        await anyio.lowlevel.checkpoint()
+    return int(await pid.read_text())
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_task_leaves_no_process(house):
+    ref = house.shell("a/t", WAIT.replace('trap "" TERM; ', ""))
+    async with house.open() as rye:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(rye.execute, ref)
+                pid = await started(house)
+                tasks.cancel_scope.cancel()
+            assert not is_alive(pid)
+
+
+@pytest.mark.anyio
+async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_ends(house):
+    token = CancelToken()
+    ref = house.shell("a/t", WAIT)
+    async with house.open() as rye, anyio.create_task_group() as tasks:
+
+        async def cancel_later() -> None:
+            await started(house)
+            threading.Thread(target=token.cancel).start()
+
+        tasks.start_soon(cancel_later)
+        with pytest.raises(CallCancelled, match="cancelled") as refusal:
+            await rye.execute(ref, ctx=CallContext(cancellation=token), trace=True)
+        assert refusal.value.item_id == ref
+        assert refusal.value.chain
+        assert refusal.value.trace[-1]["failed"]
+        assert not is_alive(await started(house))
+
+
+@pytest.mark.anyio
+async def test_a_token_that_was_cancelled_before_runs_nothing(house):
+    token = CancelToken()
+    token.cancel()
+    ref = house.shell("a/t", "touch ran")
+    async with house.open() as rye:
+        with pytest.raises(CallCancelled):
+            await rye.execute(ref, ctx=CallContext(cancellation=token))
+    assert not (house.project / "ran").exists()
+
+
+@pytest.mark.anyio
+async def test_a_token_cancelled_after_the_end_changes_nothing(house):
+    token = CancelToken()
+    async with house.open() as rye:
+        done = await rye.execute(house.shell("a/t", "echo x"), ctx=CallContext(cancellation=token))
+    await anyio.to_thread.run_sync(token.cancel)
+    assert done.data["stdout"] == "x\n"
+
+
+@pytest.mark.anyio
+async def test_one_token_cancels_many_calls(house):
+    token = CancelToken()
+    ref = house.shell("a/t", "read -r -t 60 < <(sleep 60)")
+    refused: list[object] = []
+    async with house.open() as rye:
+        await rye.execute(ref, dry_run=True)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+
+                async def call() -> None:
+                    try:
+                        await rye.execute(ref, ctx=CallContext(cancellation=token))
+                    except CallCancelled as refusal:
+                        refused.append(refusal)
+
+                for _ in range(5):
+                    tasks.start_soon(call)
+                await anyio.lowlevel.checkpoint()
+                token.cancel()
+    assert len(refused) == 5
+
+
+def test_a_token_that_is_cancelled_while_the_loop_ends_is_no_error_for_who_cancels(house):
+    ref = house.shell("a/t", "echo > started; read -r _ < go")
+    for name in ("started", "go"):
+        os.mkfifo(house.project / name)
+    token, cancelling, ended = CancelToken(), threading.Event(), threading.Event()
+
+    def wait_for_the_end() -> None:
+        cancelling.set()
+        assert ended.wait(20)
+
+    token.on_cancel(wait_for_the_end)  # the first to be told
+    problems: list[BaseException] = []
+
+    def cancel() -> None:
+        try:
+            token.cancel()
+        except BaseException as problem:
+            problems.append(problem)
+
+    async def execute() -> None:
+        async with house.open() as rye:
+            await rye.execute(ref, ctx=CallContext(cancellation=token))
+
+    running = threading.Thread(target=anyio.run, args=[execute])
+    running.start()
+    (house.project / "started").read_text()
+    other = threading.Thread(target=cancel)
+    other.start()
+    assert cancelling.wait(20)
+    (house.project / "go").write_text("\n")
+    running.join(20)
+    ended.set()
+    other.join(20)
+    assert problems == []
