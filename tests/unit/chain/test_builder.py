@@ -68,6 +68,7 @@ def test_a_missing_executor_is_named_and_is_a_value_error_too(house):
         house.execute(ref)
     assert isinstance(refusal.value, ExecutorNotFound)
     assert refusal.value.executor_id == "a/nowhere"
+    assert str(house.path("tools")) in refusal.value.next_step, "it says where was looked"
     assert refusal.value.chain == ("a/tool",)
 
 
