@@ -131,9 +131,7 @@ class ChainBuilder:
             raise ExecutorNotFound(
                 f"Executor not found: {ref.id}, which '{elements[-1].item_id}' names.",
                 next_step=(
-                    error.next_step
-                    if error.similar
-                    else f"Searched {', '.join(error.searched)}."
+                    error.next_step if error.similar else f"Searched {', '.join(error.searched)}."
                 ),
                 executor_id=ref.id,
             ) from None
