@@ -251,7 +251,7 @@ class Rye:
 
     def sign(
         self,
-        pattern: str,
+        pattern: str | os.PathLike[str],
         *,
         space: Literal["project", "user"] = "project",
         ctx: CallContext | None = None,
@@ -269,9 +269,11 @@ class Rye:
         Raises:
             RyeError: There is no key, nothing matches, or a model asks for it.
         """
-        return self._sign(pattern, ctx or CallContext(), space=space)
+        return self._sign(os.fspath(pattern), ctx or CallContext(), space=space)
 
-    def verify(self, ref: str, *, ctx: CallContext | None = None) -> VerifiedItem:
+    def verify(
+        self, ref: str | os.PathLike[str], *, ctx: CallContext | None = None
+    ) -> VerifiedItem:
         """Verify one item, and run nothing.
 
         Args:
@@ -284,7 +286,7 @@ class Rye:
         Raises:
             RyeError: It can't be found, or doesn't verify.
         """
-        return self._verify(ref, ctx or CallContext())
+        return self._verify(os.fspath(ref), ctx or CallContext())
 
     def verify_all(
         self,
@@ -419,10 +421,10 @@ async def rye_execute(
                 dry_run=dry_run,
                 target=target,
                 thread=thread,
-                async_=bool(more.get("async", more.get("async_", False))),
+                async_=more.get("async", more.get("async_", False)),
                 model=model,
                 limit_overrides=limit_overrides,
-                trace=bool(more.get("trace", False)),
+                trace=more.get("trace", False),
                 timeout_s=more.get("timeout_s"),
             )
             return done.to_dict()

@@ -6,9 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
-
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
@@ -18,6 +16,9 @@ from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
 
 __all__ = ["SyncRye"]
 
@@ -31,7 +32,7 @@ class SyncRye:
     `with SyncRye.open(".") as rye: ...`.
     """
 
-    def __init__(self, rye: Rye, portal: BlockingPortal, closing: ExitStack) -> None:
+    def __init__(self, rye: Rye, portal: "BlockingPortal", closing: ExitStack) -> None:
         self._rye = rye
         self._portal = portal
         self._closing: ExitStack | None = closing
@@ -43,6 +44,8 @@ class SyncRye:
         Raises:
             ConfigError: The project isn't a folder, or a bundle can't be loaded.
         """
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - a large import
+
         rye = Rye.open(project_path, **options)
         with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal())
@@ -79,11 +82,13 @@ class SyncRye:
         """The JSON Schema of a tool's parameters; see `Rye.schema`."""
         return self._call(ref, partial(self._rye.schema, ref))
 
-    def sign(self, pattern: str, *, space: Literal["project", "user"] = "project") -> SignReport:
+    def sign(
+        self, pattern: str | os.PathLike[str], *, space: Literal["project", "user"] = "project"
+    ) -> SignReport:
         """Sign one item, or all that a glob matches; see `Rye.sign`."""
         return self._rye.sign(pattern, space=space)
 
-    def verify(self, ref: str) -> VerifiedItem:
+    def verify(self, ref: str | os.PathLike[str]) -> VerifiedItem:
         """Verify one item, and run nothing; see `Rye.verify`."""
         return self._rye.verify(ref)
 

@@ -25,6 +25,11 @@ def check_modes(target: str, thread: str, *, async_: bool, dry_run: bool) -> Non
     Raises:
         UnsupportedExecution: A mode is unknown, or two exclude each other.
     """
+    for name, flag in (("async", async_), ("dry_run", dry_run)):
+        if not isinstance(flag, bool):
+            raise UnsupportedExecution(
+                f"{name} is {flag!r}, neither true nor false.", next_step="Pass true or false."
+            )
     if thread not in ("inline", "fork"):
         raise UnsupportedExecution(
             f"Unknown thread mode {thread!r}.", next_step='Write "inline" or "fork".'

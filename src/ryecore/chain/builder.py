@@ -188,14 +188,13 @@ def _check_progress(current: ItemRef, elements: Sequence[ChainElement]) -> None:
 def _has_other_extensions(found: ItemSource, allowed: Sequence[Space]) -> bool:
     """Whether a file of the same stem stands beside or before it, of a type that may be added."""
     for space in allowed:
-        stem = Path(space.folder("tool"), found.ref.id)
+        folder, _, stem = f"{space.root}/{found.ref.folder}/{found.ref.id}".rpartition("/")
         try:
-            names = os.listdir(stem.parent)
+            names = os.listdir(folder)
         except OSError:
             names = []
-        for name in names:
-            if name.startswith(stem.name + ".") and Path(name).suffix not in _KNOWN:
-                return True
+        if any(name.startswith(f"{stem}.") and Path(name).suffix not in _KNOWN for name in names):
+            return True
         if space == found.space:
             break
     return False

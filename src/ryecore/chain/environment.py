@@ -92,6 +92,11 @@ class EnvResolver:
         self._project = project
         self._environ = environ
         self._interpreters = interpreters
+        if isinstance(inherit, str) and inherit not in ("safe", "all", "none"):
+            raise ConfigError(
+                f"inherit_env is {inherit!r}.",
+                next_step='Pass "safe", "all", "none", or a collection of names.',
+            )
         self._inherit = inherit
 
     def resolve(

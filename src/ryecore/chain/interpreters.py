@@ -85,6 +85,7 @@ class Interpreters:
         self._project = project
         self._real_project = os.path.realpath(project)
         self._is_project_trusted = is_project_trusted
+        self._outside: set[tuple[str, int, int] | None] = set()
 
     def find(
         self,
@@ -144,9 +145,14 @@ class Interpreters:
 
     def may_run(self, program: str, evidence: Evidence) -> bool:
         """Whether a program may run: it lies outside the project, or the project is trusted."""
-        if not lies_inside(program, self._project, self._real_project):
+        known = _identity(program)
+        if known in self._outside:
             return True
-        return self._is_project_trusted(evidence)
+        if lies_inside(program, self._project, self._real_project):
+            return self._is_project_trusted(evidence)
+        if known is not None:
+            self._outside.add(known)
+        return True
 
     def _candidates(
         self,
@@ -217,6 +223,15 @@ class Interpreters:
             tried.append(f"{' '.join(wish.resolve_cmd)} (printed no path)")
             return
         yield "command", lines[0].strip()
+
+
+def _identity(path: str) -> tuple[str, int, int] | None:
+    """What stands at a path, links resolved; None where nothing does."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return path, status.st_dev, status.st_ino
 
 
 def _why_not(candidate: str) -> str:

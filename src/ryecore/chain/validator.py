@@ -1,12 +1,14 @@
 """The rules that neighbours in a chain obey. Pure: elements in, verdict out."""
 
 from collections.abc import Sequence
-
-from packaging.version import InvalidVersion, Version
+from typing import TYPE_CHECKING
 
 from ryecore.chain.model import Chain, ChainElement, ValidChain
 from ryecore.chain.spec import VersionRange
 from ryecore.errors import IncompatibleChain
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 __all__ = ["ChainValidator"]
 
@@ -105,7 +107,9 @@ def _check_version(
             problems.append(f"{found} above {most}, the most '{parent.item_id}' accepts")
 
 
-def _parse(text: str | None) -> Version | None:
+def _parse(text: str | None) -> "Version | None":
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - for constraints alone
+
     try:
         return None if text is None else Version(text)
     except InvalidVersion:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
@@ -214,6 +213,8 @@ def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
         for name in names
         if name.endswith(EXTENSIONS[ref.kind])
     }
+    from difflib import get_close_matches  # noqa: PLC0415 - for this error alone
+
     similar = get_close_matches(ref.id, sorted(known), n=3)
     return ItemNotFound(
         f"{ref} was not found in {', '.join(searched.values())}.",

@@ -241,7 +241,8 @@ class TrustStore:
     def _how_to_trust(self, fingerprint: str, space: Space) -> str:
         key_file = space.folder("config") / TRUSTED_KEYS_PATH / f"{fingerprint}.toml"
         if space.name != "user" and key_file.exists():
-            command = f"rye keys trust {shlex.quote(str(key_file))}"
+            only_here = "--in-project " if space.name == "project" else ""
+            command = f"rye keys trust {only_here}{shlex.quote(str(key_file))}"
             return f"If you know whose key it is, trust it: {command}"
         return (
             "If you know whose key it is, trust it: rye keys trust PUBLIC_KEY.pem. "

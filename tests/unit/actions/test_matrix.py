@@ -1,6 +1,7 @@
 """Both tables of the execution matrix, cell by cell."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -96,3 +97,10 @@ def test_modes_that_exclude_each_other_or_are_unknown_are_refused(modes, refusal
 @pytest.mark.parametrize("thread", ["inline", "fork"])
 def test_known_modes_pass(target, thread):
     check_modes(target, thread, async_=False, dry_run=False)
+
+
+@pytest.mark.parametrize("flag", ["dry_run", "async_"])
+def test_a_flag_that_is_no_boolean_is_refused(flag: str) -> None:
+    given: dict[str, Any] = {"async_": False, "dry_run": False, flag: "false"}
+    with pytest.raises(UnsupportedExecution, match="neither true nor false"):
+        check_modes("local", "inline", **given)
