@@ -15,8 +15,8 @@ _ANSI: Final = {
     "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
 }  # fmt: skip
 _CSS: Final = {
-    "good": "color:#1a7f37", "bad": "color:#cf222e", "warn": "color:#9a6700",
-    "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#0969da",
+    "good": "color:#2da44e", "bad": "color:#e5534b", "warn": "color:#bf8700",
+    "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#3b8eea",
 }  # fmt: skip
 _MAX_DATA_LINES: Final = 40
 _MAX_LINE: Final = 400
