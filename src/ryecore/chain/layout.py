@@ -5,13 +5,12 @@ Source: decision 16.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from attrs import evolve, frozen
 
 from ryecore.chain.anchor import find_anchor
 from ryecore.chain.dependencies import Dependencies
-from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.model import Chain, ChainElement, Deps
 from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec
 from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError
@@ -21,8 +20,6 @@ from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 
 __all__ = ["Layout", "Sealer"]
-
-Deps = Literal["none", "verified", "unverified"]
 
 
 @frozen

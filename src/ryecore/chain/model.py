@@ -16,6 +16,9 @@ __all__ = ["Chain", "ChainElement", "ChainTrace", "ExecutionPlan", "ExecutionRes
 
 _MAX_REPR: Final = 80
 
+Deps = Literal["none", "verified", "unverified"]
+"""Whether what a tool can import besides its own file was verified."""
+
 
 @frozen
 class ChainElement:
@@ -167,7 +170,7 @@ class ExecutionPlan:
     stdin: bytes = field(repr=False)
     timeout_s: float
     max_output_bytes: int
-    deps: Literal["none", "verified", "unverified"] = "none"
+    deps: Deps = "none"
 
     def to_dict(self) -> dict[str, object]:
         """The plan as a dry run shows it: names of variables, never values."""

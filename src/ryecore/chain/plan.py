@@ -5,12 +5,12 @@ Source: seed 000, "Execution Config Building"; decisions 23 to 29.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
 
-from ryecore.chain.model import ChainElement, ExecutionPlan, ValidChain
+from ryecore.chain.model import ChainElement, Deps, ExecutionPlan, ValidChain
 from ryecore.chain.templating import Template, as_text
 from ryecore.errors import ConfigError, InputError
 
@@ -50,7 +50,7 @@ class PlanInputs:
 
 
 def build_plan(
-    chain: ValidChain, inputs: PlanInputs, deps: Any = "none", unknown: set[str] | None = None
+    chain: ValidChain, inputs: PlanInputs, deps: Deps = "none", unknown: set[str] | None = None
 ) -> ExecutionPlan:
     """Make the plan of one execution.
 
@@ -162,7 +162,7 @@ def _command(config: Mapping[str, object], template: Template) -> str:
 
 
 def _args(
-    config: Mapping[str, object], present: Sequence[str] | Any, command: str, template: Template
+    config: Mapping[str, object], present: Collection[str], command: str, template: Template
 ) -> tuple[str, ...]:
     args = config.get("args", [])
     alternatives = config.get("args_without")
