@@ -144,7 +144,13 @@ class Interpreters:
         )
 
     def may_run(self, program: str, evidence: Evidence) -> bool:
-        """Whether a program may run: it lies outside the project, or the project is trusted."""
+        """Whether a program may run: it lies outside the project, or the project is trusted.
+
+        The interpreter that ryecore itself runs on may, and so may its folder stay on a search
+        path: whoever started it has trusted it.
+        """
+        if program in (sys.executable, os.path.dirname(sys.executable)):
+            return True
         known = _identity(program)
         if known in self._outside:
             return True
