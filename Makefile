@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST := $(shell find native -name '*.rs' -o -name 'Cargo.*' -not -path '*/target/*' 2>/dev/null)
+RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: help build demo test check format bench docs seal soak clean
