@@ -13,8 +13,8 @@ import anyio.to_thread
 from attrs import evolve
 
 from ryecore.chain.interpreters import Interpreters, find_on_path
-from ryecore.chain.model import ExecutionPlan, ExecutionResult
-from ryecore.chain.output import read_outcome
+from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult
+from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
 from ryecore.chain.primitives import PRIMITIVE_MAP
@@ -112,19 +112,7 @@ class PrimitiveExecutor:
             )
             raise
         outcome = read_outcome(done, plan.timeout_s, prepared.layout.as_authored)
-        log.add(
-            "execute",
-            item_id=ref.id,
-            status=done.status,
-            exit_code=done.exit_code,
-            duration_ms=round(done.duration_ms, 3),
-            **({} if outcome.success else {"failed": True, "error": outcome.error}),
-        )
-        metadata = dict(outcome.notes)
-        if plan.deps == "unverified":
-            metadata["deps"] = plan.deps
-        if not prepared.chain.is_verified:
-            metadata["integrity"] = "unverified"
+        log.add("execute", **_execute_event(ref, done, outcome))
         return ExecutionResult(
             "success" if outcome.success else "error",
             str(ref),
@@ -132,7 +120,7 @@ class PrimitiveExecutor:
             outcome.error,
             prepared.chain,
             _since(started),
-            metadata,
+            _metadata(outcome, plan, prepared.chain),
             log.events if trace else None,
         )
 
@@ -336,6 +324,25 @@ def _within_deadline(plan: ExecutionPlan, ctx: CallContext) -> ExecutionPlan:
     if left_s <= 0:
         raise InputError("The caller's deadline has passed.", next_step="Give it more time.")
     return evolve(plan, timeout_s=min(plan.timeout_s, left_s))
+
+
+def _execute_event(ref: ItemRef, done: ProcessResult, outcome: Outcome) -> dict[str, object]:
+    event: dict[str, object] = {
+        "item_id": ref.id,
+        "status": done.status,
+        "exit_code": done.exit_code,
+        "duration_ms": round(done.duration_ms, 3),
+    }
+    return event if outcome.success else event | {"failed": True, "error": outcome.error}
+
+
+def _metadata(outcome: Outcome, plan: ExecutionPlan, chain: Chain) -> dict[str, object]:
+    metadata = dict(outcome.notes)
+    if plan.deps == "unverified":
+        metadata["deps"] = plan.deps
+    if not chain.is_verified:
+        metadata["integrity"] = "unverified"
+    return metadata
 
 
 def _since(started: float) -> float:
