@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:hiCvwyJ94B_TlXqnBEKtquhXCuHMzU8rWUz5W1FnfyDRXP0wJTmpJrrDaLG_fQ3KQxOOUhdQX-crjcvP_GJcBg:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:OFRjLHEJxUuqlZkHw-SvGft4GlXZwEowLBAyC8a7-JKmMPIhu4C_--qON6RNKv5acdSWq33rgpYgROWHk3nlBw:5130a106dedf59b9
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

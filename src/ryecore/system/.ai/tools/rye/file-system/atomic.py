@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:U5PnXthgj0H-B4XJaO8BD1ZnhopEedPBX3SoB8kjoquCv7aQzmFTlnxq139AtHseq6pvh53JtlJY0mEy1WUHCQ:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:DDiPTtZ-N2lHdYvQf_XHF0rl3pDW365YvATnMwHp0GhzaQJnpHByRi-IaYbqNihkO1uQWuRdofZEHHaV-aj7Dg:5130a106dedf59b9
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:VJpgbrxoBkGAqJLP3O6sz8QZht97yMzSbpBOU0mWhtAkmDwzkVA13sZ2COrwYXxoSmCXDytMQDYig_IaY0JSBw:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:_0Bn7W1rHAIxMkJl467lCDM8PkLUXfGIiKe-IQDPCxAfuTWzEeShe2rJKX07HxlUUycZ71s8EFjVFqoVCSJBCw:5130a106dedf59b9
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

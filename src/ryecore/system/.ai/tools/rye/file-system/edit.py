@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:TaWrB7-P7pPDq0vc01gNuZltJZEdmLeLWxtmvR0Vzmep6-ZpRHBu7ZGqKlNf5DL-xXKwXntv02zf_LZzrIw3BQ:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:XsWBPBostLgwUuXej_M2YwEmGxxCyhOFgn0l2QUM7QPhQkt-fUkZoSgRtnzoeIXGah5Md6ZknvMX0qy-3lZFDA:5130a106dedf59b9
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:bbi6jBGRotginBZXO44v81o11pdzYGWz2xzNcPBa9EivlA_6Lb2xPGYNX7Xfp0B_X3P95_8rV9xLZO24K6uZDg:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:xv7ErLc-IMQsQVUD2ecIyToP4_7lKj7at8thIpviJBlCteMCGnZoXaMKGgdaWuyFIK2TGm-rq8T9hUr7td23CA:5130a106dedf59b9
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

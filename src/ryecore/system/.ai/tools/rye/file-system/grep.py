@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:QkuGKCeGDDrtA-M-iL9swOXmzyMGNngxMGwJ_LMMhyoQt0yPQcUFr0bLQGsa_28Gfg1p5WPLI59-_-AAvnzyBQ:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:0kpx7WMALPVi243vdSusim99SnmoWtUvOr02erz60yGZpjEwq-yMeJoFM_JetNACHGhEJO43e8V0uxbR-g5yCQ:5130a106dedf59b9
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:8phyy0JmxWcMPd7bOl0v5dBWZ039P-UQ-8-KqEpCrmgzLoBCRErpteIYPKNw1GXniFAfUb6tXj6QYsJBc4vSAQ:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:RC3YDWXyVz2YyIkgTVWftIzFAV_PkiSXCxrYJU9_pRzOY8dYixG-lqTpQWqvDAVTHAt0Hx2P8bO8whlVk8DUAA:5130a106dedf59b9
 """List what lies in a folder."""
 
 from __future__ import annotations

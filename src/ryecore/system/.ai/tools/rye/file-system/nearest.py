@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:vrgbakzp-aZqTxt5Q2PimZlvvBcWCgp5XmrUjpePF51M3wygG7HYq9qdHiusQ4jpCKrpdwSNw3eWPzQGHDu-Cg:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:EOO0bo2nX8UxVbAmnOBtAjTaAvITgRawcz7F9Y9i9k-xw6-96PxdgEXtpQij97zZxvfRxjQ5FBxhlI9Pc0ooCw:5130a106dedf59b9
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

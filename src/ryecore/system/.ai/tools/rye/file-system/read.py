@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:LgiPSLu9g-wj4bWyE_iv1OEMs7zaWbfR8Wl2trkr_V8jqrFgDd76fvnAxSaruXKie-MPezGbZ6-IYnfJx6fPCQ:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:wlbKGxItqXYDei_fR1LENAtW-r4PV64x9BeoOK02ERegXULB84B1fFCy-8ivF8_wK0Ey13IPDyjSOlUSmzpvDg:5130a106dedf59b9
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:_2Yj84-YOuynXNwpKK9eejYoMH9flli-43Pm78wfT7jeS0dlpKmtGbpc_YQ9XvMJW1N8yJ_TaPfOpLdI6718AA:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:HggJMtLPw2rNRqSGIKbXDW5LZZ_zzG6VnodO0INcPnfSy-pyd_QquiS7ZJVpSRltHoiM9Tu80cVFMys3I39-BA:5130a106dedf59b9
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

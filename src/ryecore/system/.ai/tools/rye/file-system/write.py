@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T23:38:59Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:k8B3LvAOWFYvPd1SMp4ubO4kwAo0Ahchf_J3BYtJBuAmg5tlt-FLXu5kymTeHKVRdvkS6DGxsafHgfff9sBnCw:ef34556cc0a7c44f
+# rye:signed:2026-11-22T00:07:19Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:4yYntu2yYFaYc4MzeSvb6sYDD-EkoV3J8uO-TkXehfp1dUSQUvrJB4crYyUGyuA2lXxxHv6JBdPF5SkODot5AQ:5130a106dedf59b9
 """Write a text file in one step."""
 
 from __future__ import annotations
