@@ -1,8 +1,6 @@
 """Build a chain: from a ref, along each executor id, to the primitive."""
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from ryecore.chain.file_types import FileTypes
@@ -23,7 +21,7 @@ from ryecore.items.evidence import Evidence
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.signing import SIDECAR
-from ryecore.items.spaces import EXTENSIONS, ItemSource, Space, Spaces, locate
+from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
 
 __all__ = ["MAX_CHAIN_DEPTH", "PRIMITIVE_SPECS", "ChainBuilder"]
@@ -32,7 +30,6 @@ MAX_CHAIN_DEPTH: Final = 10
 """How many elements a chain may have, the primitive included. Source: seed 000; decision 14."""
 
 EXECUTE_ID: Final = "rye/core/primitives/execute"
-_KNOWN: Final = frozenset((*EXTENSIONS["tool"], SIDECAR))
 PRIMITIVE_SPECS: Final[Mapping[str, ElementSpec]] = {
     EXECUTE_ID: ElementSpec(has_executor=True, tool_type="primitive"),
 }
@@ -114,8 +111,9 @@ class ChainBuilder:
         evidence: Evidence,
     ) -> ItemSource:
         try:
-            found = locate(ref, allowed, evidence=evidence)
-            if not _has_other_extensions(found, allowed):
+            others: set[str] = set()
+            found = locate(ref, allowed, evidence=evidence, others=others)
+            if others <= {SIDECAR}:
                 return found
             more = self._file_types.extensions()
             return locate(ref, allowed, more_extensions=more, evidence=evidence)
@@ -183,21 +181,6 @@ def _check_progress(current: ItemRef, elements: Sequence[ChainElement]) -> None:
             "the primitive counted.",
             next_step="Let its runtimes lead to the primitive sooner.",
         )
-
-
-def _has_other_extensions(found: ItemSource, allowed: Sequence[Space]) -> bool:
-    """Whether a file of the same stem stands beside or before it, of a type that may be added."""
-    for space in allowed:
-        folder, _, stem = f"{space.root}/{found.ref.folder}/{found.ref.id}".rpartition("/")
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            names = []
-        if any(name.startswith(f"{stem}.") and Path(name).suffix not in _KNOWN for name in names):
-            return True
-        if space == found.space:
-            break
-    return False
 
 
 def _check_category(spec: ElementSpec, source: ItemSource) -> None:

@@ -156,6 +156,7 @@ def locate(
     *,
     more_extensions: Iterable[str] = (),
     evidence: Evidence | None = None,
+    others: set[str] | None = None,
 ) -> ItemSource:
     """Find the file of an item: the first space that holds it wins.
 
@@ -164,6 +165,7 @@ def locate(
         spaces: Where to look, in order.
         more_extensions: Extensions that signed runtimes add, behind the fixed order.
         evidence: Told which paths were absent, so that a new shadow is noticed.
+        others: Told the extensions of this stem that are none of these, up to where it was found.
 
     Returns:
         The source, with what it shadows.
@@ -185,7 +187,7 @@ def locate(
         stem = f"{folder}/{ref.id}"
         # The built-in bundle is sealed as a whole: nothing is added to it.
         watched = evidence if found is None and not space.is_built_in else None
-        matches = _matches(stem, extensions, watched)
+        matches = _matches(stem, extensions, watched, others if found is None else None)
         if not matches:
             continue
         if found is not None:
@@ -228,8 +230,10 @@ def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
     ).during(str(ref))
 
 
-def _matches(stem: str, extensions: Sequence[str], evidence: Evidence | None) -> list[str]:
-    """The files of a stem, in the order of extensions; what is absent is told."""
+def _matches(
+    stem: str, extensions: Sequence[str], evidence: Evidence | None, others: set[str] | None
+) -> list[str]:
+    """The files of a stem, in the order of extensions; what is absent, or other, is told."""
     folder, _, name = stem.rpartition("/")
     try:
         names = frozenset(os.listdir(folder))
@@ -245,6 +249,9 @@ def _matches(stem: str, extensions: Sequence[str], evidence: Evidence | None) ->
         for extension in extensions:
             if name + extension not in names:
                 evidence.absent(stem + extension)
+    if others is not None:
+        ends = {os.path.splitext(one)[1] for one in names if one.startswith(f"{name}.")}
+        others |= ends - set(extensions)
     return matches
 
 
