@@ -297,3 +297,10 @@ def test_the_system_s_own_tools_read_the_same_by_hand() -> None:
                 name = node.targets[0].id
                 if name in SEED_CONSTANTS:
                     assert found[SEED_CONSTANTS[name]] == ast.literal_eval(node.value), path
+
+
+def test_a_warning_of_the_authors_code_is_no_error_where_the_host_makes_errors_of_them() -> None:
+    content = b'__version__ = "1.0.0"\nPATTERN = "\\d"\n'
+    with pytest.raises(SyntaxError):
+        compile(content, "tool.py", "exec", ast.PyCF_ONLY_AST)  # as this test run is set up
+    assert parse_metadata(content, Path("tool.py")) == {"version": "1.0.0"}
