@@ -10,10 +10,10 @@ __all__ = ["stopped_by_signals"]
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Have TERM and HUP stop a run as Ctrl-C does, unless they are ignored."""
+    """Have TERM, HUP and QUIT stop a run as Ctrl-C does, unless they are ignored."""
     numbers = [
         number
-        for number in (signal.SIGTERM, signal.SIGHUP)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
         if signal.getsignal(number) is signal.SIG_DFL
     ]
     for number in numbers:

@@ -17,6 +17,7 @@ from tests.unit.cli.conftest import COMMAND, environ
         (signal.SIGINT, False),
         (signal.SIGTERM, False),
         (signal.SIGHUP, False),
+        (signal.SIGQUIT, False),
         (signal.SIGTERM, True),  # as a shell's job in the background
         (signal.SIGHUP, True),
     ],
