@@ -52,6 +52,7 @@ class PrimitiveExecutor:
         self._auditor = auditor
         self._cache = ChainCache()
         self._making: dict[ItemRef, anyio.Lock] = {}
+        self._unremembered: set[ItemRef] = set()
 
     async def execute(
         self,
@@ -151,15 +152,24 @@ class PrimitiveExecutor:
         lock = self._making.setdefault(ref, anyio.Lock())
         try:
             async with lock:
-                return self._cache.get(ref) or await self._prepare(ref, log)
+                found = self._cache.get(ref)
+                if found is not None:
+                    return found
+                if ref not in self._unremembered:
+                    return await self._prepare(ref, log)
         finally:
             if not lock.statistics().locked:
                 self._making.pop(ref, None)
+        return await self._prepare(ref, log)  # each makes its own, all at the same time
 
     async def _prepare(self, ref: ItemRef, log: Trace) -> PreparedChain:
         # Reading, verifying and sealing can take a while, so the event loop goes on meanwhile.
         prepared = await anyio.to_thread.run_sync(self._preparer.prepare, ref, log)
         self._cache.put(ref, prepared)
+        if prepared.witness is None:
+            self._unremembered.add(ref)
+        else:
+            self._unremembered.discard(ref)
         return prepared
 
     async def _audit(self, prepared: PreparedChain) -> None:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 
 from ryecore.chain.interpreters import find_on_path, lies_inside
@@ -288,3 +289,21 @@ def test_a_folder_or_a_file_without_permission_is_no_program(tmp_path):
     assert not list(find_on_path("x", str(tmp_path)))
     assert not list(find_on_path("y", str(tmp_path)))
     assert os.path.isdir(tmp_path / "x")
+
+
+@pytest.mark.anyio
+async def test_calls_that_each_ask_a_command_do_not_wait_for_one_another(house):
+    found, meet, role = program(house.root / "managed/xlang"), house.root / "meet", "$PWD/role"
+    os.mkfifo(meet)
+    on_path(house, "manage").write_text(
+        # The first call goes alone; of the next two, each needs the other one to end.
+        f'#!/bin/sh\nif mkdir "{role}0" 2>/dev/null; then :\n'
+        f'elif mkdir "{role}1" 2>/dev/null; then read -r line <"{meet}"\n'
+        f'else echo go >"{meet}"; fi\necho "{found}"\n'
+    )
+    ref = using(house, type="command", resolve_cmd=["manage"])
+    async with house.open() as rye:
+        assert (await rye.execute(ref)).success
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(rye.execute, ref)
+            calls.start_soon(rye.execute, ref)
