@@ -103,6 +103,7 @@ class _Reader:
         return value
 
     def value(self, depth: int = 0) -> object:
+        """The literal that begins here."""
         kind, token = self._next()
         if depth > _MAX_DEPTH:
             raise self._fail()

@@ -8,7 +8,7 @@ from typing import Final
 
 from ryecore.errors import SigningError
 from ryecore.items.files import write_atomically
-from ryecore.items.signing import sign_content
+from ryecore.items.signing import write_signed
 from ryecore.items.spaces import Space
 from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key
 from ryecore.lillux.keys import PublicKey, SigningKey
@@ -153,13 +153,4 @@ class AuthorKeys:
         signer = signer or self.load()
         name = f"{TRUSTED_KEYS_PATH}/{key.fingerprint}.toml"
         content = render_trusted_key(key, owner, not_after=not_after, revoked=revoked)
-        path = (space or self._user).folder("config") / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, sign_content(content, ".toml", "config", name, signer)[0])
-        except OSError as problem:
-            raise SigningError(
-                f"{path} can't be written: {problem.strerror}.",
-                next_step="See that its folder can be written.",
-            ) from problem
-        return path
+        return write_signed(space or self._user, name, content, signer)

@@ -10,12 +10,11 @@ from typing import Final
 
 import tomli_w
 
-from ryecore.errors import RyeError, SigningError
+from ryecore.errors import RyeError
 from ryecore.items.documents import parse_document
 from ryecore.items.evidence import Evidence
-from ryecore.items.files import write_atomically
 from ryecore.items.refs import ItemRef
-from ryecore.items.signing import sign_content
+from ryecore.items.signing import write_signed
 from ryecore.items.spaces import ItemSource, Space
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
@@ -53,16 +52,7 @@ def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
     content = tomli_w.dumps(
         {"version": "1.0.0", "category": _FOLDER, "path": _text_of(project)}
     ).encode()
-    path = user.folder("config") / name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, sign_content(content, ".toml", "config", name, key)[0])
-    except OSError as problem:
-        raise SigningError(
-            f"{path} can't be written: {problem.strerror}.",
-            next_step="See that its folder can be written.",
-        ) from problem
-    return path
+    return write_signed(user, name, content, key)
 
 
 def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence: Evidence) -> bool:

@@ -26,7 +26,7 @@ from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 
-__all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item"]
+__all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item", "write_signed"]
 
 SIDECAR: Final = ".sig"
 _NEVER_BY_GLOB: Final = ("keys/", "projects/")  # whoever signs these says whom to trust
@@ -81,6 +81,33 @@ def sign_content(
     if form is None:
         return signature.payload.encode() + b"\n", signature, True
     return insert_signature(parts, signature, form), signature, False
+
+
+def write_signed(space: Space, name: str, content: bytes, key: SigningKey) -> Path:
+    """Write a configuration file of a space, signed.
+
+    Args:
+        space: The space.
+        name: The slash path below `.ai/config/`, with extension.
+        content: The file's bytes, without a signature.
+        key: The key to sign with.
+
+    Returns:
+        The file.
+
+    Raises:
+        SigningError: It can't be written.
+    """
+    path = space.folder("config") / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, sign_content(content, path.suffix, "config", name, key)[0])
+    except OSError as problem:
+        raise SigningError(
+            f"{path} can't be written: {problem.strerror}.",
+            next_step="See that its folder can be written.",
+        ) from problem
+    return path
 
 
 def sign_file(

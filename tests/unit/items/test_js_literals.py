@@ -209,6 +209,7 @@ def test_the_line_is_that_of_the_problem() -> None:
     ],
     ids=range(8),
 )
+@pytest.mark.timeout(10)
 def test_long_nonsense_takes_no_long_time(source: str) -> None:
     with contextlib.suppress(JsSyntaxError):
         read(source)
