@@ -1,7 +1,6 @@
 """Many children at once: 200 times `sleep 0.05`, against C and peers."""
 
 import asyncio
-import statistics
 import time
 from collections.abc import Awaitable, Callable
 
@@ -9,7 +8,7 @@ import anyio
 
 from ryecore.lillux import ProcessSpec, run_process
 from tests.benchmarks.floor import c_floor
-from tests.benchmarks.harness import report
+from tests.benchmarks.harness import report_ways
 
 _COUNT = 200
 _ROUNDS = 9
@@ -63,10 +62,7 @@ async def _measure() -> None:
                 floors.append(floor_ms)
                 for name, took_ms in taken.items():
                     times[name].append(took_ms)
-    base = statistics.median(floors)
-    for name, (_, goal) in _WAYS.items():
-        value = statistics.median(times[name])
-        report(name, value, "ms", floor=base, ratio=value / base, goal=goal)
+    report_ways(times, floors, {name: goal for name, (_, goal) in _WAYS.items()}, "ms")
 
 
 def run() -> None:

@@ -9,9 +9,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["compare", "report"]
+__all__ = ["compare", "report", "report_ways"]
 
 
 def compare(
@@ -60,6 +60,19 @@ def compare(
         goal=goal,
     )
     return ratio
+
+
+def report_ways(
+    times: Mapping[str, Sequence[float]],
+    floors: Sequence[float],
+    goals: Mapping[str, str],
+    unit: str,
+) -> None:
+    """Print the medians of several ways of doing one thing, beside their one floor."""
+    base = statistics.median(floors)
+    for name, samples in times.items():
+        value = statistics.median(samples)
+        report(name, value, unit, floor=base, ratio=value / base, goal=goals[name])
 
 
 def _time(function: Callable[[], object], calls: int) -> float:

@@ -1,7 +1,6 @@
 """Spawn and reap /bin/true with both pipes captured: awaited and blocking, against C and peers."""
 
 import asyncio
-import statistics
 import time
 from collections.abc import Awaitable, Callable
 
@@ -9,7 +8,7 @@ import anyio
 
 from ryecore.lillux import ProcessSpec, run_process, run_process_sync
 from tests.benchmarks.floor import c_floor
-from tests.benchmarks.harness import report
+from tests.benchmarks.harness import report_ways
 
 _ENV = {"PATH": "/usr/bin:/bin"}
 _SPEC = ProcessSpec("/bin/true", cwd="/", env=_ENV)
@@ -61,10 +60,7 @@ async def _measure() -> None:
                     times[name].append(took_us)
             if turn >= 10:
                 floors.append(floor_us)
-    base = statistics.median(floors)
-    for name, (_, goal) in _WAYS.items():
-        value = statistics.median(times[name])
-        report(name, value, "us", floor=base, ratio=value / base, goal=goal)
+    report_ways(times, floors, {name: goal for name, (_, goal) in _WAYS.items()}, "us")
 
 
 def run() -> None:
