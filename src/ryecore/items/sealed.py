@@ -7,7 +7,6 @@ then on by inode, size, mtime and ctime, which only select what was checked alre
 Source: decision 16.
 """
 
-import errno
 import hashlib
 import os
 import re
@@ -30,6 +29,7 @@ __all__ = ["SealedTree", "Seals"]
 
 NOWHERE: Final = ".nothing"
 _SNAPSHOT: Final = re.compile(r"[0-9a-f]{64}")
+_HALF_DONE: Final = re.compile(r"\.(?:new|old)-[0-9]+-[0-9a-f]+")
 _DAY_S: Final = 24 * 3600
 _UNUSED_S: Final = 30 * _DAY_S
 _HALF_DONE_S: Final = 3600
@@ -60,7 +60,7 @@ class Seals:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._checked: dict[str, _Checked] = {}
+        self._checked: dict[str, SealedTree] = {}
 
     def seal(
         self, files: Mapping[str, bytes], links: Mapping[str, Path] | None = None
@@ -80,8 +80,8 @@ class Seals:
         links = links or {}
         digest = _digest(files, links)
         known = self._checked.get(digest)
-        if known is not None and known == _look(known.sealed.root, digest):
-            return known.sealed
+        if known is not None and _is_untouched(known):
+            return known
         root = self._root / digest
         try:
             self._prepare()
@@ -90,9 +90,7 @@ class Seals:
             else:
                 self._write(root, files, links)
                 self._prune()
-            checked = _look(root, digest)
-            if checked is None:
-                raise FileNotFoundError(errno.ENOENT, "it vanished while it was sealed")
+            stat = TreeStat(str(root), _EVERYTHING, stat_tree(str(root), _EVERYTHING))
         except OSError as problem:
             raise AnchorError(
                 f"The verified files can't be sealed in {self._root}: "
@@ -100,14 +98,19 @@ class Seals:
                 next_step="See that the folder can be written and has room, or open the Rye with "
                 "another cache_dir.",
             ) from problem
-        self._checked[digest] = checked
-        return checked.sealed
+        sealed = self._checked[digest] = SealedTree(root, digest, stat)
+        return sealed
 
     def _prune(self) -> None:
         """Remove snapshots that nobody used for long, and what a killed process left half done."""
         now = time.time()
         for path in self._root.iterdir():
-            kept_s = _UNUSED_S if _SNAPSHOT.fullmatch(path.name) else _HALF_DONE_S
+            if _SNAPSHOT.fullmatch(path.name):
+                kept_s = _UNUSED_S
+            elif _HALF_DONE.fullmatch(path.name):
+                kept_s = _HALF_DONE_S
+            else:
+                continue  # a host may keep other things there, and they are not ours
             with suppress(OSError):  # another process may be at it, too
                 if now - path.lstat().st_mtime > kept_s:
                     aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
@@ -207,23 +210,11 @@ def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]
         return False
 
 
-@frozen
-class _Checked:
-    """A snapshot that was checked, and the stats of its folders, which a new link changes."""
-
-    sealed: SealedTree
-    folders: tuple[tuple[str, int, int, int], ...]
-
-
-def _look(root: Path, digest: str) -> _Checked | None:
-    """How a snapshot looks now; None where it isn't there."""
+def _is_untouched(sealed: SealedTree) -> bool:
     try:
-        stats = [(folder, os.lstat(folder)) for folder, _, _ in os.walk(root)]
-        files = TreeStat(str(root), _EVERYTHING, stat_tree(str(root), _EVERYTHING))
+        return stat_tree(sealed.stat.root, _EVERYTHING) == sealed.stat.fingerprint
     except OSError:
-        return None
-    folders = tuple((path, s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for path, s in stats)
-    return _Checked(SealedTree(root, digest, files), folders)
+        return False
 
 
 def _mark_used(root: Path) -> None:

@@ -434,3 +434,16 @@ def test_what_nobody_used_for_long_or_a_killed_process_left_goes_when_something_
     assert not old.exists()
     assert not half_done.exists()
     assert (used / "a").read_bytes() == b"used"
+
+
+def test_what_is_no_snapshot_is_never_removed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "thesis").mkdir()
+    mine = [tmp_path / "thesis/chapter.txt", tmp_path / "notes.txt", tmp_path / ".hidden"]
+    for path in mine:
+        path.write_text("years of work")
+    long_ago = time.time() - 1000 * 24 * 3600
+    for path in (*mine, tmp_path / "thesis"):
+        os.utime(path, (long_ago, long_ago))
+    Seals(tmp_path).seal({"a": b"1"})
+    assert [path.read_text() for path in mine] == ["years of work"] * 3
