@@ -101,6 +101,8 @@ class ChainCache:
         holds = found.holds()
         if time.perf_counter() - started > _SLOW_S:
             self._slow.add(ref)
+        else:  # it was a hiccup, or the folder has shrunk
+            self._slow.discard(ref)
         if holds:
             return found
         self.forget(ref)
