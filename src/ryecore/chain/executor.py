@@ -142,10 +142,7 @@ class PrimitiveExecutor:
     async def _prepared(self, ref: ItemRef, log: Trace, *, fresh: bool = False) -> PreparedChain:
         if fresh:
             return await self._prepare(ref, log)
-        if self._cache.is_slow(ref):
-            found = await anyio.to_thread.run_sync(self._cache.get, ref)
-        else:
-            found = self._cache.get(ref)
+        found = self._cache.get(ref)
         if found is not None:
             return found
         # Of many calls at once, one makes the chain ready and the others take it from there.

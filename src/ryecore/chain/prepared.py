@@ -7,7 +7,6 @@ noticed at once.
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +33,6 @@ __all__ = ["ChainCache", "PreparedChain", "Preparer"]
 
 _EXECUTION = ConfigSpec("execution/execution.yaml", signed=True)
 _MAX_REMEMBERED = 4096
-_SLOW_S = 0.002
 
 
 @frozen
@@ -83,27 +81,13 @@ class ChainCache:
 
     def __init__(self) -> None:
         self._entries: dict[ItemRef, PreparedChain] = {}
-        self._slow: set[ItemRef] = set()
-
-    def is_slow(self, ref: ItemRef) -> bool:
-        """Whether the last look at a chain took so long that an event loop shouldn't wait for it.
-
-        A locked package folder can hold tens of thousands of files.
-        """
-        return ref in self._slow
 
     def get(self, ref: ItemRef) -> PreparedChain | None:
         """A chain that still holds, or None."""
         found = self._entries.get(ref)
         if found is None:
             return None
-        started = time.perf_counter()
-        holds = found.holds()
-        if time.perf_counter() - started > _SLOW_S:
-            self._slow.add(ref)
-        else:  # it was a hiccup, or the folder has shrunk
-            self._slow.discard(ref)
-        if holds:
+        if found.holds():
             return found
         self.forget(ref)
         return None
@@ -114,13 +98,11 @@ class ChainCache:
             return
         if len(self._entries) >= _MAX_REMEMBERED:
             self._entries.clear()
-            self._slow.clear()
         self._entries[ref] = prepared
 
     def forget(self, ref: ItemRef) -> None:
         """Have a chain made anew the next time."""
         self._entries.pop(ref, None)
-        self._slow.discard(ref)
 
 
 class Preparer:

@@ -1,11 +1,9 @@
 """Package folders: linked, and verified only where a signed lock vouches for them."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
-from ryecore.chain.prepared import PreparedChain
 from ryecore.errors import AnchorError
 from ryecore.items.packages import lock_packages
 from tests.house import House
@@ -53,27 +51,3 @@ def test_a_folder_that_changed_since_it_was_locked_is_refused(
             rye.execute("tool:acme/tool")
         lock_packages(packages, house.key)
         assert rye.execute("tool:acme/tool").success
-
-
-@pytest.mark.anyio
-async def test_a_huge_package_folder_is_looked_through_beside_the_loop(
-    house: House, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(5000):
-        (packages / f"{number}.txt").touch()
-    lock_packages(packages, house.key)
-    threads: list[int] = []
-    holds = PreparedChain.holds
-
-    def watched(prepared: PreparedChain) -> bool:
-        threads.append(threading.get_ident())
-        return holds(prepared)
-
-    monkeypatch.setattr(PreparedChain, "holds", watched)
-    async with house.open() as rye:
-        for _ in range(3):  # made ready; found slow; looked at elsewhere from then on
-            assert (await rye.execute("tool:acme/tool")).data == "one"
-        assert [one == threading.get_ident() for one in threads] == [True, False]
-        (packages / "4999.txt").write_text("changed")
-        with pytest.raises(AnchorError):
-            await rye.execute("tool:acme/tool")
