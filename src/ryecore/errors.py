@@ -25,8 +25,17 @@ RyeError
 ├── ConfigError             a configuration file can't be used
 ├── InputError              the caller asked for something that can't be done
 │   ├── InvalidParameters       every failing path is listed
+│   ├── InvalidInputs           a directive's; what it declares is listed
+│   ├── InvalidQuery            a search query, with the place that can't be read
+│   ├── NotApproved             the host's approval is missing or was refused
 │   ├── UnsupportedExecution    a cell of the execution matrix that is refused
 │   └── NotAvailableYet         a part that this version lacks
+├── StateError              `.ai/state` can't be used
+│   ├── ThreadNotFound          (also a LookupError)
+│   └── ThreadEnded             what was asked for needs a thread that still runs
+├── McpError                an MCP server can't be reached, or broke off
+│   └── McpToolChanged          a tool is not the one that was pinned
+├── MissingExtra            an optional dependency is not installed
 ├── ToolFailed              a tool ran and failed (raised by `raise_for_status` alone)
 ├── CallCancelled           the caller's token cancelled the call
 ├── RyeClosed               the Rye was closed while the call ran, or before
@@ -56,13 +65,19 @@ __all__ = [
     "InputError",
     "IntegrityError",
     "InterpreterNotFound",
+    "InvalidInputs",
     "InvalidItemId",
     "InvalidParameters",
+    "InvalidQuery",
     "ItemError",
     "ItemNotFound",
     "MalformedSignature",
+    "McpError",
+    "McpToolChanged",
     "MetadataError",
     "MissingExecutorId",
+    "MissingExtra",
+    "NotApproved",
     "NotAvailableYet",
     "ProcessError",
     "RevokedKey",
@@ -70,7 +85,10 @@ __all__ = [
     "RyeError",
     "SigningError",
     "SpawnFailed",
+    "StateError",
     "StoreError",
+    "ThreadEnded",
+    "ThreadNotFound",
     "ToolFailed",
     "UnsignedItem",
     "UnsupportedExecution",
@@ -299,6 +317,37 @@ class InvalidParameters(InputError):
         return super().to_dict() | {"failures": list(self.failures)}
 
 
+class InvalidInputs(InputError):
+    """The inputs don't fit what a directive declares.
+
+    Source: seed 001, "Error Responses".
+    """
+
+    error_type = "invalid_inputs"
+    failures: tuple[str, ...] = ()
+    declared_inputs: tuple[Mapping[str, object], ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The error object, with what the directive declares."""
+        return super().to_dict() | {
+            "failures": list(self.failures),
+            "declared_inputs": [dict(one) for one in self.declared_inputs],
+        }
+
+
+class InvalidQuery(InputError):
+    """A search query can't be read."""
+
+    error_type = "invalid_query"
+    query: str
+
+
+class NotApproved(InputError):
+    """What was asked for needs the host's approval, which is missing or was refused."""
+
+    error_type = "not_approved"
+
+
 class UnsupportedExecution(InputError):
     """A cell of the execution matrix that is refused.
 
@@ -313,6 +362,57 @@ class NotAvailableYet(InputError):
 
     error_type = "not_available_yet"
     missing: str
+
+
+class StateError(RyeError):
+    """The state below `.ai/state` can't be read, written or trusted."""
+
+    error_type = "state"
+
+
+class ThreadNotFound(StateError, LookupError):
+    """No thread has this id."""
+
+    error_type = "thread_not_found"
+    thread_id: str
+
+
+class ThreadEnded(StateError):
+    """The thread has ended, and what was asked for needs one that still runs."""
+
+    error_type = "thread_ended"
+    thread_id: str
+    state: str
+
+
+class McpError(RyeError):
+    """An MCP server can't be reached, broke off, or answered what is no answer."""
+
+    error_type = "mcp"
+    server: str
+
+
+class McpToolChanged(McpError):
+    """A tool of an MCP server is not the one that was pinned.
+
+    Attributes:
+        difference: What changed, as the lines of a unified diff.
+    """
+
+    error_type = "mcp_tool_changed"
+    tool: str
+    difference: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The error object, with the difference."""
+        return super().to_dict() | {"difference": list(self.difference)}
+
+
+class MissingExtra(RyeError):
+    """A part of ryecore needs a package that is not installed."""
+
+    error_type = "missing_extra"
+    extra: str
 
 
 class ToolFailed(RyeError):

@@ -1,0 +1,1 @@
+"""Directive files: parsed, their inputs checked, their placeholders filled."""

@@ -1,0 +1,1 @@
+"""MCP servers, as tools of the chain: connected, pinned, kept warm and closed."""

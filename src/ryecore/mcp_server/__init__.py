@@ -1,0 +1,1 @@
+"""ryecore as an MCP server: the three verbs for models elsewhere."""

@@ -1,0 +1,1 @@
+"""Search over items, on an index that follows the files by content hash."""
