@@ -17,7 +17,9 @@ from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
-from ryecore.cli.arguments import find_project, read_pairs
+from ryecore.cli.arguments import read_pairs
+from ryecore.cli.mcp import mcp
+from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError, RyeError, SigningError
@@ -28,15 +30,6 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
 
 __all__ = ["rye"]
-
-_project = click.option(
-    "--project",
-    "project_path",
-    default=find_project,
-    metavar="PATH",
-    help="The project's folder; by default this one, or the nearest above that holds .ai.",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,11 +46,11 @@ def rye() -> None:
 @click.argument("ref")
 @click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
-@_project
+@project_option
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
 @click.option("--trace", is_flag=True, help="Show every decision.")
-@_json
+@json_option
 def execute(
     ref: str,
     parameters: Sequence[str],
@@ -89,8 +82,8 @@ def execute(
 
 @rye.command(short_help="Show a tool's chain and what leads to it.")
 @click.argument("ref")
-@_project
-@_json
+@project_option
+@json_option
 def trace(ref: str, project_path: str, as_json: bool) -> None:
     """Show a tool's chain and every decision that leads to it; run nothing."""
     with errors_shown(as_json=as_json):
@@ -109,10 +102,10 @@ async def _trace(project_path: str, ref: str) -> ChainTrace:
 
 @rye.command(short_help="Sign an item, or all that a glob matches.")
 @click.argument("pattern", metavar="REF|GLOB|FILE")
-@_project
+@project_option
 @click.option("--user", is_flag=True, help="Sign in user space, not in the project.")
 @click.option("--packages", is_flag=True, help="Lock a package folder such as node_modules.")
-@_json
+@json_option
 def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: bool) -> None:
     """Sign an item, or all that a glob such as 'tool:acme/*' matches, with your key."""
     with errors_shown(as_json=as_json):
@@ -144,9 +137,9 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
 
 @rye.command(short_help="Verify an item, or all that a glob matches.")
 @click.argument("ref", metavar="REF|GLOB|FILE")
-@_project
+@project_option
 @click.option("--user", is_flag=True, help="With a glob: in user space, not in the project.")
-@_json
+@json_option
 def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
     """Verify an item, or all that a glob such as 'tool:acme/*' matches; run nothing."""
     with errors_shown(as_json=as_json):
@@ -203,8 +196,8 @@ def _seal(item: VerifiedItem) -> tuple[tuple[str, str], ...]:
 
 
 @rye.command("trust-project", short_help="Trust a project's own interpreters.")
-@_project
-@_json
+@project_option
+@json_option
 def trust_project(project_path: str, as_json: bool) -> None:
     """Trust a project's own interpreters, such as its .venv/bin/python."""
     with errors_shown(as_json=as_json):
@@ -217,6 +210,9 @@ def trust_project(project_path: str, as_json: bool) -> None:
         )
 
 
+rye.add_command(mcp)
+
+
 @rye.group()
 def keys() -> None:
     """Make your signing key, and say whose keys you trust."""
@@ -224,7 +220,7 @@ def keys() -> None:
 
 @keys.command()
 @click.option("--owner", default="", help="Whose key it is; your login name by default.")
-@_json
+@json_option
 def generate(owner: str, as_json: bool) -> None:
     """Make your signing key and trust it in your user space."""
     with errors_shown(as_json=as_json):
@@ -242,8 +238,8 @@ def generate(owner: str, as_json: bool) -> None:
 
 
 @keys.command("list")
-@_project
-@_json
+@project_option
+@json_option
 def list_keys(project_path: str, as_json: bool) -> None:
     """List the keys that count in your user space."""
     with errors_shown(as_json=as_json):
@@ -283,8 +279,8 @@ def list_keys(project_path: str, as_json: bool) -> None:
 @click.option(
     "--in-project", is_flag=True, help="Vouch for it only in projects that hold this key file."
 )
-@_project
-@_json
+@project_option
+@json_option
 def trust(
     key_file: str,
     owner: str,
