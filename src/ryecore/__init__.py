@@ -34,6 +34,7 @@ except ModuleNotFoundError as problem:
 if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport as SignReport
     from ryecore.actions.verify import VerifyReport as VerifyReport
+    from ryecore.calls import rye_execute as rye_execute
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
     from ryecore.chain.environment import EnvResolver as EnvResolver
     from ryecore.chain.executor import PrimitiveExecutor as PrimitiveExecutor
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
-    from ryecore.rye import rye_execute as rye_execute
     from ryecore.sync import SyncRye as SyncRye
 
 _HOMES = {
@@ -93,7 +93,7 @@ _HOMES = {
     "UntrustedKey": "errors",
     "VerifiedItem": "items.verification",
     "VerifyReport": "actions.verify",
-    "rye_execute": "rye",
+    "rye_execute": "calls",
     "sign_item": "items.signing",
     "verify_item": "items.verification",
 }

@@ -21,7 +21,7 @@ from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.prepared import Preparer
-from ryecore.errors import ConfigError, InputError, RyeClosed, RyeError
+from ryecore.errors import ConfigError, RyeClosed
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import absolute
 from ryecore.items.project_trust import is_project_trusted, trust_project
@@ -33,7 +33,7 @@ from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 
-__all__ = ["Rye", "rye_execute"]
+__all__ = ["Rye"]
 
 DEV_MODE_VARIABLE = "RYE_DEV_MODE"
 
@@ -377,56 +377,3 @@ def _folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
     raise ConfigError(
         f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
     )
-
-
-async def rye_execute(
-    item_id: str,
-    project_path: str | os.PathLike[str],
-    parameters: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-    target: str = "local",
-    thread: str = "inline",
-    model: str | None = None,
-    limit_overrides: Mapping[str, float] | None = None,
-    **more: Any,
-) -> dict[str, object]:
-    """Execute an item, in the form that models and MCP clients use.
-
-    Args:
-        item_id: `tool:ID`, `directive:ID` or a bare id.
-        project_path: The project's folder.
-        parameters: What the item is given.
-        dry_run: Validate without executing.
-        target: `local`, `remote` or `remote:NAME`.
-        thread: `inline` or `fork`.
-        model: For directives.
-        limit_overrides: For directives.
-        **more: `async` (a word that Python keeps for itself), `trace` and `timeout_s`.
-
-    Returns:
-        Seed 001's response or error object; never an exception for what a tool or caller did.
-
-    Source: seed 001, "Parameters".
-    """
-    try:
-        unknown = set(more) - {"async", "async_", "trace", "timeout_s"}
-        if unknown:
-            raise InputError(
-                f"Unknown arguments: {', '.join(sorted(unknown))}.", next_step="Leave them out."
-            )
-        async with Rye.open(project_path) as rye:
-            done = await rye.execute(
-                item_id,
-                parameters,
-                dry_run=dry_run,
-                target=target,
-                thread=thread,
-                async_=more.get("async", more.get("async_", False)),
-                model=model,
-                limit_overrides=limit_overrides,
-                trace=more.get("trace", False),
-                timeout_s=more.get("timeout_s"),
-            )
-            return done.to_dict()
-    except RyeError as error:
-        return error.during(str(item_id)).to_dict()

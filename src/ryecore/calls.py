@@ -1,0 +1,121 @@
+"""The documented calls: the form that models and MCP clients use, a plain dict always.
+
+Each exists twice: for a project path, and, with `answer`, for a Rye that is open already.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ryecore.errors import InputError, RyeError
+from ryecore.policy import CallContext
+from ryecore.rye import Rye
+
+__all__ = ["answer", "rye_execute"]
+
+_EXECUTE: Final = frozenset({
+    "parameters", "dry_run", "target", "thread", "async", "async_", "model", "limit_overrides",
+    "trace", "timeout_s",
+})  # fmt: skip
+
+
+async def rye_execute(
+    item_id: str,
+    project_path: str | os.PathLike[str],
+    parameters: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+    target: str = "local",
+    thread: str = "inline",
+    model: str | None = None,
+    limit_overrides: Mapping[str, float] | None = None,
+    **more: Any,
+) -> dict[str, object]:
+    """Execute an item, in the form that models and MCP clients use.
+
+    Args:
+        item_id: `tool:ID`, `directive:ID` or a bare id.
+        project_path: The project's folder.
+        parameters: What the item is given.
+        dry_run: Validate without executing.
+        target: `local`, `remote` or `remote:NAME`.
+        thread: `inline` or `fork`.
+        model: For directives.
+        limit_overrides: For directives.
+        **more: `async` (a word that Python keeps for itself), `trace` and `timeout_s`.
+
+    Returns:
+        Seed 001's response or error object; never an exception for what a tool or caller did.
+
+    Source: seed 001, "Parameters".
+    """
+    given = {
+        "item_id": item_id, "parameters": parameters, "dry_run": dry_run, "target": target,
+        "thread": thread, "model": model, "limit_overrides": limit_overrides, **more,
+    }  # fmt: skip
+    return await _opened("rye_execute", project_path, given)
+
+
+async def answer(
+    call: str, rye: Rye, arguments: Mapping[str, Any], ctx: CallContext | None = None
+) -> dict[str, object]:
+    """Answer a documented call with a Rye that is open already.
+
+    Args:
+        call: `rye_execute`.
+        rye: The open Rye.
+        arguments: What the call was given, without `project_path`.
+        ctx: On whose behalf; the host's own by default.
+
+    Returns:
+        The response or error object; never an exception for what a tool or caller did.
+    """
+    ctx = ctx or CallContext()
+    try:
+        return await _CALLS[call](rye, arguments, ctx)
+    except RyeError as error:
+        return _refusal(error, arguments)
+
+
+async def _opened(
+    call: str, project_path: str | os.PathLike[str], arguments: Mapping[str, Any]
+) -> dict[str, object]:
+    try:
+        async with Rye.open(project_path) as rye:
+            return await answer(call, rye, arguments)
+    except RyeError as error:
+        return _refusal(error, arguments)
+
+
+def _refusal(error: RyeError, arguments: Mapping[str, Any]) -> dict[str, object]:
+    item_id = arguments.get("item_id")
+    return (error if item_id is None else error.during(str(item_id))).to_dict()
+
+
+def _check_names(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
+    unknown = arguments.keys() - known - {"item_id"}
+    if unknown:
+        raise InputError(
+            f"Unknown arguments: {', '.join(sorted(map(str, unknown)))}.",
+            next_step="Leave them out.",
+        )
+
+
+async def _execute(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(given, _EXECUTE)
+    done = await rye.execute(
+        given.get("item_id", ""),
+        given.get("parameters"),
+        dry_run=given.get("dry_run", False),
+        target=given.get("target", "local"),
+        thread=given.get("thread", "inline"),
+        async_=given.get("async", given.get("async_", False)),
+        model=given.get("model"),
+        limit_overrides=given.get("limit_overrides"),
+        trace=given.get("trace", False),
+        timeout_s=given.get("timeout_s"),
+        ctx=ctx,
+    )
+    return done.to_dict()
+
+
+_CALLS: Final = {"rye_execute": _execute}
