@@ -78,10 +78,19 @@ class Witness:
     def holds(self) -> bool: ...
     def broken(self) -> str | None: ...
 
-# runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes
+# runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes, log
 
 _Spec: TypeAlias = tuple[
-    str, Sequence[str], str, dict[str, str], bytes, float | None, float, float, int
+    str,
+    Sequence[str],
+    str,
+    dict[str, str],
+    bytes,
+    float | None,
+    float,
+    float,
+    int,
+    _Path | None,
 ]
 # status, exit_code, signal, stdout, stderr, stdout_total_bytes, stderr_total_bytes, duration_ms,
 # pid, left_behind

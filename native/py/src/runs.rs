@@ -1,6 +1,7 @@
 //! Runs: started into a mailbox, or waited for by the calling thread.
 
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,11 +28,12 @@ struct Spec<'py>(
     f64,
     f64,
     i64,
+    Option<PathBuf>,
 );
 
 impl Spec<'_> {
     fn start(&self, inbox: Arc<dyn Inbox>) -> PyResult<Token> {
-        let Self(command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_bytes) =
+        let Self(command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_bytes, log) =
             self;
         let program = program(command, args, cwd, env)?;
         let limits = Limits {
@@ -43,7 +45,8 @@ impl Spec<'_> {
             max_output_bytes: size("max_output_bytes", *max_bytes)?,
         };
         // The lock of the interpreter is held, so that no fork happens in the middle.
-        process::start(program, stdin.as_bytes().to_vec(), limits, inbox).map_err(raise_os)
+        let stdin = stdin.as_bytes().to_vec();
+        process::start(program, stdin, limits, log.as_deref(), inbox).map_err(raise_os)
     }
 }
 

@@ -50,6 +50,8 @@ class ProcessSpec:
         kill_grace_s: Between TERM and KILL.
         drain_s: How long a pipe may stay open after the child's end, when another process holds it.
         max_output_bytes: How much of each stream is kept. What follows is counted.
+        log_path: A file that both streams are appended to as they come, up to 256 MiB; it is made
+            with mode 0600.
     """
 
     command: str
@@ -61,6 +63,7 @@ class ProcessSpec:
     kill_grace_s: float = field(default=2.0, kw_only=True)
     drain_s: float = field(default=0.25, kw_only=True)
     max_output_bytes: int = field(default=_MAX_OUTPUT_BYTES, kw_only=True)
+    log_path: str | PathLike[str] | None = field(default=None, kw_only=True)
 
 
 @frozen
@@ -227,6 +230,7 @@ def _native_spec(spec: ProcessSpec) -> "_Spec":
         spec.kill_grace_s,
         spec.drain_s,
         spec.max_output_bytes,
+        spec.log_path,
     )
 
 

@@ -22,6 +22,7 @@ from ryecore.lillux import (
     run_process,
     run_process_sync,
     spawn_detached,
+    watch,
 )
 
 from .system import PATH, children, is_alive, open_fds, shell, wait_until_dead
@@ -105,6 +106,35 @@ async def test_output_is_kept_up_to_the_bound_and_counted_beyond() -> None:
     result = await both(spec)
     assert (len(result.stdout), result.stdout_total_bytes) == (1000, 3_000_000)
     assert (len(result.stderr), result.stderr_total_bytes) == (7, 7)
+
+
+async def test_a_log_gets_both_streams_as_they_come(tmp_path: Path) -> None:
+    log, go_on = tmp_path / "log", tmp_path / "go on"
+    os.mkfifo(go_on)
+    script = f"echo one; cat '{go_on}' >&2; echo three"
+    done: list[ProcessResult] = []
+
+    async def run() -> None:
+        done.append(await run_process(shell(script, log_path=log)))
+
+    async with anyio.create_task_group() as group, watch(log) as watcher:
+        group.start_soon(run)
+        while not log.exists() or log.read_text() != "one\n":
+            await watcher.changed()
+        await anyio.Path(go_on).write_text("two\n")
+    assert log.read_text() == "one\ntwo\nthree\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert (done[0].stdout, done[0].stderr) == (b"one\nthree\n", b"two\n")
+
+
+async def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SpawnFailed, match="No such file or directory"):
+        await run_process(shell("true", log_path=tmp_path / "missing" / "log"))
+
+
+async def test_a_log_that_cannot_be_written_stops_nothing() -> None:
+    done = await run_process(shell("echo hello", log_path="/dev/full"))
+    assert (done.exit_code, done.stdout) == (0, b"hello\n")
 
 
 async def test_a_writer_of_a_gigabyte_is_not_slowed_down() -> None:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::SealFlags;
-use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom, fcntl_add_seals, memfd_create, open, seek};
+use rustix::fs::{MemfdFlags, SeekFrom, fcntl_add_seals, memfd_create, seek};
 use rustix::io::{Errno, write};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
@@ -15,6 +15,7 @@ use super::procfs::ProcessId;
 use super::reactor::{self, Token, next_token};
 use super::run::{Kit, above_stdio};
 use super::spec::Program;
+use super::streams::open_log;
 use crate::error::{Error, OsFailure, Result};
 
 /// A start that the reactor is asked for; the answer goes to `answer`.
@@ -31,10 +32,7 @@ pub fn start_detached(
     stdin: &[u8],
     log: &Path,
 ) -> Result<Arc<Waiter<Result<ProcessId>>>> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let log = open(log, flags, Mode::RUSR | Mode::WUSR)
-        .and_then(above_stdio)
-        .map_err(|errno| Error::os("append to", log, errno))?;
+    let log = open_log(log)?;
     let payload = if stdin.is_empty() {
         None
     } else {

@@ -2,6 +2,7 @@
 //!
 //! PDEATHSIG follows the thread that started a child, so this one lives as long as the host.
 
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,7 @@ use super::mailbox::{Waiter, lock};
 use super::run::{Inbox, Job};
 use super::serving::{BELL, Serving, Turn};
 use super::spec::{Limits, Program};
+use super::streams::Log;
 use crate::error::OsFailure;
 
 /// Names a run for as long as the host lives.
@@ -162,8 +164,10 @@ pub fn start(
     program: Program,
     stdin: Vec<u8>,
     limits: Limits,
+    log: Option<&Path>,
     inbox: Arc<dyn Inbox>,
 ) -> Result<Token, OsFailure> {
+    let log = log.map(Log::open).transpose()?.map(Arc::new);
     let token = next_token();
     let stdin = Arc::new(stdin);
     let job = Job {
@@ -171,6 +175,7 @@ pub fn start(
         program,
         stdin,
         limits,
+        log,
         inbox,
     };
     reactor()?.submit(Command::Start(job));

@@ -15,7 +15,7 @@ use super::procfs::Snapshot;
 use super::reactor::Token;
 use super::signal::signal_group;
 use super::spec::{Limits, Program};
-use super::streams::{Capture, Feed};
+use super::streams::{Capture, Feed, Log};
 use crate::error::OsFailure;
 
 /// How a run ended.
@@ -59,6 +59,7 @@ pub(super) struct Job {
     pub(super) program: Program,
     pub(super) stdin: Arc<Vec<u8>>,
     pub(super) limits: Limits,
+    pub(super) log: Option<Arc<Log>>,
     pub(super) inbox: Arc<dyn Inbox>,
 }
 
@@ -159,8 +160,8 @@ impl Run {
             // A time too far away to be represented never comes.
             deadline: limits.timeout.and_then(|time| started.checked_add(time)),
             feed,
-            stdout: Capture::new(pipes.output.0, limits.max_output_bytes),
-            stderr: Capture::new(pipes.error.0, limits.max_output_bytes),
+            stdout: Capture::new(pipes.output.0, limits.max_output_bytes, job.log.clone()),
+            stderr: Capture::new(pipes.error.0, limits.max_output_bytes, job.log.clone()),
             started,
             inbox: Arc::clone(&job.inbox),
         })

@@ -1,14 +1,68 @@
 //! The pipes of a child: bounded reading of its output, feeding of its input.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::fstat;
+use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::{Errno, read, write};
+
+use super::run::above_stdio;
+use crate::error::OsFailure;
 
 /// How much is read of one pipe before the others have their turn. More than any pipe holds, so
 /// that one turn empties the pipe of a child that is dead.
 const TURN_BYTES: usize = 2 * 1024 * 1024;
+
+/// How much of a run's output its log takes.
+const LOG_BYTES: u64 = 256 * 1024 * 1024;
+
+/// A log to append to, made for its owner alone where it is missing.
+pub(super) fn open_log(path: &Path) -> Result<OwnedFd, OsFailure> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    open(path, flags, Mode::RUSR | Mode::WUSR)
+        .and_then(above_stdio)
+        .map_err(|errno| OsFailure::new("append to", path, errno))
+}
+
+/// A file that both streams of a run are written to as they come, up to a bound.
+#[derive(Debug)]
+pub(super) struct Log {
+    file: OwnedFd,
+    room: AtomicU64,
+}
+
+impl Log {
+    pub(super) fn open(path: &Path) -> Result<Self, OsFailure> {
+        Ok(Self::new(open_log(path)?, LOG_BYTES))
+    }
+
+    fn new(file: OwnedFd, limit: u64) -> Self {
+        Self {
+            file,
+            room: AtomicU64::new(limit),
+        }
+    }
+
+    /// Appends what there is room for. A log that can't be written ends; the run goes on.
+    fn append(&self, bytes: &[u8]) {
+        let room = usize::try_from(self.room.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let mut rest = &bytes[..bytes.len().min(room)];
+        let mut left = room - rest.len();
+        while !rest.is_empty() {
+            match write(&self.file, rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => {}
+                Err(_) => {
+                    left = 0;
+                    break;
+                }
+            }
+        }
+        self.room.store(left as u64, Ordering::Relaxed);
+    }
+}
 
 /// A stream of output: its first bytes are kept, the others counted.
 #[derive(Debug)]
@@ -17,15 +71,17 @@ pub(super) struct Capture {
     kept: Vec<u8>,
     limit: usize,
     total: u64,
+    log: Option<Arc<Log>>,
 }
 
 impl Capture {
-    pub(super) fn new(pipe: OwnedFd, limit: usize) -> Self {
+    pub(super) fn new(pipe: OwnedFd, limit: usize, log: Option<Arc<Log>>) -> Self {
         Self {
             pipe: Some(pipe),
             kept: Vec::new(),
             limit,
             total: 0,
+            log,
         }
     }
 
@@ -60,6 +116,9 @@ impl Capture {
         let room = self.limit - self.kept.len();
         self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.total += bytes.len() as u64;
+        if let Some(log) = &self.log {
+            log.append(bytes);
+        }
     }
 
     pub(super) fn into_parts(self) -> (Vec<u8>, u64, Option<OwnedFd>) {
@@ -104,10 +163,13 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use rustix::io::ioctl_fionbio;
     use rustix::pipe::{PipeFlags, pipe_with};
 
     use super::*;
+    use crate::testing::Scratch;
 
     fn pipe() -> (OwnedFd, OwnedFd) {
         let ends = pipe_with(PipeFlags::CLOEXEC).unwrap();
@@ -119,7 +181,7 @@ mod tests {
     #[test]
     fn the_first_bytes_are_kept_and_all_are_counted() {
         let (reader, writer) = pipe();
-        let mut capture = Capture::new(reader, 5);
+        let mut capture = Capture::new(reader, 5, None);
         let mut scratch = [0; 4];
         write(&writer, b"abc").unwrap();
         assert!(capture.pump(&mut scratch).is_none());
@@ -133,10 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn a_log_gets_both_streams_as_they_come_up_to_its_bound() {
+        let scratch = Scratch::new();
+        let path = scratch.path("log");
+        let log = Arc::new(Log::new(File::create(&path).unwrap().into(), 8));
+        let mut scratch = [0; 64];
+        let mut captures = [pipe(), pipe()]
+            .map(|(reader, writer)| (Capture::new(reader, 99, Some(Arc::clone(&log))), writer));
+        for (index, text) in [(0, "one "), (1, "two "), (0, "three")] {
+            let (capture, writer) = &mut captures[index];
+            write(&*writer, text.as_bytes()).unwrap();
+            assert!(capture.pump(&mut scratch).is_none());
+        }
+        assert_eq!(std::fs::read(path).unwrap(), b"one two ");
+        let [(out, _), (err, _)] = captures;
+        assert_eq!(out.into_parts().0, b"one three");
+        assert_eq!(err.into_parts().0, b"two ");
+    }
+
+    #[test]
     fn input_flows_as_it_is_taken() {
         let (reader, writer) = pipe();
         let mut feed = Feed::new(writer, Arc::new(vec![7; 200_000]));
-        let mut capture = Capture::new(reader, usize::MAX);
+        let mut capture = Capture::new(reader, usize::MAX, None);
         let mut scratch = [0; 64 * 1024];
         let mut turns = 1;
         while !feed.pump() {
