@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ryecore.chain.file_types import FileTypes
-from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.model import Chain, ChainElement, Link
 from ryecore.chain.spec import ElementSpec, read_spec
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
@@ -33,6 +33,9 @@ EXECUTE_ID: Final = "rye/core/primitives/execute"
 PRIMITIVE_SPECS: Final[Mapping[str, ElementSpec]] = {
     EXECUTE_ID: ElementSpec(has_executor=True, tool_type="primitive"),
 }
+
+_EXECUTORS: Final[Mapping[str, str]] = {"mcp_server": "rye/core/runtimes/mcp/server"}
+"""What executes a tool of a type that may leave its executor open."""
 
 
 class ChainBuilder:
@@ -66,10 +69,11 @@ class ChainBuilder:
         elements: list[ChainElement] = []
         try:
             self._build(ref, elements, trace, evidence)
+            links = self._links(elements, trace, evidence)
         except RyeError as error:
             error.during(str(ref), chain=_ids(elements))
             raise
-        return Chain(tuple(elements))
+        return Chain(tuple(elements), links)
 
     def _build(
         self, ref: ItemRef, elements: list[ChainElement], trace: Trace, evidence: Evidence
@@ -79,20 +83,11 @@ class ChainBuilder:
         while current.id not in PRIMITIVE_SPECS:
             with trace.failing("resolve", item_id=current.id):
                 _check_progress(current, elements)
-                source = self._locate(current, allowed, elements, evidence)
-            trace.add(
-                "resolve",
-                item_id=current.id,
-                path=str(source.path),
-                space=source.space.label,
-                shadowed=[
-                    {"path": str(path), "space": space.label} for path, space in source.shadowed
-                ],
-            )
-            element = self._verified_element(source, trace, evidence)
+            element = self._element(current, allowed, elements, trace, evidence)
             elements.append(element)
             current = ItemRef("tool", self._executor_of(element, trace))
-            allowed = self._spaces.from_space(source.space.name)
+            if element.item is not None:
+                allowed = self._spaces.from_space(element.item.source.space.name)
         with trace.failing("resolve", item_id=current.id):
             _check_progress(current, elements)
             if not elements:
@@ -102,6 +97,39 @@ class ChainBuilder:
                 )
         trace.add("resolve", item_id=current.id, path=None, space="built-in", shadowed=[])
         elements.append(ChainElement(current.id, "built-in", None, PRIMITIVE_SPECS[current.id]))
+
+    def _links(
+        self, elements: Sequence[ChainElement], trace: Trace, evidence: Evidence
+    ) -> tuple[Link, ...]:
+        """The items whose paths a runtime takes, each named by signed config before it."""
+        return tuple(
+            self._link(placeholder, key, elements[:index], runtime, trace, evidence)
+            for index, runtime in enumerate(elements)
+            for placeholder, key in runtime.spec.item_paths.items()
+        )
+
+    def _link(
+        self,
+        placeholder: str,
+        key: str,
+        before: Sequence[ChainElement],
+        runtime: ChainElement,
+        trace: Trace,
+        evidence: Evidence,
+    ) -> Link:
+        owner = next((one for one in before if key in one.spec.config), None)
+        with trace.failing("resolve", item_id=runtime.item_id):
+            named = owner.spec.config[key] if owner is not None else None
+            if owner is None or owner.item is None or not isinstance(named, str):
+                raise ChainError(
+                    f"'{runtime.item_id}' needs the id of an item in the tool's config, as "
+                    f"'{key}'.",
+                    next_step=f"Write it there, such as {key}: acme/name, and sign the tool.",
+                )
+        allowed = self._spaces.from_space(owner.item.source.space.name)
+        ref = ItemRef("tool", check_item_id(named))
+        element = self._element(ref, allowed, (*before, runtime), trace, evidence)
+        return Link(placeholder, owner.item_id, runtime.item_id, element)
 
     def _locate(
         self,
@@ -134,6 +162,25 @@ class ChainBuilder:
                 executor_id=ref.id,
             ) from None
 
+    def _element(
+        self,
+        ref: ItemRef,
+        allowed: Sequence[Space],
+        elements: Sequence[ChainElement],
+        trace: Trace,
+        evidence: Evidence,
+    ) -> ChainElement:
+        with trace.failing("resolve", item_id=ref.id):
+            source = self._locate(ref, allowed, elements, evidence)
+        trace.add(
+            "resolve",
+            item_id=ref.id,
+            path=str(source.path),
+            space=source.space.label,
+            shadowed=[{"path": str(path), "space": space.label} for path, space in source.shadowed],
+        )
+        return self._verified_element(source, trace, evidence)
+
     def _verified_element(
         self, source: ItemSource, trace: Trace, evidence: Evidence
     ) -> ChainElement:
@@ -151,6 +198,9 @@ class ChainBuilder:
         return ChainElement(source.ref.id, source.space.label, item, spec)
 
     def _executor_of(self, element: ChainElement, trace: Trace) -> str:
+        by_type = _EXECUTORS.get(element.spec.tool_type or "")
+        if element.spec.executor_id is None and by_type is not None:
+            return by_type
         with trace.failing("resolve", item_id=element.item_id):
             if not element.spec.has_executor:
                 raise MissingExecutorId(

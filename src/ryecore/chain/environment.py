@@ -135,7 +135,7 @@ class EnvResolver:
             )
         if withheld or narrowed:
             trace.add("resolve_env", contributed_by="process", withheld=withheld, narrowed=narrowed)
-        for element in reversed(chain.elements):
+        for element in reversed(chain.all_elements):
             with trace.failing("resolve_env", contributed_by=element.item_id):
                 path = known.get("PATH", "")
                 # An interpreter is looked for on the whole of it, to say what is passed over.
@@ -148,6 +148,10 @@ class EnvResolver:
             if contributed:
                 trace.add("resolve_env", contributed_by=element.item_id, keys=sorted(contributed))
         return resolved
+
+    def is_project_trusted(self, evidence: Evidence) -> bool:
+        """Whether programs inside the project may run."""
+        return self._interpreters.is_project_trusted(evidence)
 
     def _inherited(self, known: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in known.items() if may_inherit(name, self._inherit)}

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,7 +17,8 @@ from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
-from ryecore.chain.primitives import PRIMITIVE_MAP
+from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, Primitive
+from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
     CallCancelled,
@@ -44,12 +45,22 @@ class PrimitiveExecutor:
         preparer: Makes chains ready.
         interpreters: Says which programs may run.
         auditor: Verifies every signature anew, remembering nothing, for dry runs.
+        keeper: Makes what keeps processes for the next call, when one is first to be kept;
+            without it, each ends with its call.
     """
 
-    def __init__(self, preparer: Preparer, interpreters: Interpreters, auditor: Verifier) -> None:
+    def __init__(
+        self,
+        preparer: Preparer,
+        interpreters: Interpreters,
+        auditor: Verifier,
+        keeper: Callable[[], KeptProcesses] | None = None,
+    ) -> None:
         self._preparer = preparer
         self._interpreters = interpreters
         self._auditor = auditor
+        self._keeper = keeper
+        self._kept: KeptProcesses | None = None
         self._cache = ChainCache()
         self._making: dict[ItemRef, anyio.Lock] = {}
         self._unremembered: set[ItemRef] = set()
@@ -170,7 +181,7 @@ class PrimitiveExecutor:
         return prepared
 
     async def _audit(self, prepared: PreparedChain) -> None:
-        for element in prepared.chain.elements:
+        for element in prepared.chain.all_elements:
             if element.item is not None:
                 self._auditor.verify(element.item.source)
         if prepared.layout.dependencies:
@@ -191,6 +202,7 @@ class PrimitiveExecutor:
         with log.failing("check_parameters", item_id=prepared.chain.head.item_id):
             checked = _check_parameters(prepared, parameters)
             timeout_s = _bounded_timeout(timeout_s, prepared.timeout_s)
+            _check_pinned(prepared.chain, ctx)
         unknown: set[str] = set()
         with log.failing("plan", item_id=prepared.chain.head.item_id):
             plan = build_plan(
@@ -232,6 +244,19 @@ class PrimitiveExecutor:
             tried=(plan.command,),
         )
 
+    async def aclose(self) -> None:
+        """End the processes that are kept, and wait until none is left."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.aclose()
+
+    def _primitive(self, chain: Chain, plan: ExecutionPlan) -> Primitive:
+        if plan.keep is None or self._keeper is None:
+            return PRIMITIVE_MAP[chain.elements[-1].item_id]()
+        if self._kept is None:
+            self._kept = self._keeper()
+        return self._kept
+
     async def _run(
         self,
         plan: ExecutionPlan,
@@ -240,7 +265,7 @@ class PrimitiveExecutor:
         ctx: CallContext,
         log: Trace,
     ) -> ProcessResult:
-        primitive = PRIMITIVE_MAP[prepared.chain.elements[-1].item_id]()
+        primitive = self._primitive(prepared.chain, plan)
         with log.failing("execute", item_id=ref.id):
             try:
                 if ctx.cancellation is None:
@@ -306,6 +331,17 @@ def _check_parameters(prepared: PreparedChain, parameters: Mapping[str, Any]) ->
     )
 
 
+def _check_pinned(chain: Chain, ctx: CallContext) -> None:
+    """A model is offered what was pinned, and nothing that can change behind its name."""
+    if ctx.capabilities is None or chain.is_pinned is not False:
+        return
+    spec, head = chain.pinned_by, chain.head
+    raise InputError(
+        f"'{head.item_id}' is not pinned, so it is not run on behalf of a model.",
+        next_step=Template({}, head.spec.config).text(spec.next_step if spec else ""),
+    )
+
+
 def _known_parameters(schema: Mapping[str, Any]) -> str:
     required = set(schema.get("required", ()))
     names = [
@@ -352,6 +388,8 @@ def _metadata(outcome: Outcome, plan: ExecutionPlan, chain: Chain) -> dict[str, 
         metadata["deps"] = plan.deps
     if not chain.is_verified:
         metadata["integrity"] = "unverified"
+    if chain.is_pinned is not None:
+        metadata["pinned"] = chain.is_pinned
     return metadata
 
 

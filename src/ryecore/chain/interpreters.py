@@ -6,13 +6,14 @@ Source: seed 002, "Interpreter resolution"; decision 21.
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
 from ryecore.chain.spec import InterpreterSpec
-from ryecore.errors import InterpreterNotFound, SpawnFailed
+from ryecore.errors import InterpreterNotFound, MissingExtra, SpawnFailed
 from ryecore.items.evidence import Evidence
 from ryecore.lillux.processes import ProcessSpec, run_process_sync
 
@@ -115,6 +116,8 @@ class Interpreters:
         Raises:
             InterpreterNotFound: There is none that may be used.
         """
+        if wish.type == "own":
+            return _own_interpreter(wish)
         if for_system_tool and wish.system_tools == "own" and sys.executable:
             return FoundInterpreter(sys.executable, "own")
         tried: list[str] = []
@@ -159,6 +162,14 @@ class Interpreters:
         if known is not None:
             self._outside.add(known)
         return True
+
+    def is_project_trusted(self, evidence: Evidence) -> bool:
+        """Whether programs inside the project may run.
+
+        Args:
+            evidence: Told what was seen on disk.
+        """
+        return self._is_project_trusted(evidence)
 
     def _candidates(
         self,
@@ -229,6 +240,23 @@ class Interpreters:
             tried.append(f"{' '.join(wish.resolve_cmd)} (printed no path)")
             return
         yield "command", lines[0].strip()
+
+
+def _own_interpreter(wish: InterpreterSpec) -> FoundInterpreter:
+    for module, extra in wish.modules.items():
+        if find_spec(module) is None:
+            raise MissingExtra(
+                f"This needs the module {module}, which is not installed.",
+                next_step=f"pip install 'ryecore[{extra}]'",
+                extra=extra,
+            )
+    if not sys.executable:
+        raise InterpreterNotFound(
+            f"No interpreter was found for {wish.var}: this host is no Python program.",
+            next_step="Run ryecore under a Python interpreter.",
+            tried=("ryecore's own",),
+        )
+    return FoundInterpreter(sys.executable, "own")
 
 
 def _identity(path: str) -> tuple[str, int, int] | None:

@@ -3,6 +3,7 @@
 Source: decision 16.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Layout:
         deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
         dependencies: The files that were verified and sealed with the tool, and it among them.
+        links: Where the items stand whose paths the runtime takes, by placeholder.
     """
 
     tool_path: Path
@@ -45,6 +47,7 @@ class Layout:
     deps: Deps
     origins: Mapping[str, str] = {}
     dependencies: tuple[ItemSource, ...] = ()
+    links: Mapping[str, Path] = {}
 
     def as_authored(self, text: str) -> str:
         """A text with the author's own paths in place of sealed ones."""
@@ -66,7 +69,7 @@ class Layout:
             values["anchor_path"] = str(self.anchor_path)
         if self.runtime_lib is not None:
             values["runtime_lib"] = str(self.runtime_lib)
-        return values
+        return values | {name: str(path) for name, path in self.links.items()}
 
 
 class Sealer:
@@ -106,6 +109,7 @@ class Sealer:
             VerifyDepsSpec(),
         )
         layout = Layout(tool.source.path, None, None, self._seals.nowhere, spec, "none")
+        layout = self._with_links(layout, chain, trace, evidence)
         layout = self._with_runtime_lib(layout, chain, owner, deps, trace, evidence)
         with trace.failing("seal", item_id=chain.head.item_id):
             root = (
@@ -116,6 +120,23 @@ class Sealer:
             if root is None:
                 return self._single_file(layout, tool, trace, evidence)
             return self._anchored(layout, tool, root, deps, trace, evidence)
+
+    def _with_links(self, layout: Layout, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
+        """With the items whose paths the runtime takes, each sealed by itself."""
+        links: dict[str, Path] = {}
+        origins: dict[str, str] = {}
+        for link in chain.links:
+            item = link.element.item
+            if item is None or not item.is_verified:
+                links[link.placeholder] = link.element.path or self._seals.nowhere
+                continue
+            name = item.source.path.name
+            with trace.failing("seal", item_id=link.element.item_id):
+                sealed = self._seals.seal({name: item.content})
+            evidence.tree(sealed.stat)
+            links[link.placeholder] = sealed.root / name
+            origins[str(sealed.root)] = str(item.source.path.parent)
+        return evolve(layout, links=links, origins=origins)
 
     def _single_file(
         self, layout: Layout, tool: VerifiedItem, trace: Trace, evidence: Evidence
@@ -187,7 +208,7 @@ class Sealer:
         if runtime.item is None or not owner.spec.anchor.enabled:
             return layout
         source = runtime.item.source
-        folder = Path(source.path.parent, owner.spec.anchor.lib)
+        folder = Path(os.path.normpath(source.path.parent / owner.spec.anchor.lib))
         if not folder.is_dir():
             evidence.absent(str(folder))
             return layout
@@ -209,6 +230,6 @@ class Sealer:
         return evolve(
             layout,
             runtime_lib=sealed.root,
-            origins={str(sealed.root): str(folder)},
+            origins={**layout.origins, str(sealed.root): str(folder)},
             dependencies=tuple(item.source for item in files.values()),
         )

@@ -8,11 +8,19 @@ from typing import Final, Literal, Self
 from attrs import field, frozen
 
 from ryecore.chain.render import StyledText, render_chain, render_result
-from ryecore.chain.spec import ElementSpec
+from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
 
-__all__ = ["Chain", "ChainElement", "ChainTrace", "ExecutionPlan", "ExecutionResult", "ValidChain"]
+__all__ = [
+    "Chain",
+    "ChainElement",
+    "ChainTrace",
+    "ExecutionPlan",
+    "ExecutionResult",
+    "Link",
+    "ValidChain",
+]
 
 _MAX_REPR: Final = 80
 
@@ -67,10 +75,55 @@ class ChainElement:
 
 
 @frozen
+class Link:
+    """An item that a runtime is given by its path: found, verified and sealed as the tool is.
+
+    Attributes:
+        placeholder: What stands for its sealed path in the runtime's config.
+        named_by: The id of the element whose signed config names it.
+        taken_by: The id of the runtime.
+        element: The item itself.
+    """
+
+    placeholder: str
+    named_by: str
+    taken_by: str
+    element: ChainElement
+
+    def to_dict(self) -> dict[str, object]:
+        """The link as `linked_items` of a result shows it."""
+        return {"placeholder": self.placeholder, **self.element.to_dict()}
+
+
+@frozen
 class Chain:
-    """Verified elements from the tool, at index 0, to the primitive."""
+    """Verified elements from the tool, at index 0, to the primitive, and the items they name."""
 
     elements: tuple[ChainElement, ...]
+    links: tuple[Link, ...] = ()
+
+    @property
+    def all_elements(self) -> tuple[ChainElement, ...]:
+        """The elements, and each linked item before the runtime that takes it."""
+        return tuple(
+            found
+            for element in self.elements
+            for found in (
+                *(link.element for link in self.links if link.taken_by == element.item_id),
+                element,
+            )
+        )
+
+    @property
+    def pinned_by(self) -> PinSpec | None:
+        """How its tool is pinned, where a runtime says so."""
+        return next((one.spec.pinned_by for one in self.elements if one.spec.pinned_by), None)
+
+    @property
+    def is_pinned(self) -> bool | None:
+        """Whether its tool is pinned; None where no runtime asks for it."""
+        spec = self.pinned_by
+        return None if spec is None else bool(self.head.spec.config.get(spec.config_key))
 
     @property
     def head(self) -> ChainElement:
@@ -85,7 +138,7 @@ class Chain:
     @property
     def is_verified(self) -> bool:
         """Whether every signature holds; False only in dev mode."""
-        return all(not element.item or element.item.is_verified for element in self.elements)
+        return all(not element.item or element.item.is_verified for element in self.all_elements)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' -> '.join(self.ids)})"
@@ -98,6 +151,16 @@ class Chain:
 
     def _render(self) -> StyledText:
         return render_chain([element.to_dict() for element in self.elements])
+
+
+def _chain_document(chain: Chain) -> dict[str, object]:
+    document: dict[str, object] = {
+        "chain": list(chain.ids),
+        "chain_elements": [element.to_dict() for element in chain.elements],
+    }
+    if chain.links:
+        document["linked_items"] = [link.to_dict() for link in chain.links]
+    return document
 
 
 @frozen(repr=False)
@@ -133,8 +196,7 @@ class ChainTrace:
             "status": "success",
             "type": "tool",
             "item_id": self.item_id,
-            "chain": list(self.chain.ids),
-            "chain_elements": [element.to_dict() for element in self.chain.elements],
+            **_chain_document(self.chain),
             "trace": [dict(event) for event in self.events],
         }
 
@@ -161,6 +223,8 @@ class ExecutionPlan:
         timeout_s: After how many seconds the process group ends.
         max_output_bytes: How much of each output stream is kept.
         deps: `none`, `verified`, or `unverified` where package folders are linked.
+        keep: What tells processes that are kept apart from each other; None for a process that
+            ends with its call.
     """
 
     command: str
@@ -171,6 +235,7 @@ class ExecutionPlan:
     timeout_s: float
     max_output_bytes: int
     deps: Deps = "none"
+    keep: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The plan as a dry run shows it: names of variables, never values."""
@@ -182,6 +247,7 @@ class ExecutionPlan:
             "stdin_bytes": len(self.stdin),
             "timeout_s": self.timeout_s,
             "deps": self.deps,
+            **({} if self.keep is None else {"kept": True}),
         }
 
 
@@ -245,8 +311,7 @@ class ExecutionResult:
         if self.plan is None:
             result["data"] = self.data
         result |= {
-            "chain": list(self.chain.ids),
-            "chain_elements": [element.to_dict() for element in self.chain.elements],
+            **_chain_document(self.chain),
             "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
         }
         if self.plan is not None:

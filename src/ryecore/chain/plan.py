@@ -85,13 +85,12 @@ def build_plan(
     timeout_s = inputs.timeout_s
     if timeout_s is None:
         timeout_s = positive_number(config.get("timeout", inputs.default_timeout_s), "timeout")
-    stdin, cwd = config.get("input_data"), config.get("cwd")
     return ExecutionPlan(
         command=command,
         args=args,
-        cwd=template.text(cwd) if isinstance(cwd, str) else inputs.cwd,
+        cwd=_text_of(config.get("cwd"), template) or inputs.cwd,
         env=inputs.env,
-        stdin=template.text(stdin).encode() if isinstance(stdin, str) else b"",
+        stdin=_text_of(config.get("input_data"), template).encode(),
         timeout_s=timeout_s,
         max_output_bytes=int(
             positive_number(
@@ -99,7 +98,12 @@ def build_plan(
             )
         ),
         deps=deps,
+        keep=_text_of(config.get("keep_warm"), template) or None,
     )
+
+
+def _text_of(value: object, template: Template) -> str:
+    return template.text(value) if isinstance(value, str) else ""
 
 
 def merge_configs(

@@ -165,6 +165,10 @@ class Preparer:
     ) -> PreparedChain:
         layout = self._sealer.lay_out(chain, trace, evidence)
         context: dict[str, object] = {**self._places, **layout.values}
+        if _runs_on_own_interpreter(chain):
+            # It starts programs itself, and has to know which of them may run.
+            is_trusted = self._environments.is_project_trusted(evidence)
+            context["project_trusted"] = "yes" if is_trusted else "no"
         env = self._environments.resolve(chain, context, trace, evidence)
         env, cwd = self._anchor_effects(layout, env, context)
         spec = chain.head.spec
@@ -185,7 +189,7 @@ class Preparer:
             schema=schema,
             programs=tuple(
                 env[element.spec.env.interpreter.var]
-                for element in chain.elements
+                for element in chain.all_elements
                 if element.spec.env.interpreter is not None
             ),
             events=trace.events[before:],
@@ -207,6 +211,11 @@ class Preparer:
 
         cwd = render(layout.anchor.cwd) if layout.anchor.cwd is not None else None
         return apply_env_paths(env, layout.anchor.env_paths, render), cwd or project
+
+
+def _runs_on_own_interpreter(chain: ValidChain) -> bool:
+    wishes = (element.spec.env.interpreter for element in chain.elements)
+    return any(wish is not None and wish.type == "own" for wish in wishes)
 
 
 def _timeout_of(execution: Mapping[str, Any], item_id: str) -> float | None:

@@ -10,7 +10,7 @@ from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 
-__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "Primitive"]
+__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "Primitive"]
 
 
 class Primitive(Protocol):
@@ -18,6 +18,22 @@ class Primitive(Protocol):
 
     async def run(self, plan: ExecutionPlan) -> ProcessResult:
         """Carry out a plan, to its end."""
+        ...
+
+
+class KeptProcesses(Protocol):
+    """Carries out plans in processes that are kept for the next call."""
+
+    async def run(self, plan: ExecutionPlan) -> ProcessResult:
+        """Carry out a plan, in a process of its `keep` that runs already if there is one.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End every kept process, and wait until none is left."""
         ...
 
 

@@ -20,12 +20,13 @@ __all__ = [
     "ElementSpec",
     "EnvSpec",
     "InterpreterSpec",
+    "PinSpec",
     "VerifyDepsSpec",
     "VersionRange",
     "read_spec",
 ]
 
-InterpreterType = Literal["local_binary", "system_binary", "command"]
+InterpreterType = Literal["local_binary", "system_binary", "command", "own"]
 AnchorMode = Literal["auto", "always", "never"]
 MergeMode = Literal["deep_merge", "first_match"]
 DepsScope = Literal["anchor", "tool_dir", "tool_siblings", "tool_file"]
@@ -36,8 +37,8 @@ class InterpreterSpec:
     """How an interpreter is found, and the variable that names it.
 
     Attributes:
-        type: Below the project (`local_binary`), on the PATH (`system_binary`), or as the output
-            of a command (`command`).
+        type: Below the project (`local_binary`), on the PATH (`system_binary`), as the output
+            of a command (`command`), or the one that ryecore itself runs on (`own`).
         var: The environment variable that gets its path.
         names: The names to look for, in order.
         search_paths: Folders below each root.
@@ -45,6 +46,7 @@ class InterpreterSpec:
         resolve_cmd: The command that prints the path.
         fallback: What to take when nothing is found.
         system_tools: `own` where a system tool runs on ryecore's own interpreter.
+        modules: With `own`: modules that must be there, and the extra that brings each.
     """
 
     type: InterpreterType
@@ -55,6 +57,7 @@ class InterpreterSpec:
     resolve_cmd: tuple[str, ...] = ()
     fallback: str | None = None
     system_tools: Literal["own"] | None = None
+    modules: Mapping[str, str] = {}
 
 
 @frozen
@@ -115,6 +118,19 @@ class ConfigSpec:
 
 
 @frozen
+class PinSpec:
+    """How a runtime's tools are pinned to what somebody else runs for them.
+
+    Attributes:
+        config_key: The key of the tool's config that holds the pin.
+        next_step: How one is made; `{name}` stands for other keys of the tool's config.
+    """
+
+    config_key: str
+    next_step: str
+
+
+@frozen
 class VersionRange:
     """The versions that an element accepts of the element before it."""
 
@@ -129,6 +145,8 @@ class ElementSpec:
     Attributes:
         has_executor: Whether it says who executes it; an explicit null does.
         child_constraints: Accepted versions by child id; the empty id stands for every child.
+        item_paths: Placeholders for the paths of other items, and the config key that names each.
+        pinned_by: How its tools are pinned; a tool without a pin is not run for a model.
     """
 
     executor_id: str | None = None
@@ -148,6 +166,8 @@ class ElementSpec:
     outputs: frozenset[str] = frozenset()
     child_constraints: Mapping[str, VersionRange] = {}
     file_types: Mapping[str, str] = {}
+    item_paths: Mapping[str, str] = {}
+    pinned_by: PinSpec | None = None
 
 
 _TEXT: Final = {"type": "string"}
@@ -162,6 +182,7 @@ _VERSIONS: Final = {
     "properties": {"min_version": _TEXT, "max_version": _TEXT},
     "additionalProperties": False,
 }
+_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _CONFIG_SPEC: Final = {
     "type": "object",
     "properties": {
@@ -173,6 +194,16 @@ _CONFIG_SPEC: Final = {
     "required": ["path"],
     "additionalProperties": False,
 }
+
+
+def _required_with(types: Sequence[str], key: str) -> Mapping[str, object]:
+    """That an interpreter of these types declares a key."""
+    return {
+        "if": {"properties": {"type": {"enum": types}}, "required": ["type"]},
+        "then": {"required": [key]},
+    }
+
+
 _SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "properties": {
@@ -187,7 +218,7 @@ _SCHEMA: Final[Mapping[str, object]] = {
                 "interpreter": {
                     "type": "object",
                     "properties": {
-                        "type": {"enum": ["local_binary", "system_binary", "command"]},
+                        "type": {"enum": ["local_binary", "system_binary", "command", "own"]},
                         "var": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
                         "binary": _TEXT,
                         "candidates": _TEXTS,
@@ -196,12 +227,14 @@ _SCHEMA: Final[Mapping[str, object]] = {
                         "resolve_cmd": {**_TEXTS, "minItems": 1},
                         "fallback": _TEXT,
                         "system_tools": {"const": "own"},
+                        "modules": {"type": "object", "additionalProperties": _TEXT},
                     },
                     "required": ["type", "var"],
                     "additionalProperties": False,
-                    "if": {"properties": {"type": {"const": "command"}}},
-                    "then": {"required": ["resolve_cmd"]},
-                    "else": {"required": ["binary"]},
+                    "allOf": [
+                        _required_with(["command"], "resolve_cmd"),
+                        _required_with(["local_binary", "system_binary"], "binary"),
+                    ],
                 },
                 "env": _SCALARS,
             },
@@ -253,6 +286,17 @@ _SCHEMA: Final[Mapping[str, object]] = {
             "propertyNames": {"pattern": r"^\.[A-Za-z0-9_]+$"},
             "additionalProperties": {"enum": ["#", "//", "<!--", "--", ";"]},
         },
+        "item_paths": {
+            "type": "object",
+            "propertyNames": {"pattern": _NAME},
+            "additionalProperties": {"type": "string", "pattern": _NAME},
+        },
+        "pinned_by": {
+            "type": "object",
+            "properties": {"config_key": _TEXT, "next_step": _TEXT},
+            "required": ["config_key", "next_step"],
+            "additionalProperties": False,
+        },
     },
 }
 
@@ -303,6 +347,8 @@ def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
         outputs=frozenset(metadata.get("outputs", ())),
         child_constraints=_constraints(metadata.get("child_constraints", {})),
         file_types=metadata.get("file_types", {}),
+        item_paths=metadata.get("item_paths", {}),
+        pinned_by=PinSpec(**metadata["pinned_by"]) if "pinned_by" in metadata else None,
     )
 
 
@@ -320,6 +366,7 @@ def _env(declared: Mapping[str, Any]) -> EnvSpec:
             resolve_cmd=tuple(found.get("resolve_cmd", ())),
             fallback=found.get("fallback"),
             system_tools=found.get("system_tools"),
+            modules=found.get("modules", {}),
         )
     env = {name: _as_text(value) for name, value in declared.get("env", {}).items()}
     return EnvSpec(interpreter, env)

@@ -37,6 +37,9 @@ class ChainValidator:
             problems += _space_problems(child, parent)
             problems += _io_problems(child, parent)
             _check_version(child, parent, problems, warnings)
+        by_id = {element.item_id: element for element in chain.elements}
+        for link in chain.links:
+            problems += _space_problems(by_id[link.named_by], link.element)
         if problems:
             raise IncompatibleChain(
                 f"Chain validation failed: {'; '.join(problems)}.",
@@ -45,6 +48,7 @@ class ChainValidator:
             )
         return ValidChain(
             chain.elements,
+            chain.links,
             validated_pairs=tuple((child.item_id, parent.item_id) for child, parent in pairs),
             warnings=tuple(warnings),
         )
