@@ -1,0 +1,128 @@
+"""The folder of a project's state: this user's own, or moved aside unread.
+
+A repository can carry a `.ai/state` of somebody else's making. What stands there is used only when
+this user's run key has attested it, for the very folder that it stands in.
+
+Source: decision 37.
+"""
+
+import fcntl
+import json
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ryecore.errors import StateError
+from ryecore.items.files import write_atomically
+from ryecore.lillux.keys import SigningKey
+from ryecore.state.records import holds, load_run_key, sign_record
+
+__all__ = ["attested_folder", "is_attested"]
+
+_KIND: Final = "state"
+_NAME: Final = "attested.json"
+_MAX_BYTES: Final = 4096
+
+
+def attested_folder(state: Path, name: str, user_root: Path) -> Path:
+    """A folder of state that this user's run key attests, made where it is missing.
+
+    Args:
+        state: The project's `.ai/state`.
+        name: The folder below it, such as `threads`.
+        user_root: The user's `.ai` folder, which holds the run key.
+
+    Returns:
+        The folder. What stood there without attestation was moved aside, with a warning.
+
+    Raises:
+        StateError: The folder is a link, or can't be made.
+    """
+    folder = state / name
+    key = load_run_key(user_root)
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone_in(state):
+            if os.path.lexists(folder):
+                _check_plain(folder)
+                if is_attested(folder, key):
+                    return folder
+                _move_aside(folder)
+            _make(folder, key)
+            return folder
+    except OSError as problem:
+        raise StateError(
+            f"{folder} can't be used: {problem.strerror}.",
+            next_step="See that the project can be written, and its disk has room.",
+        ) from problem
+
+
+def is_attested(folder: Path, key: SigningKey) -> bool:
+    """Whether the key has attested this very folder, and not one that it is a copy of."""
+    path = folder / _NAME
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError):
+        return False
+    return (
+        isinstance(record, dict)
+        and record.get("inode") == folder.stat().st_ino
+        and holds(_KIND, record, key.public)
+    )
+
+
+def _make(folder: Path, key: SigningKey) -> None:
+    """The folder appears whole: made elsewhere and attested, then renamed."""
+    fresh = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
+    fresh.mkdir(mode=0o700)
+    try:
+        record = {"version": 1, "id": os.urandom(16).hex(), "inode": fresh.stat().st_ino}
+        signed = sign_record(_KIND, record, key)
+        write_atomically(fresh / _NAME, json.dumps(signed).encode(), mode=0o600)
+        fresh.rename(folder)
+    except BaseException:
+        with suppress(OSError):
+            (fresh / _NAME).unlink(missing_ok=True)
+            fresh.rmdir()
+        raise
+
+
+def _move_aside(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()
+        return
+    when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = folder.with_name(f"{folder.name}.unattested-{when}-{os.urandom(2).hex()}")
+    folder.rename(aside)
+    warnings.warn(
+        f"{folder} was not made by you on this machine, so nothing of it was read. It was moved "
+        f"to {aside}.",
+        stacklevel=2,
+    )
+
+
+def _check_plain(folder: Path) -> None:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise StateError(
+            f"{folder} is {'a link' if stat.S_ISLNK(status.st_mode) else 'no folder'}.",
+            next_step="Remove it: state is kept in a folder of the project itself.",
+        )
+
+
+@contextmanager
+def _alone_in(state: Path) -> Iterator[None]:
+    """Eight processes may open a project at once; one of them at a time looks and makes."""
+    _check_plain(state)
+    descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

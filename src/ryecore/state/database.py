@@ -1,0 +1,189 @@
+"""One SQLite file that several processes write: WAL, a gate in front of writers, migrations.
+
+Source: decision 38.
+"""
+
+import fcntl
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Final, Literal
+
+from ryecore.errors import StateError
+
+__all__ = ["Database", "Durability", "Migration"]
+
+Durability = Literal["process", "machine"]
+"""What a commit survives: the death of the process (`process`), or the loss of power too."""
+
+Migration = Sequence[str]
+"""The statements that lead from one version of a file's schema to the next."""
+
+_BUSY_TIMEOUT_S: Final = 30.0
+# SQLite's shared memory needs one kernel: on these file systems two machines could both write.
+_SHARED_FILE_SYSTEMS: Final = re.compile(
+    r"9p|afs|beegfs|ceph|cifs|gfs2|glusterfs|lustre|ncpfs|nfs4?|ocfs2|smb3|smbfs"
+    r"|fuse\.(?:ceph|gcsfuse|glusterfs|rclone|s3fs|sshfs)"
+)
+
+
+class Database:
+    """A SQLite file that is set up when it is opened, and safe for threads, processes and forks.
+
+    Args:
+        path: The file; its folder must exist.
+        migrations: How each version of its schema is made from the one before.
+        durability: What a commit survives.
+
+    Raises:
+        StateError: The file is no such database, was made by a newer version, stands on a file
+            system that machines share, or can't be opened.
+    """
+
+    def __init__(
+        self, path: Path, migrations: Sequence[Migration], *, durability: Durability = "process"
+    ) -> None:
+        self._path = path
+        self._migrations = migrations
+        self._durability = durability
+        self._lock = RLock()
+        self._abandoned: list[object] = []
+        shared = _file_system_of(path.parent)
+        if _SHARED_FILE_SYSTEMS.fullmatch(shared):
+            raise StateError(
+                f"{path} stands on {shared}, a file system that machines share, where SQLite "
+                "can't keep its promises.",
+                next_step="Put the project on a local disk.",
+            )
+        self._open()
+
+    def _open(self) -> None:
+        with self._failing("opened"):
+            self._pid = os.getpid()
+            self._gate = os.open(
+                self._path.with_name(self._path.name + ".gate"),
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                0o600,
+            )
+            self._connection = sqlite3.connect(
+                self._path,
+                timeout=_BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection.row_factory = sqlite3.Row
+            with self._through_the_gate():
+                self._set_up()
+
+    def _set_up(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA trusted_schema = OFF")
+        run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA synchronous = {'FULL' if self._durability == 'machine' else 'NORMAL'}")
+        run("PRAGMA foreign_keys = ON")
+        (version,) = run("PRAGMA user_version").fetchone()
+        if version > len(self._migrations):
+            raise StateError(
+                f"{self._path} was written by a newer ryecore (version {version} of its schema).",
+                next_step="Upgrade ryecore.",
+            )
+        for number, statements in enumerate(self._migrations[version:], version + 1):
+            run("BEGIN IMMEDIATE")
+            try:
+                for statement in statements:
+                    run(statement)
+                run(f"PRAGMA user_version = {number}")
+                run("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        os.chmod(self._path, 0o600)
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that writes: committed at the end, undone by an exception.
+
+        Raises:
+            StateError: It can't be written; nothing of it was.
+        """
+        with self._lock, self._failing("written"):
+            self._after_fork()
+            with self._through_the_gate():
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                    self._connection.execute("COMMIT")
+                except BaseException:
+                    self._roll_back()
+                    raise
+
+    def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """The rows that a query finds.
+
+        Raises:
+            StateError: The file can't be read.
+        """
+        with self._lock, self._failing("read"):
+            self._after_fork()
+            return self._connection.execute(query, parameters).fetchall()
+
+    def close(self) -> None:
+        """Close the file. Another use of this object opens nothing again."""
+        with self._lock:
+            if self._pid == os.getpid():
+                self._connection.close()
+                os.close(self._gate)
+                self._pid = -1
+
+    def _after_fork(self) -> None:
+        """A forked child opens its own: SQLite's connections don't survive a fork."""
+        if self._pid == -1:
+            raise StateError(f"{self._path} was closed.", next_step="Open another Rye.")
+        if self._pid != os.getpid():
+            self._abandoned.append(self._connection)  # closing it would take the parent's locks
+            self._open()
+
+    @contextmanager
+    def _through_the_gate(self) -> Iterator[None]:
+        # Correctness is SQLite's own lock. The gate makes writers wait in the kernel instead of
+        # polling, where one can starve.
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _failing(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+            raise StateError(
+                f"{self._path} can't be {done}: {reason}.",
+                next_step="See that its disk has room and that you may write there; a file that "
+                "is broken can be moved away.",
+            ) from problem
+
+
+def _file_system_of(folder: Path) -> str:
+    """The type of the file system that a folder stands on; empty where that can't be told."""
+    try:
+        device = os.stat(folder).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                mount, _, details = line.partition(" - ")
+                if mount.split(" ", 3)[2] == number:
+                    return details.split(" ", 1)[0]
+    except (OSError, IndexError):
+        pass
+    return ""

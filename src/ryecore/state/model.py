@@ -1,0 +1,134 @@
+"""What a thread's row says, and which statuses follow one another. Pure.
+
+Source: seed 003, "Thread States"; decisions 35, 37 and 39.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+from attrs import frozen
+
+from ryecore.lillux.processes import ProcessId
+
+__all__ = ["TERMINAL", "Cost", "Status", "ThreadRecord", "check_status", "has_ended"]
+
+Status = Literal["created", "running", "completed", "error", "cancelled", "continued", "killed"]
+
+TERMINAL: Final[frozenset[str]] = frozenset(get_args(Status)) - {"created", "running"}
+"""The statuses that a thread can't leave."""
+
+MICROCENTS_PER_USD: Final = 100_000_000
+
+
+def has_ended(status: str) -> bool:
+    """Whether a status is one that a thread can't leave."""
+    return status in TERMINAL
+
+
+def check_status(status: str) -> Status:
+    """A status by its name.
+
+    Raises:
+        ValueError: There is none of this name.
+    """
+    if status not in get_args(Status):
+        raise ValueError(f"{status!r} is no status; there are {', '.join(get_args(Status))}")
+    return status  # type: ignore[return-value]
+
+
+@frozen
+class Cost:
+    """What a thread has spent so far.
+
+    Attributes:
+        turns: Turns of its model.
+        input_tokens: Tokens that the model read.
+        output_tokens: Tokens that it wrote.
+        spend_microcents: Money, in units of 1e-8 USD.
+    """
+
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    spend_microcents: int = 0
+
+
+@frozen
+class ThreadRecord:
+    """One thread, as the registry knows it.
+
+    Attributes:
+        thread_id: Its id.
+        item_id: What runs in it, as a canonical ref.
+        parent_id: The thread that started it; None for a root.
+        status: Where it stands.
+        created_at: UTC, with milliseconds.
+        updated_at: When its row was last changed.
+        completed_at: When it ended; None while it runs.
+        owner: The process that runs it, or is about to; None once nobody does.
+        fence: How often it changed hands; what an earlier owner writes is refused.
+        lease_until: The Unix time in seconds until which an owner that can't be looked at from
+            here counts as alive.
+        owns_process: Whether its owner's process runs nothing else, and may be killed for it.
+        cancel_requested: Whether it was asked to stop.
+        kill_requested: Whether it is being killed.
+        model: The model that its turns use.
+        cost: What it has spent.
+        spawn_count: How many threads it has started.
+        continuation_of: The thread that this one continues.
+        continuation_thread_id: The thread that continues this one.
+        chain_root_id: The first thread of its chain of continuations.
+    """
+
+    thread_id: str
+    item_id: str
+    parent_id: str | None
+    status: Status
+    created_at: str
+    updated_at: str
+    completed_at: str | None
+    owner: ProcessId | None
+    fence: int
+    lease_until: float
+    owns_process: bool = False
+    cancel_requested: bool = False
+    kill_requested: bool = False
+    model: str | None = None
+    cost: Cost = Cost()
+    spawn_count: int = 0
+    continuation_of: str | None = None
+    continuation_thread_id: str | None = None
+    chain_root_id: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has a status that it can't leave."""
+        return has_ended(self.status)
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process that runs it."""
+        return self.owner.pid if self.owner else None
+
+    def to_dict(self) -> Mapping[str, object]:
+        """The record as a JSON-ready object, with the names of seed 003."""
+        return {
+            "thread_id": self.thread_id,
+            "item_id": self.item_id,
+            "parent_id": self.parent_id,
+            "status": self.status,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+            "completed_at": self.completed_at,
+            "pid": self.pid,
+            "model": self.model,
+            "turns": self.cost.turns,
+            "input_tokens": self.cost.input_tokens,
+            "output_tokens": self.cost.output_tokens,
+            "spend": self.cost.spend_microcents / MICROCENTS_PER_USD,
+            "spawn_count": self.spawn_count,
+            "cancel_requested": self.cancel_requested,
+            "continuation_of": self.continuation_of,
+            "continuation_thread_id": self.continuation_thread_id,
+            "chain_root_id": self.chain_root_id,
+        }

@@ -1,0 +1,121 @@
+"""Records that this user's run key attests: state, never items.
+
+A record is a JSON object with a `_signature` over its canonical form. Its message begins with
+`rye-record-v1`, so that no signature of a record ever holds for an item, nor the other way round.
+
+Source: decision 5; reference "Signed JSON documents".
+"""
+
+import hashlib
+import json
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ryecore.errors import SigningError, StateError
+from ryecore.items.files import write_atomically
+from ryecore.lillux.keys import PublicKey, SigningKey
+
+__all__ = ["canonical_json", "holds", "load_run_key", "sign_record"]
+
+_VERSION: Final = "rye-record-v1"
+_FIELD: Final = "_signature"
+
+
+def load_run_key(user_root: Path) -> SigningKey:
+    """The key that signs this user's records, made at first need.
+
+    Args:
+        user_root: The user's `.ai` folder.
+
+    Returns:
+        The key, the same for every process of this user.
+
+    Raises:
+        StateError: It can't be made or read, or others can read it.
+    """
+    folder = user_root / "state" / "keys"
+    path = folder / "run_key.pem"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            _make(path)
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            pem = file.read()
+        if mode & 0o077:
+            raise StateError(
+                f"Others can read the run key {path}.", next_step=f"Close it: chmod 600 {path}"
+            )
+        return SigningKey.from_pem(pem)
+    except OSError as problem:
+        raise StateError(
+            f"The run key {path} can't be made or read: {problem.strerror}.",
+            next_step="See that your user space can be written, or set USER_SPACE.",
+        ) from problem
+    except SigningError as problem:
+        raise StateError(
+            f"{path} is no run key: {problem.message}",
+            next_step="Move it away; state that it attested will be moved aside.",
+        ) from None
+
+
+def _make(path: Path) -> None:
+    """Of several processes that make it at once, one wins and all of them use that one's."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    write_atomically(fresh, SigningKey.generate().pem, mode=0o600)
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def canonical_json(record: Mapping[str, object]) -> bytes:
+    """A record in its one form: keys sorted, no spaces, ASCII, no number that JSON lacks."""
+    return json.dumps(
+        record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode()
+
+
+def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:
+    """A record with its signature.
+
+    Args:
+        kind: What it is a record of, such as `state`; it is signed too.
+        record: The record.
+        key: The run key.
+
+    Returns:
+        The record with `_signature`: `rye:signed:TIMESTAMP:HASH:SIGNATURE:FINGERPRINT`.
+    """
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    digest = hashlib.sha256(canonical_json(record)).hexdigest()
+    value = urlsafe_b64encode(key.sign(_message(kind, timestamp, digest))).rstrip(b"=").decode()
+    line = f"rye:signed:{timestamp}:{digest}:{value}:{key.public.fingerprint}"
+    return {**record, _FIELD: line}
+
+
+def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
+    """Whether a key has signed exactly this record, as one of this kind."""
+    line = record.get(_FIELD)
+    parts = line.split(":") if isinstance(line, str) else []
+    if len(parts) != 8 or parts[:2] != ["rye", "signed"] or parts[7] != key.fingerprint:
+        return False
+    timestamp, digest, value = ":".join(parts[2:5]), parts[5], parts[6]
+    body = {name: field for name, field in record.items() if name != _FIELD}
+    try:
+        signature = urlsafe_b64decode(value + "=" * (-len(value) % 4))
+        if hashlib.sha256(canonical_json(body)).hexdigest() != digest:
+            return False
+    except (ValueError, TypeError):
+        return False
+    return key.verifies(signature, _message(kind, timestamp, digest))
+
+
+def _message(kind: str, timestamp: str, digest: str) -> bytes:
+    return "\n".join((_VERSION, kind, timestamp, digest)).encode()

@@ -1,0 +1,266 @@
+"""The threads of a project: their registry, their folders, and waiting for their end.
+
+What is true stands in the registry. A thread's folder holds its log and a copy of its result for
+people, and the file `status`, which changes with the row so that whoever waits is woken.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+import anyio
+import anyio.to_thread
+
+from ryecore.errors import ProcessError, StateError, ThreadNotFound
+from ryecore.items.files import write_atomically
+from ryecore.lillux.processes import ProcessId, current_process, kill_process, process_status
+from ryecore.lillux.watching import Watcher, watch
+from ryecore.state.attestation import attested_folder
+from ryecore.state.database import Database, Durability
+from ryecore.state.liveness import can_be_looked_at, is_abandoned
+from ryecore.state.model import Status, ThreadRecord
+from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+
+__all__ = ["ThreadStore"]
+
+_FOLDER: Final = "threads"
+_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_MAX_ID: Final = 512
+
+
+class ThreadStore:
+    """The threads of one project.
+
+    Args:
+        folder: `.ai/state/threads`, attested.
+        durability: What a change survives.
+    """
+
+    def __init__(self, folder: Path, durability: Durability = "process") -> None:
+        self.folder = folder
+        self._database = Database(folder / "threads.db", MIGRATIONS, durability=durability)
+        self.registry = ThreadRegistry(self._database)
+
+    @classmethod
+    def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:
+        """Open a project's threads, and make their place where it is missing.
+
+        Args:
+            project_root: The project's `.ai` folder.
+            user_root: The user's `.ai` folder.
+            durability: What a change survives.
+
+        Raises:
+            StateError: The place can't be made or used.
+        """
+        return cls(attested_folder(project_root / "state", _FOLDER, user_root), durability)
+
+    @staticmethod
+    def exists(project_root: Path) -> bool:
+        """Whether a project has any state of threads."""
+        return os.path.lexists(project_root / "state" / _FOLDER)
+
+    def close(self) -> None:
+        """Close the registry."""
+        self._database.close()
+
+    def folder_of(self, thread_id: str) -> Path:
+        """A thread's folder, whether it is there or not.
+
+        Raises:
+            ThreadNotFound: No thread can have this id.
+        """
+        if len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
+            raise ThreadNotFound(
+                f"{thread_id!r} is no thread's id.",
+                next_step="See which there are: rye threads list --all",
+                thread_id=thread_id,
+            )
+        return self.folder / thread_id
+
+    def log_of(self, thread_id: str) -> Path:
+        """The file that a thread's output is written to as it comes."""
+        return self.folder_of(thread_id) / "output.log"
+
+    def make_folder(self, thread_id: str) -> Path:
+        """Make a thread's folder.
+
+        Raises:
+            StateError: It can't be made.
+        """
+        folder = self.folder_of(thread_id)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise StateError(
+                f"{folder} can't be made: {problem.strerror}.",
+                next_step="See that the disk has room.",
+            ) from problem
+        return folder
+
+    def announce(self, thread_id: str, word: str) -> None:
+        """Wake whoever waits for a change of a thread. It may fail: nobody relies on it alone."""
+        with suppress(OSError):
+            (self.folder_of(thread_id) / "status").write_text(word + "\n")
+
+    # The owner's side
+
+    def settle(self, thread_id: str, status: Status, result: object, fence: int) -> None:
+        """End a thread, leave a copy of its result, and wake whoever waits for it.
+
+        Raises:
+            ThreadEnded: It has ended already.
+            StateError: It can't be written, or another process has declared the owner dead.
+        """
+        self.registry.settle(thread_id, status, result, fence=fence)
+        body = json.dumps(result, ensure_ascii=False, indent=2, default=str)
+        with suppress(OSError):  # the registry has it
+            write_atomically(self.folder_of(thread_id) / "result.json", body.encode(), mode=0o600)
+        self.announce(thread_id, status)
+
+    # Everyone's side
+
+    def look(self, thread_id: str) -> ThreadRecord:
+        """A thread's row; one that nobody runs any more is ended first.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        self.folder_of(thread_id)
+        record = self.registry.get_thread(thread_id)
+        if is_abandoned(record, self.registry.now()):
+            self._settle_abandoned((record,))
+            record = self.registry.get_thread(thread_id)
+        return record
+
+    def look_at_all(
+        self, find: Callable[[ThreadRegistry], tuple[ThreadRecord, ...]]
+    ) -> tuple[ThreadRecord, ...]:
+        """The rows that a query of the registry finds, once those nobody runs are ended."""
+        self._settle_abandoned(self.registry.list_active())
+        return find(self.registry)
+
+    def _settle_abandoned(self, records: tuple[ThreadRecord, ...]) -> None:
+        for thread_id in self.registry.settle_abandoned(records):
+            self.announce(thread_id, "ended")
+
+    async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
+        """Wait until a thread has ended. Nothing polls: files and processes say when to look.
+
+        Args:
+            thread_id: The thread.
+            timeout_s: How long to wait; None is for ever.
+
+        Returns:
+            Its row; not an ended one's where the time is over.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        record = await anyio.to_thread.run_sync(self.look, thread_id)
+        if record.ended:
+            return record
+        folder = await anyio.to_thread.run_sync(self.make_folder, thread_id)
+        with anyio.move_on_after(timeout_s):
+            async with watch(folder) as watcher:  # from here on no change is missed
+                while True:
+                    record = await anyio.to_thread.run_sync(self.look, thread_id)
+                    if record.ended:
+                        return record
+                    await self._next_sign(watcher, record)
+        return await anyio.to_thread.run_sync(self.look, thread_id)
+
+    async def _next_sign(self, watcher: Watcher, record: ThreadRecord) -> None:
+        """Until a file changes, the owner's process ends, or its lease does."""
+        async with anyio.create_task_group() as signs:
+
+            async def changed() -> None:
+                await watcher.changed()
+                signs.cancel_scope.cancel()
+
+            async def died() -> None:
+                await self._owner_gone(record)
+                signs.cancel_scope.cancel()
+
+            signs.start_soon(changed)
+            signs.start_soon(died)
+
+    async def _owner_gone(self, record: ThreadRecord) -> None:
+        owner = record.owner
+        if owner is None or not can_be_looked_at(owner, current_process()):
+            await anyio.sleep(max(record.lease_until - self.registry.now(), 0) + 0.1)
+            return
+        try:
+            descriptor = os.pidfd_open(owner.pid)
+        except OSError:
+            return
+        try:
+            if _runs(owner):  # else the number is another process's by now
+                await anyio.wait_readable(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def cancel(self, thread_id: str) -> ThreadRecord:
+        """Ask a thread to stop; its owner ends what runs, and then the thread.
+
+        Returns:
+            Its row. A thread that no process has begun to run is ended at once.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        return self._stop(thread_id, kill=False)
+
+    def kill(self, thread_id: str, grace_s: float = 3.0) -> ThreadRecord:
+        """End the process that runs a thread: TERM, grace, KILL; and the thread as killed.
+
+        A thread that shares its process with others is asked to stop instead.
+
+        Args:
+            thread_id: The thread.
+            grace_s: Between TERM and KILL, in seconds.
+
+        Returns:
+            Its row.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            StateError: Its process can't be ended from here.
+        """
+        record = self._stop(thread_id, kill=True)
+        if record.ended or record.owner is None or not record.owns_process:
+            return record
+        try:
+            kill_process(record.owner, grace_s)
+        except ProcessError as problem:
+            raise StateError(
+                f"The thread {thread_id} can't be killed from here: {problem.message}",
+                next_step="Ask it to stop instead: rye threads cancel",
+            ) from problem
+        return self.look(thread_id)
+
+    def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:
+        record = self.look(thread_id)
+        if record.ended:
+            return record
+        record = self.registry.request_cancel(thread_id, kill=kill)
+        if record.status == "created":
+            # Nobody runs it yet, and who comes to claim it finds that it has ended.
+            result = {"status": "error", "error": "It was stopped before it began."}
+            self.registry.settle(
+                thread_id, "killed" if kill else "cancelled", result, fence=record.fence
+            )
+            record = self.registry.get_thread(thread_id)
+        self.announce(thread_id, "stopping" if not record.ended else record.status)
+        return record
+
+
+def _runs(process: ProcessId) -> bool:
+    try:
+        return process_status(process) == "running"
+    except ProcessError:
+        return False
