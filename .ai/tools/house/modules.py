@@ -1,4 +1,4 @@
-# rye:signed:2026-11-21T22:56:21Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:nF5ScuzcIHmQ6SeJ4emLFgILM-DFBvmaPQlKLpeZMj031PnArg95iNiTGdJ2zydu5r9Lr2YoIU1IhRyYeSwDDA:7283721fb22dad7f
+# rye:signed:2026-11-22T01:13:17Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:YKtSE7i8Wj31n24jGs2bJjd7G9JSoCVblUQPaVX747UMWtUWiTlbEvqb4yc8v2Pp8jzQAPd2kkJbz0XOhlhlDg:8404aff8e07594ce
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

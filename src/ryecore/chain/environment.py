@@ -33,7 +33,8 @@ _NEVER_FROM_DOTENV: Final = re.compile(
     # the loader and the C library
     r"LD_\w*|DYLD_\w*|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|MALLOC_\w*|HOSTALIASES|RES_OPTIONS"
     # interpreters and their package managers
-    r"|PYTHON\w*|VIRTUAL_ENV|CONDA_\w*|PIP_\w*|UV_\w*|NODE_\w*|NPM_\w*|TSX_\w*|RUBY\w*|GEM_\w*"
+    r"|PYTHON\w*|VIRTUAL_ENV|CONDA_\w*|PIP_\w*|UV_\w*|NODE_\w*|NPM_\w*|TSX_\w*|ESBUILD_\w*"
+    r"|RUBY\w*|GEM_\w*"
     r"|BUNDLE_\w*|PERL\w*|LUA_\w*|PHP\w*|JAVA_\w*|_JAVA_OPTIONS|JDK_\w*|CLASSPATH|CARGO_\w*|RUST\w*"
     # shells, and what they or pagers run
     r"|BASH\w*|ENV|SHELL\w*|IFS|PS[0-9]|PROMPT_COMMAND|CDPATH|ZDOTDIR|GLOBIGNORE|FPATH"

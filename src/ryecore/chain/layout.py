@@ -63,6 +63,7 @@ class Layout:
             "tool_source": self.as_authored(str(self.tool_path)),
             "tool_dir": str(self.tool_path.parent),
             "tool_parent": str(self.tool_path.parent.parent),
+            "tool_root": str(self.anchor_path or self.tool_path.parent),
             "nowhere": str(self.nowhere),
         }
         if self.anchor_path is not None:

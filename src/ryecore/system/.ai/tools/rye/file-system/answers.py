@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:OFRjLHEJxUuqlZkHw-SvGft4GlXZwEowLBAyC8a7-JKmMPIhu4C_--qON6RNKv5acdSWq33rgpYgROWHk3nlBw:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:VCA-4A3UMIIIUEvnXHwkaH9tsblU0BiJwpBc2RY62N4bBs15ZeK75gXr9Y1LG0iDwDY8WqXVicilqYhCNyyiAg:f419b6141ec2f6d0
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

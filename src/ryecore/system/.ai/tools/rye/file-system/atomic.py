@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:DDiPTtZ-N2lHdYvQf_XHF0rl3pDW365YvATnMwHp0GhzaQJnpHByRi-IaYbqNihkO1uQWuRdofZEHHaV-aj7Dg:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ukMrR1ILtHD27cDPSQL7_rq57wujtv5hHuDYUZT19WbEQWEHe1eVO4N2k2GJs_Yl08peLn-UqF-Jvhmobwd7Ag:f419b6141ec2f6d0
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:XsWBPBostLgwUuXej_M2YwEmGxxCyhOFgn0l2QUM7QPhQkt-fUkZoSgRtnzoeIXGah5Md6ZknvMX0qy-3lZFDA:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:GeP6yg2kCTV8gub6LMGktWi6Kcp_IvUhgF0Ozv_OSzM180ni8Zgjf0k7FeuLFINAzD8pWzkpPqeyH-1mia1hDQ:f419b6141ec2f6d0
 """Replace a piece of a text file."""
 
 from __future__ import annotations

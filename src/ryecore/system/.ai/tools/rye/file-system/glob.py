@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:xv7ErLc-IMQsQVUD2ecIyToP4_7lKj7at8thIpviJBlCteMCGnZoXaMKGgdaWuyFIK2TGm-rq8T9hUr7td23CA:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:ykFs7e3i92ehzkzKfgvKt-IiTKEWstSzCKl5zhk65jXZKf6AffC4EvjQ0YCzHUT2jEWHyz1SpRoYX-GQSToVAw:f419b6141ec2f6d0
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:0kpx7WMALPVi243vdSusim99SnmoWtUvOr02erz60yGZpjEwq-yMeJoFM_JetNACHGhEJO43e8V0uxbR-g5yCQ:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:SVP4Y1qdpyhUEssPtKz0hQG8fmWNbY-onji-Kcpv8EhH6dCBjIuRnvgWJb2uCLPsaYQDq1lU3grzn_fqnus1Cw:f419b6141ec2f6d0
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

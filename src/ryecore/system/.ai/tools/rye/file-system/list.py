@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:RC3YDWXyVz2YyIkgTVWftIzFAV_PkiSXCxrYJU9_pRzOY8dYixG-lqTpQWqvDAVTHAt0Hx2P8bO8whlVk8DUAA:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:S2dDcxeSRlP1D7Us5mpw_tSU12oOXig9asn5bpcsC8v0wWy6vIVrfdACLQD2Ae73PJfR3SdPPYb1fDP4UD_TCw:f419b6141ec2f6d0
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:NT5nVmCJ0A4OkiuP2KXpdO3rk3wujpawEJha9JFhZ_8-Zw5wy1HqV_7_NT4g_icBo9uOoaDAMjhGJmGRYEGCDg:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:kO8dZPj6ShkpDYgfwicEkGKkSJR6qKebCIIE4DefEQFeQEAY9Gp1bQl9kOs0dnyRu8unW3WJa--DdVX_Gx_ABw:f419b6141ec2f6d0
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:HggJMtLPw2rNRqSGIKbXDW5LZZ_zzG6VnodO0INcPnfSy-pyd_QquiS7ZJVpSRltHoiM9Tu80cVFMys3I39-BA:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:gKMMCHlaK6HaJFzBe8xQCRZ8Rcj-mD6qyqeDUmLDPVDficvlb1gjBvXNmRC33TTi8ptgz8KaLLXuvSFX_wMoDw:f419b6141ec2f6d0
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

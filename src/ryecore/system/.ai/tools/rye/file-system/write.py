@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T00:07:19Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:4yYntu2yYFaYc4MzeSvb6sYDD-EkoV3J8uO-TkXehfp1dUSQUvrJB4crYyUGyuA2lXxxHv6JBdPF5SkODot5AQ:5130a106dedf59b9
+# rye:signed:2026-11-22T01:13:17Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Pahk9gclHjzsxBvYyUz0NbbImaRBRksLPaR0AaDefb0QKWn0xvKnhQXSmlq0S4tuxB8W9xgg8szu-fzkD4DgCg:f419b6141ec2f6d0
 """Write a text file in one step."""
 
 from __future__ import annotations
