@@ -16,6 +16,7 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError
 from ryecore.items.evidence import Evidence
 from ryecore.lillux.digests import read_digest
+from ryecore.policy.credentials import looks_like_credential
 
 __all__ = ["EnvResolver", "InheritEnv", "may_inherit", "may_set_from_dotenv"]
 
@@ -23,11 +24,6 @@ InheritEnv = Literal["safe", "all", "none"] | Collection[str]
 """What a tool inherits of the environment: all but what looks like a credential (`safe`), all,
 only what a process needs to start (`none`), or these names besides."""
 
-_CREDENTIAL: Final = re.compile(
-    r"API_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|ACCESS_KEY|PRIVATE_KEY|SIGNING_KEY(?!_DIR)"
-    r"|CONNECTION_STRING|_DSN$|_AUTH$|_PAT$|^DATABASE_URL$|^[A-Z_]*_KEY$",
-    re.IGNORECASE,
-)
 _BARE: Final = re.compile(r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TMPDIR|TERM")
 _NEVER_FROM_DOTENV: Final = re.compile(
     # the loader and the C library
@@ -66,11 +62,9 @@ def may_inherit(name: str, rule: InheritEnv) -> bool:
         if rule == "all":
             return True
         return (
-            _BARE.fullmatch(name) is not None
-            if rule == "none"
-            else _CREDENTIAL.search(name) is None
+            _BARE.fullmatch(name) is not None if rule == "none" else not looks_like_credential(name)
         )
-    return name in rule or _CREDENTIAL.search(name) is None
+    return name in rule or not looks_like_credential(name)
 
 
 class EnvResolver:

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from attrs import evolve
 
-from ryecore.chain.interpreters import Interpreters, find_on_path
+from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
@@ -29,6 +29,7 @@ from ryecore.errors import (
     SpawnFailed,
 )
 from ryecore.items.evidence import Evidence
+from ryecore.items.programs import find_on_path
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier

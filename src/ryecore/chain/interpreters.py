@@ -15,9 +15,10 @@ from attrs import frozen
 from ryecore.chain.spec import InterpreterSpec
 from ryecore.errors import InterpreterNotFound, MissingExtra, SpawnFailed
 from ryecore.items.evidence import Evidence
+from ryecore.items.programs import find_on_path, is_program, lies_inside
 from ryecore.lillux.processes import ProcessSpec, run_process_sync
 
-__all__ = ["FoundInterpreter", "Interpreters", "find_on_path", "lies_inside"]
+__all__ = ["FoundInterpreter", "Interpreters"]
 
 _RESOLVE_TIMEOUT_S: Final = 5.0
 
@@ -35,43 +36,6 @@ class FoundInterpreter:
     path: str
     how: str
     passed_over: tuple[str, ...] = ()
-
-
-def lies_inside(path: str, folder: Path, real_folder: str | None = None) -> bool:
-    """Whether a path lies inside a folder, as it is written or once links are resolved.
-
-    A link inside that leads outside lies inside too: whoever owns the folder chose its target.
-    """
-    if _is_below(os.path.normpath(path), os.path.normpath(folder)):
-        return True
-    real_folder, (parent, name) = real_folder or os.path.realpath(folder), os.path.split(path)
-    return _is_below(os.path.realpath(path), real_folder) or _is_below(
-        os.path.join(os.path.realpath(parent), name), real_folder
-    )
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> Iterator[str]:
-    """Find the programs of a name; relative entries of the search path count for nothing."""
-    if os.sep in name:
-        if os.path.isabs(name) and _is_program(name):
-            yield name
-        return
-    for folder in path.split(os.pathsep):
-        if not os.path.isabs(folder):
-            continue
-        candidate = os.path.join(folder, name)
-        if _is_program(candidate):
-            yield candidate
-        elif evidence is not None:
-            evidence.absent(candidate)
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 class Interpreters:
@@ -125,7 +89,7 @@ class Interpreters:
         for how, candidate in self._candidates(
             wish, environ, child_env, path, render, tried, evidence
         ):
-            if not _is_program(candidate):
+            if not is_program(candidate):
                 tried.append(f"{candidate} ({_why_not(candidate)})")
                 if not os.path.lexists(candidate):
                     evidence.absent(candidate)

@@ -6,7 +6,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ryecore.chain.interpreters import find_on_path, lies_inside
 from ryecore.errors import InterpreterNotFound
 from tests.house import House, events
 
@@ -249,46 +248,6 @@ def test_a_system_tool_runs_on_the_librarys_own_interpreter(house):
     house.environ["RYE_PYTHON"] = str(program(house.root / "other/python", "evil"))
     done = house.execute("tool:rye/file-system/list", {}, dry_run=True)
     assert done.plan.command == sys.executable
-
-
-def test_lies_inside_is_asked_by_components_and_with_links_resolved(tmp_path):
-    project, twin = tmp_path / "project", tmp_path / "project-twin"
-    program(project / "bin/x")
-    program(twin / "bin/x")
-    (tmp_path / "link").symlink_to(project / "bin/x")
-    (project / "out").symlink_to(twin / "bin/x")
-    (tmp_path / "other-name").symlink_to(project)
-    assert lies_inside(str(project / "bin/x"), project)
-    assert not lies_inside(str(twin / "bin/x"), project)
-    assert lies_inside(str(tmp_path / "link"), project)
-    assert lies_inside(str(project / "out"), project)
-    assert lies_inside(str(twin / ".." / "project" / "bin/x"), project)
-
-
-def test_a_project_opened_by_another_name_has_the_same_inside(tmp_path):
-    real, alias = tmp_path / "real", tmp_path / "alias"
-    (real / "bin").mkdir(parents=True)
-    alias.symlink_to(real)
-    # a virtual environment's python is a link to one outside
-    (real / "bin/python").symlink_to("/bin/sh")
-    assert lies_inside(str(real / "bin/python"), alias)
-    assert lies_inside(str(alias / "bin/python"), real)
-
-
-def test_relative_entries_of_the_path_count_for_nothing(tmp_path, monkeypatch):
-    program(tmp_path / "bin/x")
-    monkeypatch.chdir(tmp_path)
-    assert not list(find_on_path("x", "bin::."))
-    assert not list(find_on_path("bin/x", str(tmp_path)))
-    assert list(find_on_path("x", f"bin:{tmp_path}/bin")) == [f"{tmp_path}/bin/x"]
-
-
-def test_a_folder_or_a_file_without_permission_is_no_program(tmp_path):
-    (tmp_path / "x").mkdir()
-    program(tmp_path / "y", mode=0o644)
-    assert not list(find_on_path("x", str(tmp_path)))
-    assert not list(find_on_path("y", str(tmp_path)))
-    assert os.path.isdir(tmp_path / "x")
 
 
 @pytest.mark.anyio
