@@ -32,9 +32,11 @@ except ModuleNotFoundError as problem:
     ) from None
 
 if TYPE_CHECKING:
+    from ryecore.actions.fetch import FetchedItem as FetchedItem
     from ryecore.actions.sign import SignReport as SignReport
     from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.calls import rye_execute as rye_execute
+    from ryecore.calls import rye_fetch as rye_fetch
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
     from ryecore.chain.environment import EnvResolver as EnvResolver
     from ryecore.chain.executor import PrimitiveExecutor as PrimitiveExecutor
@@ -59,12 +61,16 @@ if TYPE_CHECKING:
     from ryecore.items.verification import verify_item as verify_item
     from ryecore.lillux.keys import PublicKey as PublicKey
     from ryecore.lillux.keys import SigningKey as SigningKey
+    from ryecore.policy.approval import ApprovalRequest as ApprovalRequest
+    from ryecore.policy.approval import Approve as Approve
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
     from ryecore.sync import SyncRye as SyncRye
 
 _HOMES = {
+    "ApprovalRequest": "policy.approval",
+    "Approve": "policy.approval",
     "CallContext": "policy.context",
     "CancelToken": "policy.context",
     "Chain": "chain.model",
@@ -74,6 +80,7 @@ _HOMES = {
     "ExecutePrimitive": "chain.primitives",
     "ExecutionPlan": "chain.model",
     "ExecutionResult": "chain.model",
+    "FetchedItem": "actions.fetch",
     "IntegrityError": "errors",
     "InvalidParameters": "errors",
     "ItemNotFound": "errors",
@@ -94,6 +101,7 @@ _HOMES = {
     "VerifiedItem": "items.verification",
     "VerifyReport": "actions.verify",
     "rye_execute": "calls",
+    "rye_fetch": "calls",
     "sign_item": "items.signing",
     "verify_item": "items.verification",
 }
@@ -102,6 +110,8 @@ _HOMES = {
 __all__ = [
     "MAX_CHAIN_DEPTH",
     "PRIMITIVE_MAP",
+    "ApprovalRequest",
+    "Approve",
     "CallContext",
     "CancelToken",
     "Chain",
@@ -111,6 +121,7 @@ __all__ = [
     "ExecutePrimitive",
     "ExecutionPlan",
     "ExecutionResult",
+    "FetchedItem",
     "IntegrityError",
     "InvalidParameters",
     "ItemNotFound",
@@ -129,6 +140,7 @@ __all__ = [
     "VerifiedItem",
     "VerifyReport",
     "rye_execute",
+    "rye_fetch",
     "sign_item",
     "verify_item",
 ]

@@ -11,12 +11,14 @@ from ryecore.errors import InputError, RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 
-__all__ = ["answer", "rye_execute"]
+__all__ = ["answer", "rye_execute", "rye_fetch"]
 
 _EXECUTE: Final = frozenset({
     "parameters", "dry_run", "target", "thread", "async", "async_", "model", "limit_overrides",
     "trace", "timeout_s",
 })  # fmt: skip
+
+_FETCH: Final = frozenset({"source", "destination", "overwrite"})
 
 
 async def rye_execute(
@@ -55,13 +57,36 @@ async def rye_execute(
     return await _opened("rye_execute", project_path, given)
 
 
+async def rye_fetch(
+    item_id: str | None = None,
+    project_path: str | os.PathLike[str] = ".",
+    source: str | None = None,
+    destination: str | None = None,
+    **more: Any,
+) -> dict[str, object]:
+    """Fetch one item by its id, in the form that models and MCP clients use.
+
+    Args:
+        item_id: A canonical ref, as `knowledge:acme/tides`.
+        project_path: The project's folder.
+        source: The one space to look in: `project`, `user` or `system`.
+        destination: The space that gets a copy: `project` or `user`.
+        **more: `overwrite`, whether the copy may replace another file.
+
+    Returns:
+        The response or error object; never an exception for what a caller did.
+    """
+    given = {"item_id": item_id, "source": source, "destination": destination, **more}
+    return await _opened("rye_fetch", project_path, given)
+
+
 async def answer(
     call: str, rye: Rye, arguments: Mapping[str, Any], ctx: CallContext | None = None
 ) -> dict[str, object]:
     """Answer a documented call with a Rye that is open already.
 
     Args:
-        call: `rye_execute`.
+        call: `rye_execute` or `rye_fetch`.
         rye: The open Rye.
         arguments: What the call was given, without `project_path`.
         ctx: On whose behalf; the host's own by default.
@@ -118,4 +143,16 @@ async def _execute(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict
     return done.to_dict()
 
 
-_CALLS: Final = {"rye_execute": _execute}
+async def _fetch(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(given, _FETCH)
+    found = await rye.fetch(
+        given.get("item_id") or "",
+        source=given.get("source"),
+        destination=given.get("destination"),
+        overwrite=given.get("overwrite") is True,
+        ctx=ctx,
+    )
+    return found.to_dict()
+
+
+_CALLS: Final = {"rye_execute": _execute, "rye_fetch": _fetch}

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import anyio
 
 from ryecore.actions.execute import ExecuteAction, ExecuteOptions
+from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
 from ryecore.actions.sign import SignAction, SignReport
 from ryecore.actions.verify import VerifyAction, VerifyReport
 from ryecore.chain.builder import ChainBuilder
@@ -32,6 +33,7 @@ from ryecore.items.trust import TrustStore
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
+from ryecore.policy.approval import Approve
 
 __all__ = ["Rye"]
 
@@ -59,6 +61,7 @@ class Rye:
         keys: AuthorKeys,
         *,
         execute: ExecuteAction,
+        fetch: FetchAction,
         sign: SignAction,
         verify: VerifyAction,
     ) -> None:
@@ -67,6 +70,7 @@ class Rye:
         self.trust = trust
         self.keys = keys
         self._execute = execute
+        self._fetch = fetch
         self._sign = sign
         self._verify = verify
         self._closed = False
@@ -86,6 +90,7 @@ class Rye:
         trust_project_interpreters: bool = False,
         config: HostConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
+        approve: Approve | None = None,
     ) -> Self:
         """Open a project.
 
@@ -101,6 +106,8 @@ class Rye:
             trust_project_interpreters: Whether an interpreter inside the project may run.
             config: What the host sets, by the path below `.ai/config/`; it beats every file.
             cache_dir: Where verified files are sealed; `.ai/cache/sealed` in user space by default.
+            approve: Asked before a model, a tool or an MCP client signs or copies anything; without
+                it they can't.
 
         Returns:
             The open Rye, to be used as an asynchronous context manager.
@@ -157,6 +164,7 @@ class Rye:
             trust,
             keys,
             execute=ExecuteAction(spaces, executor),
+            fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
             sign=SignAction(spaces, keys, file_types.comment_forms),
             verify=VerifyAction(spaces, verifier, file_types.comment_forms),
         )
@@ -248,6 +256,35 @@ class Rye:
         self._check_open(ref)
         prepared = await self._execute.inspect(ref, ctx or CallContext())
         return prepared.chain.head.spec.config_schema
+
+    async def fetch(
+        self,
+        ref: str | ItemRef,
+        *,
+        source: Literal["project", "user", "system"] | None = None,
+        destination: Literal["project", "user"] | None = None,
+        overwrite: bool = False,
+        ctx: CallContext | None = None,
+    ) -> FetchedItem:
+        """Read one item of any kind, verified; copy it to another space where that is wished.
+
+        Args:
+            ref: `tool:ID`, `directive:ID`, `knowledge:ID` or `config:ID`.
+            source: The one space to look in; by default the first that has it.
+            destination: The space that gets a copy, signature and all, at the same place.
+            overwrite: Whether the copy may replace another file.
+            ctx: On whose behalf; the host's own by default. A model needs the capability, and the
+                host's approval for a copy.
+
+        Returns:
+            The item, and the copies in other spaces that it shadows or is shadowed by.
+
+        Raises:
+            RyeError: It can't be found, doesn't verify, or can't be copied.
+        """
+        self._check_open(ref)
+        options = FetchOptions(source, destination, overwrite)
+        return await self._fetch(ref, options, ctx or CallContext())
 
     def sign(
         self,

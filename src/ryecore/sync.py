@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from ryecore.actions.fetch import FetchedItem
 from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
@@ -81,6 +82,10 @@ class SyncRye:
     def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
         """The JSON Schema of a tool's parameters; see `Rye.schema`."""
         return self._call(ref, partial(self._rye.schema, ref))
+
+    def fetch(self, ref: str | ItemRef, **options: Any) -> FetchedItem:
+        """Read one item of any kind, verified; see `Rye.fetch` for the options."""
+        return self._call(ref, partial(self._rye.fetch, ref, **options))
 
     def sign(
         self, pattern: str | os.PathLike[str], *, space: Literal["project", "user"] = "project"

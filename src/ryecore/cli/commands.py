@@ -18,6 +18,7 @@ from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.arguments import read_pairs
+from ryecore.cli.items import fetch
 from ryecore.cli.mcp import mcp
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, errors_shown, show, show_json
@@ -210,6 +211,7 @@ def trust_project(project_path: str, as_json: bool) -> None:
         )
 
 
+rye.add_command(fetch)
 rye.add_command(mcp)
 
 

@@ -11,15 +11,19 @@ __all__ = ["is_left_over", "write_atomically"]
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
+def write_atomically(
+    path: Path, content: bytes, *, mode: int | None = None, replace: bool = True
+) -> None:
     """Replace a file, or make it, in one step that survives a crash. A link is replaced itself.
 
     Args:
         path: The file; its folder exists.
         content: What it holds afterwards.
         mode: Its permissions; by default those that it had, else 0644 within the umask.
+        replace: Whether a file that stands there already may go.
 
     Raises:
+        FileExistsError: One stands there, and may not go.
         OSError: It can't be written; nothing of the attempt stays behind.
     """
     if mode is None and path.exists():
@@ -33,7 +37,11 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        if replace:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)  # which never replaces
+            temporary.unlink()
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

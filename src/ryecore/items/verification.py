@@ -37,7 +37,7 @@ __all__ = ["UNVERIFIED", "SignedItem", "VerifiedItem", "Verifier", "verify_item"
 
 UNVERIFIED: Final = "unverified"
 MAX_ITEM_BYTES: Final = 64 * 1024 * 1024
-_MAX_SIDECAR_BYTES: Final = 4096
+MAX_SIDECAR_BYTES: Final = 4096
 _MAX_REMEMBERED: Final = 16_384
 
 
@@ -191,7 +191,7 @@ class Verifier:
         parts = split_content(content, None)
         path = source.path.with_name(source.path.name + ".sig")
         try:
-            line, digest = read_digest(str(path), max_bytes=_MAX_SIDECAR_BYTES)
+            line, digest = read_digest(str(path), max_bytes=MAX_SIDECAR_BYTES)
         except FileNotFoundError:
             if evidence is not None:
                 evidence.absent(str(path))

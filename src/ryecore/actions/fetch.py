@@ -1,0 +1,343 @@
+"""fetch: read one item, verified; copy it to another space where that is wished."""
+
+import base64
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import anyio.to_thread
+from attrs import evolve, frozen
+
+from ryecore.actions.allowed import check_capability
+from ryecore.actions.approval import ask, preview_of
+from ryecore.errors import AmbiguousItem, InputError, ItemError, ItemNotFound, RyeError
+from ryecore.items.description import ItemDescription, describe
+from ryecore.items.files import write_atomically
+from ryecore.items.refs import ItemRef
+from ryecore.items.signature import CommentForm, comment_form
+from ryecore.items.signing import SIDECAR
+from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem, Verifier
+from ryecore.lillux.digests import read_digest
+from ryecore.policy import CallContext
+from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
+
+__all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
+
+FileTypesReader = Callable[[], Mapping[str, CommentForm]]
+
+
+@frozen
+class FetchOptions:
+    """What to fetch from where.
+
+    Attributes:
+        source: The one space to look in; None searches them in their order.
+        destination: The space that gets a copy; None for none.
+        overwrite: Whether the copy may replace another file.
+    """
+
+    source: Literal["project", "user", "system"] | None = None
+    destination: Literal["project", "user"] | None = None
+    overwrite: bool = False
+
+
+@frozen
+class CopiedItem:
+    """A copy that was made.
+
+    Attributes:
+        space: Where it stands.
+        path: The file.
+        problem: Why it doesn't verify there yet; None where it does.
+    """
+
+    space: Space
+    path: Path
+    problem: str | None
+
+
+@frozen
+class FetchedItem:
+    """An item that was read and verified.
+
+    Attributes:
+        item: The verified item.
+        description: What it says of itself.
+        shadows: The copies of this id in later spaces.
+        shadowed_by: The copies in earlier spaces, which an execution would take instead.
+        copied: The copy that was made, if one was wished.
+    """
+
+    item: VerifiedItem
+    description: ItemDescription
+    shadows: tuple[tuple[Path, Space], ...] = ()
+    shadowed_by: tuple[tuple[Path, Space], ...] = ()
+    copied: CopiedItem | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.item.source.path
+
+    @property
+    def content(self) -> str:
+        """The raw text with its signature; base64 where the file is no UTF-8."""
+        return self._encoded()[0]
+
+    def _encoded(self) -> tuple[str, str]:
+        try:
+            return self.item.content.decode("utf-8"), "utf-8"
+        except UnicodeDecodeError:
+            return base64.b64encode(self.item.content).decode(), "base64"
+
+    def to_dict(self) -> dict[str, object]:
+        """The response that models and MCP clients see."""
+        source, said = self.item.source, self.description
+        content, encoding = self._encoded()
+        document: dict[str, object] = {
+            "status": "success",
+            "mode": "id",
+            "type": source.ref.kind,
+            "item_id": str(source.ref),
+            "content": content,
+            "encoding": encoding,
+            "metadata": {
+                "name": said.name,
+                "path": str(source.path),
+                "extension": source.path.suffix,
+                "version": said.version,
+                "title": said.title,
+                "description": said.description,
+                "category": said.category,
+                "tags": list(said.tags),
+            },
+            "path": str(source.path),
+            "source": source.space.name,
+            "space": source.space.label,
+            "integrity": self.item.integrity,
+            "key_fp": self.item.fingerprint,
+            "shadows": _places(self.shadows),
+            "shadowed_by": _places(self.shadowed_by),
+        }
+        if self.copied is not None:
+            document["copied_to"] = self.copied.space.name
+            document["destination_path"] = str(self.copied.path)
+            document["destination_verified"] = self.copied.problem is None
+            if self.copied.problem is not None:
+                document["warnings"] = [self.copied.problem]
+        return document
+
+
+def _places(copies: tuple[tuple[Path, Space], ...]) -> list[dict[str, str]]:
+    return [{"path": str(path), "space": space.label} for path, space in copies]
+
+
+class FetchAction:
+    """Fetches items.
+
+    Args:
+        spaces: Where items are looked for.
+        verifier: Verifies them before anything is read or copied.
+        file_types: The comment forms that signed runtimes add.
+        approve: Asked before a model's wish copies anything.
+    """
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        verifier: Verifier,
+        file_types: FileTypesReader,
+        approve: Approve | None,
+    ) -> None:
+        self._spaces = spaces
+        self._verifier = verifier
+        self._file_types = file_types
+        self._approve = approve
+
+    async def __call__(
+        self, item: str | ItemRef, options: FetchOptions, ctx: CallContext
+    ) -> FetchedItem:
+        """Fetch an item.
+
+        Args:
+            item: A canonical ref.
+            options: What to fetch from where.
+            ctx: On whose behalf. A model needs the capability `rye.fetch.KIND.ID`, and the host's
+                approval for a copy.
+
+        Returns:
+            The item.
+
+        Raises:
+            RyeError: It can't be found, doesn't verify, or can't be copied.
+        """
+        try:
+            ref = item if isinstance(item, ItemRef) else _parse(item)
+            _check_options(options)
+            check_capability("fetch", ref, ctx)
+            found = await anyio.to_thread.run_sync(self._fetch, ref, options)
+            if options.destination is None:
+                return found
+            return await self._copied(found, options, ctx)
+        except RyeError as error:
+            error.during(str(item))
+            raise
+
+    def _fetch(self, ref: ItemRef, options: FetchOptions) -> FetchedItem:
+        more = tuple(sorted(self._file_types()))
+        wanted = [one for one in self._spaces if options.source in (None, one.name)]
+        source = locate(ref, wanted, more_extensions=more)
+        verified = self._verifier.verify(source)
+        around = [(_file_in(one, ref, more), one) for one in self._spaces]
+        place = [one for _, one in around].index(source.space)
+        return FetchedItem(
+            verified,
+            describe(ref.kind, source.relative, verified.content),
+            tuple((path, one) for path, one in around[place + 1 :] if path is not None),
+            tuple((path, one) for path, one in around[:place] if path is not None),
+        )
+
+    async def _copied(
+        self, found: FetchedItem, options: FetchOptions, ctx: CallContext
+    ) -> FetchedItem:
+        space = self._spaces.project if options.destination == "project" else self._spaces.user
+        source = found.item.source
+        path = space.folder(source.ref.kind) / source.relative
+        is_there = await anyio.to_thread.run_sync(
+            partial(_check_place, found.item, path, space, overwrite=options.overwrite)
+        )
+        if is_there != "same":
+            if ctx.capabilities is not None:
+                wish = FileToApprove(
+                    f"{source.ref.kind}:{source.relative}",
+                    path,
+                    found.item.integrity,
+                    len(found.item.content),
+                    "new" if is_there == "nothing" else "replaces",
+                    preview_of(found.item.content),
+                )
+                request = ApprovalRequest("copy", space.label, (wish,), ctx.call_id)
+                await ask(self._approve, request)
+            await anyio.to_thread.run_sync(
+                partial(self._write, found.item, path, space, replace=options.overwrite)
+            )
+        problem = None
+        try:
+            self._verifier.verify(ItemSource(source.ref, path, space, source.relative))
+        except RyeError as refusal:
+            problem = str(refusal)
+        return evolve(found, copied=CopiedItem(space, path, problem))
+
+    def _write(self, item: VerifiedItem, path: Path, space: Space, *, replace: bool) -> None:
+        source = item.source.path
+        try:
+            _make_folder(path.parent)
+            _check_inside(path, space.folder(item.source.ref.kind))
+            if item.is_verified and comment_form(source.suffix, self._file_types()) is None:
+                # First, so that a copy that was broken off is at worst a signature of nothing.
+                sidecar, _ = read_digest(f"{source}{SIDECAR}", max_bytes=MAX_SIDECAR_BYTES)
+                write_atomically(path.with_name(path.name + SIDECAR), sidecar)
+            write_atomically(path, item.content, replace=replace)
+        except FileExistsError:
+            raise _other_file(path) from None
+        except OSError as problem:
+            raise ItemError(
+                f"{path} can't be written: {problem.strerror or problem}.",
+                next_step="See that its folder can be written.",
+            ) from problem
+
+
+def _parse(item: str) -> ItemRef:
+    if not isinstance(item, str) or not item:
+        raise InputError("Provide item_id or query+scope.", next_step="Pass tool:ID, for example.")
+    return ItemRef.parse(item)
+
+
+def _check_options(options: FetchOptions) -> None:
+    if options.source not in (None, "project", "user", "system"):
+        raise InputError(
+            f"Unknown source {options.source!r}.",
+            next_step='Write "project", "user" or "system", or leave it out.',
+        )
+    if options.destination not in (None, "project", "user"):
+        raise InputError(
+            f"Nothing can be copied to {options.destination!r}.",
+            next_step='Write "project" or "user": system space is sealed.',
+        )
+
+
+def _file_in(space: Space, ref: ItemRef, more: tuple[str, ...]) -> Path | None:
+    """Where one space holds the item, if it does."""
+    with suppress(ItemNotFound):
+        try:
+            return locate(ref, (space,), more_extensions=more).path
+        except AmbiguousItem as both:
+            return Path(both.candidates[0])
+        except RyeError:
+            pass
+    return None
+
+
+def _check_place(
+    item: VerifiedItem, path: Path, space: Space, *, overwrite: bool
+) -> Literal["nothing", "same", "other"]:
+    """What stands where the copy is to stand.
+
+    Raises:
+        InputError: The copy can't stand there.
+    """
+    source = item.source
+    if source.space == space:
+        raise InputError(
+            f"{source.ref} stands in {space.label} space already: {source.path}.",
+            next_step="Name another destination, or another source.",
+        )
+    other = _file_in(space, source.ref, (source.path.suffix,))
+    if other is not None and other != path:
+        raise InputError(
+            f"{space.label} space holds {source.ref} as {other} already; with both, the id "
+            "would be ambiguous.",
+            next_step="Rename or remove that file.",
+        )
+    _check_inside(path, space.folder(source.ref.kind))
+    try:
+        there = read_digest(str(path))[0]
+    except (FileNotFoundError, NotADirectoryError):
+        return "nothing"
+    except OSError:
+        there = None
+    if there == item.content:
+        return "same"
+    if overwrite:
+        return "other"
+    raise _other_file(path)
+
+
+def _other_file(path: Path) -> InputError:
+    return InputError(
+        f"{path} is another file.", next_step="Compare the two; to replace it, pass overwrite."
+    )
+
+
+def _check_inside(path: Path, folder: Path) -> None:
+    """A link among the folders could lead the copy anywhere."""
+    above = path.parent
+    while above != folder and not os.path.lexists(above):
+        above = above.parent
+    if not Path(os.path.realpath(above)).is_relative_to(os.path.realpath(folder)):
+        raise InputError(
+            f"{above} is a link that leaves {folder}.",
+            next_step="Remove the link: items stand below their kind's folder.",
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder; what stands in its way is not the copy itself."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as problem:
+        raise NotADirectoryError(problem.errno, "a file stands where a folder is needed") from None

@@ -1,0 +1,143 @@
+"""What an item says of itself for people who look for it: title, description, tags.
+
+Nothing here decides anything, so what is broken is described by its name alone.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import MetadataError
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
+from ryecore.items.metadata import parse_metadata
+
+__all__ = ["ItemDescription", "describe"]
+
+_MAX_HEADER: Final = 64 * 1024
+# No pattern here looks ahead over more than its own line or tag: files of others are read too.
+_HEADING: Final = re.compile(r"^#[ \t]+(\S[^\n]*)", re.MULTILINE)
+_SIGNATURE: Final = re.compile(r"\A<!-- rye:signed:[^\n]*\n")
+_YAML_FENCE: Final = re.compile(r"^```ya?ml[^\n]*\n", re.MULTILINE)
+_DIRECTIVE: Final = re.compile(r"<directive\b[^<>]*>")
+_VERSION: Final = re.compile(r"""\bversion\s*=\s*["']([^"'<>]*)["']""")
+_ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
+
+
+@frozen
+class ItemDescription:
+    """What an item says of itself.
+
+    Attributes:
+        name: The last segment of its id.
+        title: Its heading or declared title; else the name.
+        description: What it is for; empty where it doesn't say.
+        category: The folders of its id, as `acme/csv`.
+        tags: The words that it is filed under.
+        version: Its version; None where it declares none.
+    """
+
+    name: str
+    title: str
+    description: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    version: str | None = None
+
+
+def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
+    """Read what an item says of itself.
+
+    Args:
+        kind: The item's kind.
+        relative: The slash path below the kind's folder, with extension.
+        content: The file's bytes.
+
+    Returns:
+        The description. It never fails: what can't be read is described by its name.
+    """
+    path = Path(relative)
+    try:
+        declared = _READERS[kind](content, path)
+    except MetadataError:
+        declared = {}
+    title = _text(declared.get("title"))
+    tags = declared.get("tags")
+    return ItemDescription(
+        name=path.stem,
+        title=title or _text(declared.get("name")) or path.stem,
+        description=_text(declared.get("description")),
+        category=relative.rpartition("/")[0],
+        tags=tuple(map(_text, tags)) if isinstance(tags, list | tuple) else (),
+        version=_text(declared.get("version")) or None,
+    )
+
+
+def _text(value: object) -> str:
+    """A scalar on one line; nothing else is shown."""
+    return " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
+
+
+def _read_tool(content: bytes, path: Path) -> Mapping[str, object]:
+    return parse_metadata(content, path)
+
+
+def _read_directive(content: bytes, _path: Path) -> Mapping[str, object]:
+    text = _header(content)
+    opened = _DIRECTIVE.search(text)
+    if opened is None:
+        return {"title": _heading(text)}
+    version = _VERSION.search(opened[0])
+    _, _, behind = text[opened.end() :].partition("<description>")
+    said, closed, _ = behind.partition("</description>")
+    return {
+        "title": _heading(text[: opened.start()]),
+        "version": version[1] if version else "",
+        "description": _unescape(said) if closed else "",
+    }
+
+
+def _read_knowledge(content: bytes, path: Path) -> Mapping[str, object]:
+    if path.suffix in DOCUMENT_EXTENSIONS:
+        return parse_document(content, path)
+    text = _header(content)
+    if text.startswith("---\n"):
+        block, closed, rest = text[4:].partition("\n---")
+        heading = _heading(rest)
+    else:
+        fence = _YAML_FENCE.search(text)
+        block, closed, _ = text[fence.end() :].partition("\n```") if fence else ("", "", "")
+        heading = _heading(text)
+    if not closed:
+        return {"title": _heading(text)}
+    return {"title": heading, **parse_document(block.encode(), path.with_suffix(".yaml"))}
+
+
+def _header(content: bytes) -> str:
+    """The text that a description can stand in, without its signature line."""
+    text = content[:_MAX_HEADER].decode("utf-8", errors="replace").replace("\r\n", "\n")
+    return _SIGNATURE.sub("", text).lstrip()
+
+
+def _heading(text: str) -> str:
+    found = _HEADING.search(text)
+    return found[1].rstrip(" \t#") if found else ""
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"&\w{2,4};", lambda found: _ENTITIES.get(found[0], found[0]), text)
+
+
+def _read_config(_content: bytes, _path: Path) -> Mapping[str, object]:
+    # What a config file sets is not what it says of itself.
+    return {}
+
+
+_READERS: Final = {
+    "tool": _read_tool,
+    "directive": _read_directive,
+    "knowledge": _read_knowledge,
+    "config": _read_config,
+}

@@ -1,0 +1,71 @@
+"""What an item says of itself, in each kind's own form."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.items.description import ItemDescription, describe
+from ryecore.items.refs import KIND_FOLDERS
+
+SIGNED = "<!-- rye:signed:whatever -->\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "relative", "text", "expected"),
+    [
+        (
+            "tool",
+            "acme/csv/sum.py",
+            '__version__ = "1.2.0"\n__tool_description__ = "Adds  rows."\n',
+            ItemDescription("sum", "sum", "Adds rows.", "acme/csv", (), "1.2.0"),
+        ),
+        ("tool", "t.sh", '# __description__ = "x"\n', ItemDescription("t", "t", "x")),
+        ("tool", "a/t.py", "this is no Python", ItemDescription("t", "t", "", "a")),
+        (
+            "directive",
+            "a/plan.md",
+            SIGNED + '# Plan a trip #\n\n```xml\n<directive name="plan" version="2.0">\n<metadata>'
+            "<description>Plans &lt;well&gt;\n always.</description>\n",
+            ItemDescription("plan", "Plan a trip", "Plans <well> always.", "a", (), "2.0"),
+        ),
+        ("directive", "d.md", "no heading", ItemDescription("d", "d")),
+        ("directive", "d.md", "<directive><description>open", ItemDescription("d", "d")),
+        (
+            "knowledge",
+            "k.md",
+            SIGNED + "---\ntitle: Tides\ntags: [sea, moon]\nversion: 1.0\n---\n# Other\n",
+            ItemDescription("k", "Tides", "", "", ("sea", "moon"), "1.0"),
+        ),
+        (
+            "knowledge",
+            "k.md",
+            "# Tides\n\n```yaml\nname: k\ndescription: High and low.\n```\n",
+            ItemDescription("k", "Tides", "High and low."),
+        ),
+        ("knowledge", "k.md", "---\n: [\n---\n# Kept\n", ItemDescription("k", "k")),
+        ("knowledge", "k.md", "---\nno end\n# Kept\n", ItemDescription("k", "Kept")),
+        ("knowledge", "k.yaml", "title: Y\r\n", ItemDescription("k", "Y")),
+        ("config", "agent/agent.yaml", "title: no", ItemDescription("agent", "agent", "", "agent")),
+    ],
+)
+def test_each_kind_is_described_by_what_it_declares(kind, relative, text, expected):
+    assert describe(kind, relative, text.encode()) == expected
+
+
+@given(kind=st.sampled_from(sorted(KIND_FOLDERS)), content=st.binary(max_size=400))
+def test_no_content_makes_it_fail(kind, content):
+    for extension in (".py", ".md", ".yaml", ".json", ".sh"):
+        assert describe(kind, f"a/b{extension}", content).name == "b"
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["# a" + " " * 60_000 + "b", "```yaml\n" * 8000, "<directive><description>" * 2500],
+)
+def test_a_hostile_header_costs_no_more_than_reading_it(hostile):
+    begun = time.perf_counter()
+    for kind in ("directive", "knowledge"):
+        describe(kind, "a.md", hostile.encode())
+    assert time.perf_counter() - begun < 0.5

@@ -1,0 +1,60 @@
+"""The documented calls: a plain dict always."""
+
+import json
+
+import pytest
+
+from ryecore import CallContext, rye_fetch
+from ryecore.calls import answer
+from tests.house import House
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def home(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
+    for name, value in (*house.environ.items(), ("USER_SPACE", str(house.user))):
+        monkeypatch.setenv(name, value)
+    return house
+
+
+async def test_rye_fetch_gives_the_item(home):
+    home.write("knowledge/k.md", "High.\n")
+    response = await rye_fetch("knowledge:k", home.project)
+    assert response["status"] == "success"
+    assert "High." in str(response["content"])
+    copied = await rye_fetch("knowledge:k", home.project, destination="user")
+    assert copied["copied_to"] == "user"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"item_id": None},
+        {"item_id": 7},
+        {"item_id": "knowledge:none"},
+        {"source": 7},
+        {"destination": "system"},
+        {"banana": 1},
+        {"project_path": "/no/such/folder"},
+    ],
+    ids=repr,
+)
+async def test_rye_fetch_never_raises_for_what_a_caller_did_wrong(home, wrong):
+    home.write("knowledge/k.md", "High.\n")
+    response = await rye_fetch(**{"item_id": "knowledge:k", "project_path": home.project} | wrong)
+    assert response["status"] == "error"
+    assert response["error"]
+    assert json.loads(json.dumps(response)) == response
+
+
+async def test_an_open_rye_answers_within_a_callers_capabilities(house):
+    house.write("knowledge/k.md", "High.\n")
+    house.write("knowledge/l.md", "Low.\n")
+    ctx = CallContext(capabilities=frozenset({"rye.fetch.knowledge.k"}))
+    async with house.open() as rye:
+        good = await answer("rye_fetch", rye, {"item_id": "knowledge:k"}, ctx)
+        bad = await answer("rye_fetch", rye, {"item_id": "knowledge:l"}, ctx)
+    assert good["status"] == "success"
+    assert bad["status"] == "error"
+    assert bad["item_id"] == "knowledge:l"
