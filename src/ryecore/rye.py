@@ -11,7 +11,10 @@ import anyio
 
 from ryecore.actions.execute import ExecuteAction, ExecuteOptions
 from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
+from ryecore.actions.launch import LaunchAction, check_factory
+from ryecore.actions.payload import Settings
 from ryecore.actions.sign import SignAction, SignReport
+from ryecore.actions.threads import Threads
 from ryecore.actions.verify import VerifyAction, VerifyReport
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver, HostConfig
@@ -34,6 +37,8 @@ from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.approval import Approve
+from ryecore.state.lazy import LazyThreadStore
+from ryecore.state.model import Durability
 
 __all__ = ["Rye"]
 
@@ -51,6 +56,7 @@ class Rye:
         spaces: Where items are looked for.
         trust: Which keys count.
         keys: The signing key of the person who works here.
+        threads: What runs, and ran, in processes of its own.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Rye:
         spaces: Spaces,
         trust: TrustStore,
         keys: AuthorKeys,
+        store: LazyThreadStore,
         *,
         execute: ExecuteAction,
         fetch: FetchAction,
@@ -69,6 +76,8 @@ class Rye:
         self.spaces = spaces
         self.trust = trust
         self.keys = keys
+        self.threads = Threads(store.open_existing)
+        self._store = store
         self._execute = execute
         self._fetch = fetch
         self._sign = sign
@@ -91,6 +100,8 @@ class Rye:
         config: HostConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         approve: Approve | None = None,
+        deps_factory: str | None = None,
+        durability: Durability = "process",
     ) -> Self:
         """Open a project.
 
@@ -108,6 +119,10 @@ class Rye:
             cache_dir: Where verified files are sealed; `.ai/cache/sealed` in user space by default.
             approve: Asked before a model, a tool or an MCP client signs or copies anything; without
                 it they can't.
+            deps_factory: `package.module:function`, called in a detached process: it returns the
+                arguments of `Rye.open` that hold callables, such as `approve`, which can't travel.
+            durability: What a change of `.ai/state` survives: the death of the `process`, or the
+                loss of power too (`machine`).
 
         Returns:
             The open Rye, to be used as an asynchronous context manager.
@@ -158,12 +173,27 @@ class Rye:
         )
         executor = PrimitiveExecutor(preparer, interpreters, auditor)
         keys = AuthorKeys(user, environ)
+        store = LazyThreadStore(spaces.project.root, user.root, durability)
+        settings = Settings(
+            project_path=str(project),
+            user_space=str(user.root.parent),
+            system_spaces=bundles,
+            inherit_env=inherit_env,
+            trusted_keys=tuple(key.pem.decode() for key in host_keys),
+            trust_project_interpreters=trust_project_interpreters,
+            config=config or {},
+            cache_dir=str(cache),
+            durability=durability,
+            deps_factory=check_factory(deps_factory),
+        )
+        launch = LaunchAction(executor, store.open, settings, environ)
         return cls(
             project,
             spaces,
             trust,
             keys,
-            execute=ExecuteAction(spaces, executor),
+            store,
+            execute=ExecuteAction(spaces, executor, launch),
             fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
             sign=SignAction(spaces, keys, file_types.comment_forms),
             verify=VerifyAction(spaces, verifier, file_types.comment_forms),
@@ -182,6 +212,7 @@ class Rye:
         limit_overrides: Mapping[str, float] | None = None,
         timeout_s: float | None = None,
         trace: bool = False,
+        output_log: str | os.PathLike[str] | None = None,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
         """Execute a tool: every file verified, then run in a fresh process.
@@ -197,6 +228,7 @@ class Rye:
             limit_overrides: For directives.
             timeout_s: After how many seconds its whole process group ends.
             trace: Whether the result carries the events of every decision.
+            output_log: A file that a tool's output is also written to as it comes.
             ctx: On whose behalf; the host's own by default, which may do everything.
 
         Returns:
@@ -207,7 +239,15 @@ class Rye:
         """
         self._check_open(ref)
         options = ExecuteOptions(
-            dry_run, target, thread, async_, model, limit_overrides, timeout_s, trace
+            dry_run,
+            target,
+            thread,
+            async_,
+            model,
+            limit_overrides,
+            timeout_s,
+            trace,
+            None if output_log is None else os.fspath(output_log),
         )
         with anyio.CancelScope() as scope:
             self._running.add(scope)
@@ -366,13 +406,13 @@ class Rye:
     async def aclose(self) -> None:
         """Cancel what still runs, and wait until none of its processes is left."""
         self._closed = True
-        if not self._running:
-            return
-        self._idle = self._idle or anyio.Event()  # one for all who close it at once
-        for scope in tuple(self._running):
-            scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await self._idle.wait()
+        if self._running:
+            self._idle = self._idle or anyio.Event()  # one for all who close it at once
+            for scope in tuple(self._running):
+                scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._idle.wait()
+        self._store.close()
 
     async def __aenter__(self) -> Self:
         return self

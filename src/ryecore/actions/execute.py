@@ -6,6 +6,7 @@ from typing import Any
 from attrs import frozen
 
 from ryecore.actions.allowed import check_capability
+from ryecore.actions.launch import LaunchAction
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
@@ -31,6 +32,7 @@ class ExecuteOptions:
         limit_overrides: Limits of a directive's thread.
         timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
         trace: Whether the result carries the events.
+        output_log: A file that a tool's output is also written to as it comes.
     """
 
     dry_run: bool = False
@@ -41,6 +43,7 @@ class ExecuteOptions:
     limit_overrides: Mapping[str, float] | None = None
     timeout_s: float | None = None
     trace: bool = False
+    output_log: str | None = None
 
 
 class ExecuteAction:
@@ -49,11 +52,13 @@ class ExecuteAction:
     Args:
         spaces: Where a bare id is looked for.
         executor: Executes tools.
+        launch: Launches them in a process of their own.
     """
 
-    def __init__(self, spaces: Spaces, executor: PrimitiveExecutor) -> None:
+    def __init__(self, spaces: Spaces, executor: PrimitiveExecutor, launch: LaunchAction) -> None:
         self._spaces = spaces
         self._executor = executor
+        self._launch = launch
 
     async def __call__(
         self,
@@ -88,6 +93,8 @@ class ExecuteAction:
         except RyeError as error:
             error.during(str(item))
             raise
+        if options.async_:
+            return await self._launch(ref, given, options.timeout_s, ctx)
         return await self._executor.execute(
             ref,
             given,
@@ -95,6 +102,7 @@ class ExecuteAction:
             timeout_s=options.timeout_s,
             dry_run=options.dry_run,
             trace=options.trace,
+            output_log=options.output_log,
         )
 
     async def inspect(self, item: str | ItemRef, ctx: CallContext) -> PreparedChain:

@@ -75,6 +75,7 @@ class PrimitiveExecutor:
         timeout_s: float | None = None,
         dry_run: bool = False,
         trace: bool = False,
+        output_log: str | None = None,
     ) -> ExecutionResult:
         """Execute a tool, or show what would be executed.
 
@@ -85,6 +86,7 @@ class PrimitiveExecutor:
             timeout_s: The caller's timeout in seconds; it beats every other.
             dry_run: Stop before anything runs, with every signature checked anew.
             trace: Whether the result carries the events.
+            output_log: A file that the tool's output is also written to as it comes.
 
         Returns:
             What came of it. A tool that ran and failed is a result too.
@@ -114,6 +116,7 @@ class PrimitiveExecutor:
                     trace=log.events if trace else None,
                     plan=plan,
                 )
+            plan = evolve(plan, output_log=output_log)
             done = await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
             error.item_id = str(ref)  # not the element that failed: what was asked for

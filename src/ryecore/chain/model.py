@@ -225,6 +225,7 @@ class ExecutionPlan:
         deps: `none`, `verified`, or `unverified` where package folders are linked.
         keep: What tells processes that are kept apart from each other; None for a process that
             ends with its call.
+        output_log: A file that the output is also written to as it comes.
     """
 
     command: str
@@ -236,6 +237,7 @@ class ExecutionPlan:
     max_output_bytes: int
     deps: Deps = "none"
     keep: str | None = None
+    output_log: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The plan as a dry run shows it: names of variables, never values."""

@@ -61,6 +61,7 @@ class ExecutePrimitive:
                 stdin=plan.stdin,
                 timeout_s=plan.timeout_s,
                 max_output_bytes=plan.max_output_bytes,
+                log_path=plan.output_log,
             )
         )
 

@@ -54,6 +54,7 @@ def attested_folder(state: Path, name: str, user_root: Path) -> Path:
                     return folder
                 _move_aside(folder)
             _make(folder, key)
+            _keep_out_of_git(state)
             return folder
     except OSError as problem:
         raise StateError(
@@ -75,6 +76,11 @@ def is_attested(folder: Path, key: SigningKey) -> bool:
         and record.get("inode") == folder.stat().st_ino
         and holds(_KIND, record, key.public)
     )
+
+
+def _keep_out_of_git(state: Path) -> None:
+    with suppress(FileExistsError), (state / ".gitignore").open("x") as file:
+        file.write("*\n")
 
 
 def _make(folder: Path, key: SigningKey) -> None:

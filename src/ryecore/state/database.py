@@ -11,14 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import Final, Literal
+from typing import Final
 
 from ryecore.errors import StateError
+from ryecore.state.model import Durability
 
-__all__ = ["Database", "Durability", "Migration"]
-
-Durability = Literal["process", "machine"]
-"""What a commit survives: the death of the process (`process`), or the loss of power too."""
+__all__ = ["Database", "Migration"]
 
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""

@@ -10,7 +10,22 @@ from attrs import frozen
 
 from ryecore.lillux.processes import ProcessId
 
-__all__ = ["TERMINAL", "Cost", "Status", "ThreadRecord", "check_status", "has_ended"]
+__all__ = [
+    "TERMINAL",
+    "THREADS_FOLDER",
+    "Cost",
+    "Durability",
+    "Status",
+    "ThreadRecord",
+    "check_status",
+    "has_ended",
+]
+
+THREADS_FOLDER: Final = "threads"
+"""The folder below `.ai/state` that holds every thread and their registry."""
+
+Durability = Literal["process", "machine"]
+"""What a change survives: the death of the process (`process`), or the loss of power too."""
 
 Status = Literal["created", "running", "completed", "error", "cancelled", "continued", "killed"]
 

@@ -20,14 +20,13 @@ from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import ProcessId, current_process, kill_process, process_status
 from ryecore.lillux.watching import Watcher, watch
 from ryecore.state.attestation import attested_folder
-from ryecore.state.database import Database, Durability
+from ryecore.state.database import Database
 from ryecore.state.liveness import can_be_looked_at, is_abandoned
-from ryecore.state.model import Status, ThreadRecord
+from ryecore.state.model import THREADS_FOLDER, Durability, Status, ThreadRecord
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 
 __all__ = ["ThreadStore"]
 
-_FOLDER: Final = "threads"
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
 
@@ -57,12 +56,7 @@ class ThreadStore:
         Raises:
             StateError: The place can't be made or used.
         """
-        return cls(attested_folder(project_root / "state", _FOLDER, user_root), durability)
-
-    @staticmethod
-    def exists(project_root: Path) -> bool:
-        """Whether a project has any state of threads."""
-        return os.path.lexists(project_root / "state" / _FOLDER)
+        return cls(attested_folder(project_root / "state", THREADS_FOLDER, user_root), durability)
 
     def close(self) -> None:
         """Close the registry."""

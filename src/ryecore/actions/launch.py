@@ -1,0 +1,188 @@
+"""Launch an execution in a process of its own, and return at once.
+
+The thread is registered before anything starts. From then on whatever happens is told by the
+registry: the process ends the thread itself, or is found dead.
+
+Source: seed 001, "Async mode"; decisions 33 and 35 to 37.
+"""
+
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+from attrs import frozen
+
+from ryecore.actions.payload import Payload, Settings
+from ryecore.chain.executor import PrimitiveExecutor
+from ryecore.chain.model import ExecutionResult
+from ryecore.errors import ConfigError, InputError, RyeError
+from ryecore.items.refs import ItemRef
+from ryecore.lillux.processes import ProcessId, ProcessSpec, spawn_detached
+from ryecore.policy import CallContext
+
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["LaunchAction", "LaunchedThread", "check_factory"]
+
+_RUNNER: Final = "ryecore.detached"
+_FACTORY: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@frozen(kw_only=True)
+class LaunchedThread(ExecutionResult):
+    """An execution that goes on in a process of its own.
+
+    Attributes:
+        thread_id: What `rye.threads` knows it by.
+        pid: The number of its process.
+    """
+
+    thread_id: str
+    pid: int
+
+    def to_dict(self) -> dict[str, object]:
+        """The response object of an asynchronous call.
+
+        Source: seed 001, "Async response (tool)"; decision 33.
+        """
+        return {
+            "status": "success",
+            "async": True,
+            "thread_id": self.thread_id,
+            "type": "tool",
+            "item_id": self.item_id,
+            "execution_mode": "inline",
+            "state": "running",
+            "pid": self.pid,
+            "chain": list(self.chain.ids),
+            "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
+        }
+
+    def __repr__(self) -> str:
+        return f"LaunchedThread({self.thread_id!r}, {self.item_id!r}, pid {self.pid})"
+
+
+class LaunchAction:
+    """Launches tools.
+
+    Args:
+        executor: Checks a call before it is launched.
+        threads: Opens the project's threads.
+        settings: How the process opens the same Rye.
+        environ: The environment of the process, which is ryecore's own and no tool's.
+    """
+
+    def __init__(
+        self,
+        executor: PrimitiveExecutor,
+        threads: "Callable[[], ThreadStore]",
+        settings: Settings,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._executor = executor
+        self._threads = threads
+        self._settings = settings
+        self._environ = environ
+
+    async def __call__(
+        self,
+        ref: ItemRef,
+        parameters: Mapping[str, Any],
+        timeout_s: float | None,
+        ctx: CallContext,
+    ) -> LaunchedThread:
+        """Launch a tool.
+
+        Args:
+            ref: The tool.
+            parameters: What it is given.
+            timeout_s: The caller's timeout in seconds.
+            ctx: On whose behalf. Its cancellation and its event sink end with this call.
+
+        Returns:
+            The thread that the tool runs in.
+
+        Raises:
+            RyeError: Nothing was started: the tool can't be verified, the parameters don't fit it,
+                or its thread can't be registered.
+        """
+        started = time.perf_counter()
+        # What is wrong with the call is said here and now, not in a thread's result.
+        checked = await self._executor.execute(
+            ref, parameters, ctx, timeout_s=timeout_s, dry_run=True
+        )
+        payload = Payload(
+            settings=self._settings,
+            thread_id=str(uuid.uuid4()),
+            item_id=str(ref),
+            parameters=parameters,
+            timeout_s=timeout_s,
+            capabilities=ctx.capabilities,
+            budget_account=ctx.budget_account,
+            depth=ctx.depth,
+            deadline=ctx.deadline,
+            call_id=ctx.call_id,
+            parent=ctx.parent,
+        )
+        try:
+            process = await anyio.to_thread.run_sync(self._start, payload, payload.to_bytes())
+        except RyeError as error:
+            error.during(str(ref), chain=checked.chain.ids)
+            raise
+        return LaunchedThread(
+            status="success",
+            item_id=str(ref),
+            data={"thread_id": payload.thread_id},
+            error=None,
+            chain=checked.chain,
+            duration_ms=(time.perf_counter() - started) * 1000,
+            thread_id=payload.thread_id,
+            pid=process.pid,
+        )
+
+    def _start(self, payload: Payload, document: bytes) -> ProcessId:
+        if not sys.executable:
+            raise InputError(
+                "This Python doesn't know its own program, so no other process can be started.",
+                next_step="Set sys.executable, or leave async out.",
+            )
+        threads = self._threads()
+        thread_id = payload.thread_id
+        folder = threads.make_folder(thread_id)
+        record = threads.registry.register(thread_id, payload.item_id)
+        try:
+            process = spawn_detached(
+                # -P: what lies in the working folder can't stand in for a module.
+                ProcessSpec(
+                    sys.executable,
+                    ("-P", "-m", _RUNNER),
+                    cwd=str(folder),
+                    env=dict(self._environ),
+                    stdin=document,
+                ),
+                threads.log_of(thread_id),
+            )
+        except BaseException as problem:
+            result = {"status": "error", "error": str(problem), "item_id": payload.item_id}
+            threads.settle(thread_id, "error", result, record.fence)
+            raise
+        threads.registry.update_pid(thread_id, process)
+        return process
+
+
+def check_factory(deps_factory: str | None) -> str | None:
+    """The name of a factory, as it is.
+
+    Raises:
+        ConfigError: It is not of the form `package.module:function`.
+    """
+    if deps_factory is None or _FACTORY.fullmatch(deps_factory):
+        return deps_factory
+    raise ConfigError(
+        f"deps_factory is {deps_factory!r}.", next_step="Write package.module:function."
+    )

@@ -1,0 +1,232 @@
+"""The threads of a project, for the person or the application that it belongs to."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio.to_thread
+from attrs import field, frozen
+
+from ryecore.errors import InputError, StateError, ThreadNotFound
+from ryecore.state.model import ThreadRecord
+
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["ThreadReport", "Threads"]
+
+_MAX_LOG_BYTES: Final = 16 * 1024 * 1024
+
+
+@frozen
+class ThreadReport:
+    """A thread, and what came of it.
+
+    Attributes:
+        record: Its row in the registry.
+        result: Its result, as seed 001's response object; None while it runs.
+        folder: Its folder below `.ai/state/threads`.
+    """
+
+    record: ThreadRecord
+    result: object = field(repr=False)
+    folder: Path
+
+    @property
+    def thread_id(self) -> str:
+        """Its id."""
+        return self.record.thread_id
+
+    @property
+    def status(self) -> str:
+        """Where it stands: created, running, completed, error, cancelled, continued or killed."""
+        return self.record.status
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.record.ended
+
+    @property
+    def data(self) -> object:
+        """What its tool returned; None where there is no result."""
+        return self.result.get("data") if isinstance(self.result, Mapping) else None
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed; None where it didn't."""
+        error = self.result.get("error") if isinstance(self.result, Mapping) else None
+        return str(error) if error is not None else None
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        return {**self.record.to_dict(), "folder": str(self.folder), "result": self.result}
+
+
+class Threads:
+    """The threads of one project: `rye.threads`.
+
+    An id may be cut short wherever what is left names one thread alone.
+
+    Args:
+        store: Opens the project's threads; None where there are none yet and none is asked for.
+    """
+
+    def __init__(self, store: "Callable[[], ThreadStore | None]") -> None:
+        self._store = store
+
+    async def list(
+        self,
+        *,
+        all: bool = False,
+        limit: int = 50,
+        offset: int = 0,  # noqa: A002 - the field's word
+    ) -> tuple[ThreadRecord, ...]:
+        """List the threads that have not ended; those nobody runs any more are ended first.
+
+        Args:
+            all: Whether the ended ones count too, newest first.
+            limit: How many, from 1 to 1,000.
+            offset: How many to pass over.
+
+        Returns:
+            Their rows.
+
+        Raises:
+            InputError: `limit` or `offset` is no number that can be meant.
+            StateError: The registry can't be read.
+        """
+        if not 1 <= limit <= 1000 or offset < 0:
+            raise InputError(
+                f"limit={limit}, offset={offset} can't be listed.",
+                next_step="Pass a limit from 1 to 1000 and an offset from 0.",
+            )
+        return await anyio.to_thread.run_sync(self._list, all, limit, offset)
+
+    def _list(self, ended_too: bool, limit: int, offset: int) -> tuple[ThreadRecord, ...]:
+        store = self._store()
+        if store is None:
+            return ()
+        if ended_too:
+            return store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
+        active = store.look_at_all(lambda found: found.list_active())
+        return active[offset : offset + limit]
+
+    async def show(self, thread_id: str) -> ThreadReport:
+        """Show a thread and what came of it.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        return await anyio.to_thread.run_sync(self._show, thread_id)
+
+    def _show(self, thread_id: str) -> ThreadReport:
+        store, thread_id = self._find(thread_id)
+        return self._report(store, store.look(thread_id))
+
+    async def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
+        """Wait until a thread has ended, in whichever process it runs.
+
+        Args:
+            thread_id: The thread.
+            timeout_s: How long to wait, in seconds; None is for ever.
+
+        Returns:
+            The thread; `ended` is False where the time is over.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        store, thread_id = await anyio.to_thread.run_sync(self._find, thread_id)
+        record = await store.wait(thread_id, timeout_s)
+        return await anyio.to_thread.run_sync(self._report, store, record)
+
+    async def cancel(self, thread_id: str) -> ThreadReport:
+        """Ask a thread to stop; what it runs is ended, and then the thread. Doesn't wait for that.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+
+        def cancel() -> ThreadReport:
+            store, found = self._find(thread_id)
+            return self._report(store, store.cancel(found))
+
+        return await anyio.to_thread.run_sync(cancel)
+
+    async def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
+        """End the process that runs a thread, and the thread as killed.
+
+        Args:
+            thread_id: The thread.
+            grace_s: How long its process may take to end by itself, in seconds.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            StateError: Its process can't be ended from here.
+        """
+
+        def kill() -> ThreadReport:
+            store, found = self._find(thread_id)
+            return self._report(store, store.kill(found, grace_s))
+
+        return await anyio.to_thread.run_sync(kill)
+
+    async def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
+        """Read what a thread's tool has printed so far.
+
+        Args:
+            thread_id: The thread.
+            offset: From which byte on.
+
+        Returns:
+            The text, of at most 16 MiB, and the byte to go on from.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            StateError: The log can't be read.
+        """
+        return await anyio.to_thread.run_sync(self._log, thread_id, offset)
+
+    def _log(self, thread_id: str, offset: int) -> tuple[str, int]:
+        store, thread_id = self._find(thread_id)
+        path = store.log_of(thread_id)
+        try:
+            with open(path, "rb") as file:
+                file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
+                content = file.read(_MAX_LOG_BYTES)
+                return content.decode("utf-8", errors="replace"), file.tell()
+        except FileNotFoundError:
+            return "", 0
+        except OSError as problem:
+            raise StateError(f"{path} can't be read: {problem.strerror}.") from problem
+
+    def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
+        """The store, and the whole id of a thread that is called by its beginning."""
+        store = self._store()
+        missing = ThreadNotFound(
+            f"There is no thread {thread_id!r} in this project.",
+            next_step="See which there are: rye threads list --all",
+            thread_id=thread_id,
+        )
+        if store is None or not thread_id:
+            raise missing
+        store.folder_of(thread_id)
+        found = store.registry.find_by_prefix(thread_id)
+        ids = [one.thread_id for one in found]
+        if thread_id in ids:
+            return store, thread_id
+        if not ids:
+            raise missing
+        if len(ids) > 1:
+            raise ThreadNotFound(
+                f"{thread_id!r} begins the ids of several threads: {', '.join(ids)}.",
+                next_step="Write more of the one you mean.",
+                thread_id=thread_id,
+            )
+        return store, ids[0]
+
+    def _report(self, store: "ThreadStore", record: ThreadRecord) -> ThreadReport:
+        result = store.registry.get_result(record.thread_id)
+        return ThreadReport(record, result, store.folder_of(record.thread_id))

@@ -1,0 +1,139 @@
+"""A process of its own for one thread: `python -m ryecore.detached`, a payload on its input.
+
+It claims the thread, executes, and ends the thread with the result. A wish to stop comes by the
+registry and is pushed by the thread's folder; TERM counts as one.
+"""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from attrs import evolve
+
+from ryecore.actions.payload import Payload
+from ryecore.errors import CallCancelled, ConfigError, RyeError, ThreadEnded
+from ryecore.lillux.watching import watch
+from ryecore.policy import CancelToken
+from ryecore.rye import Rye
+from ryecore.state.liveness import LEASE_S
+from ryecore.state.model import Status
+from ryecore.state.store import ThreadStore
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Carry out the payload on the standard input."""
+    payload = Payload.from_bytes(sys.stdin.buffer.read())
+    settings = payload.settings
+    threads = ThreadStore.open(
+        Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai", settings.durability
+    )
+    try:
+        fence = threads.registry.claim(payload.thread_id, owns_process=True)
+    except ThreadEnded:
+        return  # it was stopped before it began
+    threads.announce(payload.thread_id, "running")
+    status, result = anyio.run(partial(_carry_out, payload, threads, fence))
+    threads.settle(payload.thread_id, status, result, fence)
+
+
+async def _carry_out(
+    payload: Payload, threads: ThreadStore, fence: int
+) -> tuple[Status, Mapping[str, object]]:
+    stop = CancelToken()
+    async with anyio.create_task_group() as helpers:
+        helpers.start_soon(_stop_by_signal, stop)
+        helpers.start_soon(_stop_by_wish, payload.thread_id, threads, stop)
+        helpers.start_soon(_keep_lease, payload.thread_id, threads, fence, stop)
+        try:
+            return await _execute(payload, threads, stop)
+        except CallCancelled as error:
+            wished = await anyio.to_thread.run_sync(threads.look, payload.thread_id)
+            return "killed" if wished.kill_requested else "cancelled", error.to_dict()
+        except RyeError as error:
+            return "error", error.during(payload.item_id).to_dict()
+        except Exception as error:  # whatever it is, the thread has to end with it
+            import traceback  # noqa: PLC0415 - hardly ever needed
+
+            traceback.print_exc()  # into the thread's log
+            text = f"ryecore itself failed: {type(error).__name__}: {error}"
+            return "error", {"status": "error", "error": text, "item_id": payload.item_id}
+        finally:
+            helpers.cancel_scope.cancel()
+    raise AssertionError("the task group is left by one of the returns above")
+
+
+async def _execute(
+    payload: Payload, threads: ThreadStore, stop: CancelToken
+) -> tuple[Status, Mapping[str, object]]:
+    options = payload.settings.to_options() | _injected(payload.settings.deps_factory)
+    async with Rye.open(**options) as rye:
+        done = await rye.execute(
+            payload.item_id,
+            payload.parameters,
+            timeout_s=payload.timeout_s,
+            output_log=threads.log_of(payload.thread_id),
+            ctx=evolve(payload.context, cancellation=stop),
+        )
+    return "completed" if done.success else "error", done.to_dict()
+
+
+def _injected(deps_factory: str | None) -> dict[str, Any]:
+    """What the host injects, rebuilt here: arguments of `Rye.open` that can't travel."""
+    if deps_factory is None:
+        return {}
+    module, _, name = deps_factory.partition(":")
+    try:
+        made = getattr(import_module(module), name)()
+    except Exception as problem:
+        raise ConfigError(
+            f"The deps_factory {deps_factory} failed: {type(problem).__name__}.",
+            next_step="See that it can be imported and called in a fresh process.",
+        ) from problem
+    if not isinstance(made, Mapping):
+        raise ConfigError(
+            f"The deps_factory {deps_factory} made {type(made).__name__}, no mapping.",
+            next_step="Return the arguments of Rye.open that hold callables.",
+        )
+    return dict(made)
+
+
+async def _stop_by_signal(stop: CancelToken) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for _ in signals:
+            stop.cancel()
+
+
+async def _stop_by_wish(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
+    async with watch(threads.folder_of(thread_id)) as watcher:
+        while True:
+            found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
+            if found.cancel_requested or found.kill_requested:
+                stop.cancel()
+                return
+            await watcher.changed(LEASE_S)
+
+
+async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: CancelToken) -> None:
+    while True:
+        await anyio.sleep(LEASE_S / 3)
+        try:
+            await anyio.to_thread.run_sync(threads.registry.renew, thread_id, fence)
+        except RyeError:
+            found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
+            if found.fence != fence:
+                stop.cancel()  # somebody has declared this process dead; what runs must not go on
+                return
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()
