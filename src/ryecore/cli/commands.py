@@ -23,6 +23,7 @@ from ryecore.cli.mcp import mcp
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.cli.threads import threads
 from ryecore.errors import InputError, RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.packages import lock_packages
@@ -50,6 +51,7 @@ def rye() -> None:
 @project_option
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
+@click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
 @click.option("--trace", is_flag=True, help="Show every decision.")
 @json_option
 def execute(
@@ -59,6 +61,7 @@ def execute(
     project_path: str,
     timeout_s: float | None,
     dry_run: bool,
+    async_: bool,
     trace: bool,
     as_json: bool,
 ) -> None:
@@ -69,7 +72,7 @@ def execute(
     with errors_shown(as_json=as_json):
         run = partial(
             _execute, project_path, ref, parameters, _read_params(params),
-            timeout_s=timeout_s, dry_run=dry_run, trace=trace,
+            timeout_s=timeout_s, dry_run=dry_run, async_=async_, trace=trace,
         )  # fmt: skip
         with stopped_by_signals():
             done = anyio.run(run)
@@ -213,6 +216,7 @@ def trust_project(project_path: str, as_json: bool) -> None:
 
 rye.add_command(fetch)
 rye.add_command(mcp)
+rye.add_command(threads)
 
 
 @rye.group()

@@ -1,0 +1,262 @@
+"""The commands of `rye threads`: what runs, and ran, in processes of its own."""
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import anyio
+import click
+
+from ryecore.actions.threads import ThreadReport, Threads
+from ryecore.chain.render import StyledText, render_result
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.signals import stopped_by_signals
+from ryecore.lillux.watching import watch
+from ryecore.rye import Rye
+from ryecore.state.model import ThreadRecord
+
+__all__ = ["threads"]
+
+T = TypeVar("T")
+
+_STYLES: Final = {
+    "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
+    "killed": "bad", "cancelled": "warn",
+}  # fmt: skip
+_MARKS: Final = {
+    "created": "·", "running": "▸", "completed": "✓", "continued": "✓", "error": "✗",
+    "killed": "✗", "cancelled": "■",
+}  # fmt: skip
+
+
+@click.group(short_help="What runs, and ran, in processes of its own.")
+def threads() -> None:
+    """See, wait for and stop what runs in processes of its own.
+
+    An id may be cut short wherever what is left names one thread alone.
+    """
+
+
+@threads.command("list")
+@click.option("--all", "ended_too", is_flag=True, help="The ended ones too, newest first.")
+@click.option("--limit", default=50, show_default=True, help="How many.")
+@click.option("--offset", default=0, show_default=True, help="How many to pass over.")
+@project_option
+@json_option
+def list_threads(
+    ended_too: bool, limit: int, offset: int, project_path: str, as_json: bool
+) -> None:
+    """List the threads that have not ended."""
+    with errors_shown(as_json=as_json):
+        found = _with_threads(
+            project_path, lambda threads: threads.list(all=ended_too, limit=limit, offset=offset)
+        )
+        if as_json:
+            show_json({"status": "success", "threads": [dict(one.to_dict()) for one in found]})
+        else:
+            show(_table(found, ended_too=ended_too))
+
+
+@threads.command("show")
+@click.argument("thread_id", metavar="ID")
+@project_option
+@json_option
+def show_thread(thread_id: str, project_path: str, as_json: bool) -> None:
+    """Show a thread and what came of it."""
+    with errors_shown(as_json=as_json):
+        report = _with_threads(project_path, lambda threads: threads.show(thread_id))
+        if as_json:
+            show_json(report.to_dict())
+        else:
+            show(_details(report))
+
+
+@threads.command("wait")
+@click.argument("thread_ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds to wait at most.")
+@project_option
+@json_option
+def wait_threads(
+    thread_ids: Sequence[str], timeout_s: float | None, project_path: str, as_json: bool
+) -> None:
+    """Wait until threads have ended; exits with 0 when all of them went well."""
+
+    async def wait(threads: Threads) -> list[ThreadReport]:
+        reports: dict[str, ThreadReport] = {}
+
+        async def wait_for(thread_id: str) -> None:
+            reports[thread_id] = await threads.wait(thread_id, timeout_s=timeout_s)
+
+        async with anyio.create_task_group() as counting:
+            if sys.stderr.isatty() and not as_json:
+                counting.start_soon(_count_seconds, len(thread_ids), reports)
+            async with anyio.create_task_group() as waiting:
+                for thread_id in thread_ids:
+                    waiting.start_soon(wait_for, thread_id)
+            counting.cancel_scope.cancel()
+        return [reports[thread_id] for thread_id in thread_ids]
+
+    with errors_shown(as_json=as_json):
+        reports = _with_threads(project_path, wait)
+        if as_json:
+            show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
+        else:
+            for report in reports:
+                show(_details(report))
+        if any(report.status not in ("completed", "continued") for report in reports):
+            sys.exit(EXIT_FAILED)
+
+
+@threads.command("cancel")
+@click.argument("thread_ids", metavar="ID...", nargs=-1, required=True)
+@project_option
+@json_option
+def cancel_threads(thread_ids: Sequence[str], project_path: str, as_json: bool) -> None:
+    """Ask threads to stop, and with them what they run."""
+    _stop(thread_ids, project_path, lambda threads, one: threads.cancel(one), as_json=as_json)
+
+
+@threads.command("kill")
+@click.argument("thread_ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--grace", "grace_s", default=3.0, show_default=True, help="Seconds before KILL.")
+@project_option
+@json_option
+def kill_threads(
+    thread_ids: Sequence[str], grace_s: float, project_path: str, as_json: bool
+) -> None:
+    """End the processes of threads, and the threads as killed."""
+    _stop(
+        thread_ids,
+        project_path,
+        lambda threads, one: threads.kill(one, grace_s=grace_s),
+        as_json=as_json,
+    )
+
+
+@threads.command("log")
+@click.argument("thread_id", metavar="ID")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the thread has ended.")
+@project_option
+def show_log(thread_id: str, follow: bool, project_path: str) -> None:
+    """Print what a thread's tool has printed so far."""
+
+    async def print_log(threads: Threads) -> None:
+        report = await threads.show(thread_id)
+        async with watch(report.folder) as watcher:
+            offset = 0
+            while True:
+                ended = (await threads.show(thread_id)).ended  # before the last look at the log
+                text, offset = await threads.log(thread_id, offset=offset)
+                _print(text)
+                if text:
+                    continue
+                if ended or not follow:
+                    return
+                # Writing to the log changes no entry of the folder, so that it is looked at too.
+                await watcher.changed(0.5)
+
+    with errors_shown(as_json=False):
+        _with_threads(project_path, print_log)
+
+
+def _with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with Rye.open(project_path) as rye:
+            return await use(rye.threads)
+
+    with stopped_by_signals():
+        return anyio.run(run)
+
+
+def _stop(
+    thread_ids: Sequence[str],
+    project_path: str,
+    stop: Callable[[Threads, str], Awaitable[ThreadReport]],
+    *,
+    as_json: bool,
+) -> None:
+    async def stop_all(threads: Threads) -> list[ThreadReport]:
+        return [await stop(threads, thread_id) for thread_id in thread_ids]
+
+    with errors_shown(as_json=as_json):
+        reports = _with_threads(project_path, stop_all)
+        if as_json:
+            show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
+            return
+        text = StyledText()
+        for report in reports:
+            spans = _head(report.record)
+            text.line(*spans, *([] if report.ended else [("  asked to stop", "dim")]))
+        show(text)
+
+
+async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
+    """A line that shows how long the wait lasts, on a terminal."""
+    started = anyio.current_time()
+    try:
+        while True:
+            seconds = int(anyio.current_time() - started)
+            sys.stderr.write(f"\r{len(ended)} of {total} ended, waited {seconds} s ")
+            sys.stderr.flush()
+            await anyio.sleep(1)
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _print(text: str) -> None:
+    for char in text if sys.stdout.isatty() else "":
+        if not char.isprintable() and char not in "\n\t":
+            text = text.replace(char, "�")  # what a tool prints doesn't steer the terminal
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
+    text = StyledText()
+    for record in found:
+        text.line(*_head(record))
+    if not found:
+        text.line("no threads" if ended_too else "nothing runs; the ended ones: --all")
+    return text
+
+
+def _head(record: ThreadRecord) -> tuple[tuple[str, str], ...]:
+    style = _STYLES[record.status]
+    return (
+        (f"{_MARKS[record.status]} ", style),
+        (record.thread_id, "id"),
+        (f"  {record.status:<9}", style),
+        (f"  {_lasted(record):>8}", ""),
+        (f"  {record.item_id}", "strong"),
+    )
+
+
+def _details(report: ThreadReport) -> StyledText:
+    record = report.record
+    text = StyledText()
+    text.line(*_head(record))
+    text.line(("  since   ", "dim"), record.created_at)
+    if record.pid is not None:
+        text.line(("  process ", "dim"), str(record.pid))
+    text.line(("  folder  ", "dim"), str(report.folder))
+    if isinstance(report.result, Mapping):
+        result: Mapping[str, Any] = report.result
+        text.add(render_result(dict(result)), "  ")
+    return text
+
+
+def _lasted(record: ThreadRecord) -> str:
+    until = _time(record.completed_at) if record.completed_at else datetime.now(UTC)
+    seconds = max((until - _time(record.created_at)).total_seconds(), 0)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {seconds:02} s"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
