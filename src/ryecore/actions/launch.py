@@ -19,6 +19,7 @@ from attrs import frozen
 from ryecore.actions.payload import Payload, Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
+from ryecore.chain.render import StyledText
 from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, spawn_detached
@@ -62,6 +63,19 @@ class LaunchedThread(ExecutionResult):
             "chain": list(self.chain.ids),
             "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
         }
+
+    def render(self) -> StyledText:
+        """The thread for a terminal or a notebook."""
+        text = StyledText()
+        text.line(
+            ("▸ ", "id"),
+            (self.item_id, "strong"),
+            ("  launched", "id"),
+            (f"  {round(self.duration_ms)} ms", "dim"),
+        )
+        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (f"  process {self.pid}", "dim"))
+        text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
+        return text
 
     def __repr__(self) -> str:
         return f"LaunchedThread({self.thread_id!r}, {self.item_id!r}, pid {self.pid})"

@@ -327,6 +327,10 @@ class ExecutionResult:
         """`to_dict` as a JSON document."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
+    def render(self) -> StyledText:
+        """The result for a terminal or a notebook."""
+        return render_result(self.to_dict())
+
     def __repr__(self) -> str:
         shown = repr(self.data if self.error is None else self.error)
         brief = shown if len(shown) <= _MAX_REPR else shown[:_MAX_REPR] + "..."
@@ -335,7 +339,7 @@ class ExecutionResult:
         )
 
     def __str__(self) -> str:
-        return render_result(self.to_dict()).plain()
+        return self.render().plain()
 
     def _repr_html_(self) -> str:
-        return render_result(self.to_dict()).html()
+        return self.render().html()

@@ -79,7 +79,7 @@ def execute(
         if as_json:
             show_json(done.to_dict())
         else:
-            show(render_result(done.to_dict()))
+            show(done.render())
         if not done.success:
             sys.exit(EXIT_FAILED)
 
