@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import anyio
 
+from ryecore.actions.directive import DirectiveAction
 from ryecore.actions.execute import ExecuteAction, ExecuteOptions
 from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
 from ryecore.actions.launch import LaunchAction, check_factory
@@ -46,7 +47,7 @@ DEV_MODE_VARIABLE = "RYE_DEV_MODE"
 
 
 class Rye:
-    """An open project: execute its tools, and those of the user and of system bundles.
+    """An open project: execute its tools and directives, those of the user and of bundles too.
 
     Open one with `Rye.open`, and close it: `async with Rye.open(".") as rye: ...`. Two open Ryes
     never see each other's state.
@@ -157,11 +158,12 @@ class Rye:
                 trust_project_interpreters or is_project_trusted(user, project, verifier, evidence)
             ),
         )
+        configs = ConfigResolver(spaces, verifier, config or {})
         preparer = Preparer(
             ChainBuilder(spaces, verifier, file_types),
             Sealer(Seals(cache), verifier),
             EnvResolver(project, environ, interpreters, inherit_env),
-            ConfigResolver(spaces, verifier, config or {}),
+            configs,
             {
                 "project_path": str(project),
                 "user_space": str(user.root.parent),
@@ -193,7 +195,9 @@ class Rye:
             trust,
             keys,
             store,
-            execute=ExecuteAction(spaces, executor, launch),
+            execute=ExecuteAction(
+                spaces, executor, launch, DirectiveAction(spaces, verifier, configs)
+            ),
             fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
             sign=SignAction(spaces, keys, file_types.comment_forms),
             verify=VerifyAction(spaces, verifier, file_types.comment_forms),
@@ -215,24 +219,26 @@ class Rye:
         output_log: str | os.PathLike[str] | None = None,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
-        """Execute a tool: every file verified, then run in a fresh process.
+        """Execute a tool in a fresh process, or get a directive's directions; all verified first.
 
         Args:
-            ref: `tool:ID`, or a bare id.
-            parameters: What the tool is given, checked against its schema.
+            ref: `tool:ID`, `directive:ID`, or a bare id: the directive, else the tool.
+            parameters: What the tool is given, checked against its schema; or the directive's
+                inputs, each checked against its declared type.
             dry_run: Verify, validate and plan, and run nothing.
             target: Where: `local`.
             thread: How: `inline`.
             async_: Return at once.
-            model: For directives.
-            limit_overrides: For directives.
-            timeout_s: After how many seconds its whole process group ends.
+            model: A directive's: `provider/model`, or a tier or name of `agent/agent.yaml`.
+            limit_overrides: A directive's: limits by name, such as `{"turns": 8}`.
+            timeout_s: A tool's: after how many seconds its whole process group ends.
             trace: Whether the result carries the events of every decision.
             output_log: A file that a tool's output is also written to as it comes.
             ctx: On whose behalf; the host's own by default, which may do everything.
 
         Returns:
-            What came of it; a tool that ran and failed has the status `error`.
+            What came of it; a tool that ran and failed has the status `error`. A directive's is a
+            `DirectiveResult` with `your_directions`.
 
         Raises:
             RyeError: Nothing ran. The error says why and what to do, with the partial chain.
@@ -281,21 +287,20 @@ class Rye:
     async def schema(
         self, ref: str | ItemRef, *, ctx: CallContext | None = None
     ) -> Mapping[str, Any] | None:
-        """The JSON Schema of a tool's parameters, verified like the tool itself.
+        """The JSON Schema of a tool's parameters or a directive's inputs, verified like itself.
 
         Args:
-            ref: `tool:ID`, or a bare id.
+            ref: `tool:ID`, `directive:ID`, or a bare id.
             ctx: On whose behalf; the host's own by default.
 
         Returns:
-            The schema; None where the tool declares none, and so takes anything.
+            The schema; None where a tool declares none, and so takes anything.
 
         Raises:
-            RyeError: The tool's chain does not hold.
+            RyeError: The tool's chain does not hold, or the directive can't be read.
         """
         self._check_open(ref)
-        prepared = await self._execute.inspect(ref, ctx or CallContext())
-        return prepared.chain.head.spec.config_schema
+        return await self._execute.schema(ref, ctx or CallContext())
 
     async def fetch(
         self,

@@ -68,7 +68,7 @@ class SyncRye:
         parameters: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> ExecutionResult:
-        """Execute a tool and wait for it; see `Rye.execute` for the options.
+        """Execute a tool or a directive and wait for it; see `Rye.execute` for the options.
 
         Raises:
             RyeError: Nothing ran.
@@ -80,7 +80,7 @@ class SyncRye:
         return self._call(ref, partial(self._rye.trace, ref))
 
     def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
-        """The JSON Schema of a tool's parameters; see `Rye.schema`."""
+        """The JSON Schema of a tool's parameters or a directive's inputs; see `Rye.schema`."""
         return self._call(ref, partial(self._rye.schema, ref))
 
     def fetch(self, ref: str | ItemRef, **options: Any) -> FetchedItem:

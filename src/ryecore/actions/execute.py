@@ -1,4 +1,4 @@
-"""execute: run a tool through its verified chain."""
+"""execute: run a tool through its verified chain, or hand out a directive's directions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from attrs import frozen
 
 from ryecore.actions.allowed import check_capability
+from ryecore.actions.directive import DirectiveAction, DirectiveOptions
 from ryecore.actions.launch import LaunchAction
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
@@ -53,12 +54,20 @@ class ExecuteAction:
         spaces: Where a bare id is looked for.
         executor: Executes tools.
         launch: Launches them in a process of their own.
+        directives: Executes directives.
     """
 
-    def __init__(self, spaces: Spaces, executor: PrimitiveExecutor, launch: LaunchAction) -> None:
+    def __init__(
+        self,
+        spaces: Spaces,
+        executor: PrimitiveExecutor,
+        launch: LaunchAction,
+        directives: DirectiveAction,
+    ) -> None:
         self._spaces = spaces
         self._executor = executor
         self._launch = launch
+        self._directives = directives
 
     async def __call__(
         self,
@@ -87,12 +96,21 @@ class ExecuteAction:
             )
             ref = item if isinstance(item, ItemRef) else self._ref(item)
             check_cell(ref.kind, options.target, options.thread, async_=options.async_)
-            _check_tool_options(options)
+            _check_options(ref.kind, options)
             check_capability("execute", ref, ctx)
             given = _check_mapping(parameters)
         except RyeError as error:
             error.during(str(item))
             raise
+        if ref.kind == "directive":
+            return await self._directives.execute(
+                ref,
+                given,
+                DirectiveOptions(
+                    options.dry_run, options.model, options.limit_overrides, options.trace
+                ),
+                ctx,
+            )
         if options.async_:
             return await self._launch(ref, given, options.timeout_s, ctx)
         return await self._executor.execute(
@@ -111,10 +129,31 @@ class ExecuteAction:
         Raises:
             RyeError: It is no tool, or its chain does not hold; with the trace.
         """
+        ref = self._allowed(item, ctx)
+        if ref.kind == "directive":
+            raise InputError(
+                "A directive has no chain.",
+                next_step="Execute it as a dry run: that shows what its thread would run under.",
+            ).during(str(ref))
+        return await self._executor.inspect(ref, ctx)
+
+    async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
+        """The JSON Schema of what an item is given; None where a tool declares none.
+
+        Raises:
+            RyeError: It can't be found, verified or read.
+        """
+        ref = self._allowed(item, ctx)
+        if ref.kind == "directive":
+            return await self._directives.schema(ref)
+        return (await self._executor.inspect(ref, ctx)).chain.head.spec.config_schema
+
+    def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
+        """The ref of what is looked at, by a caller that could execute it."""
         ref = item if isinstance(item, ItemRef) else self._ref(item)
         check_cell(ref.kind, "local", "inline", async_=False)
         check_capability("execute", ref, ctx)
-        return await self._executor.inspect(ref, ctx)
+        return ref
 
     def _ref(self, text: str) -> ItemRef:
         """A canonical ref as it is; a bare id as the directive, else the tool (decision 10)."""
@@ -145,13 +184,14 @@ class ExecuteAction:
         return True
 
 
-def _check_tool_options(options: ExecuteOptions) -> None:
-    for name in ("model", "limit_overrides"):
+def _check_options(kind: str, options: ExecuteOptions) -> None:
+    foreign, why = {
+        "tool": (("model", "limit_overrides"), "for directives; a tool has no model thread"),
+        "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
+    }[kind]
+    for name in foreign:
         if getattr(options, name) is not None:
-            raise InputError(
-                f"{name} is for directives; a tool has no model thread.",
-                next_step="Leave it out.",
-            )
+            raise InputError(f"{name} is {why}.", next_step="Leave it out.")
 
 
 def _check_mapping(parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:

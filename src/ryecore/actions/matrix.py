@@ -96,6 +96,4 @@ def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
 def _missing(kind: str, *, is_remote: bool, thread: str) -> str | None:
     if is_remote:
         return "remote targets"
-    if kind == "directive":
-        return "managed threads" if thread == "fork" else "directives"
-    return None
+    return "managed threads" if thread == "fork" else None

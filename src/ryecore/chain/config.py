@@ -22,12 +22,27 @@ from ryecore.items.spaces import ItemSource, Space, Spaces
 from ryecore.items.verification import Verifier
 from ryecore.lillux.digests import read_digest
 
-__all__ = ["ConfigResolver", "HostConfig", "deep_merge"]
+__all__ = ["ConfigLayer", "ConfigResolver", "HostConfig", "deep_merge", "must_be_signed"]
 
 HostConfig = Mapping[str, Mapping[str, Any]]
 """What the embedding application sets, by the config file's path: the last layer."""
 
 _MAX_CONFIG_BYTES: Final = 1024 * 1024
+_POWERFUL: Final = frozenset({
+    "agent", "capability_risk", "error_classification", "execution", "hooks", "mcp", "providers",
+    "remotes", "resilience",
+})  # fmt: skip
+
+
+def must_be_signed(path: str) -> bool:
+    """Whether configuration can execute, grant, spend or redirect, and so is read only if signed.
+
+    Args:
+        path: The slash path below `.ai/config/`.
+
+    Source: decision 11.
+    """
+    return path.partition("/")[0].partition(".")[0] in _POWERFUL
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +61,16 @@ def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 @frozen
-class _Layer:
+class ConfigLayer:
+    """One configuration file, or what the host sets in its place.
+
+    Attributes:
+        name: The label of its space; `host` for what the host sets.
+        path: The file; None for the host's.
+        signed: Whether its signature holds.
+        values: What it holds.
+    """
+
     name: str
     path: Path | None
     signed: bool
@@ -98,13 +122,30 @@ class ConfigResolver:
             IntegrityError: A layer was changed, or is unsigned where that is refused.
             MetadataError: A layer is broken.
         """
+        merged: dict[str, Any] = {}
+        for layer in self.layers(wish, trace, evidence):
+            merged = deep_merge(merged, layer.values)
+        return merged
+
+    def layers(self, wish: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
+        """Read one configuration file from all layers, and leave them apart.
+
+        Args:
+            wish: Which file; with `first_match`, the nearest layer alone.
+            trace: Told which layers were found, and which of them are not signed.
+            evidence: Told what was seen on disk.
+
+        Returns:
+            The layers that there are, the farthest first.
+
+        Raises:
+            IntegrityError: A layer was changed, or is unsigned where that is refused.
+            MetadataError: A layer is broken.
+        """
         with trace.failing("resolve_config", path=wish.path):
-            layers = list(self._layers(wish, evidence))
-            if wish.mode == "first_match":
-                layers = layers[-1:]
-            merged: dict[str, Any] = {}
-            for layer in layers:
-                merged = deep_merge(merged, layer.values)
+            layers = tuple(self._layers(wish, evidence))
+        if wish.mode == "first_match":
+            layers = layers[-1:]
         if layers:
             trace.add(
                 "resolve_config",
@@ -119,17 +160,17 @@ class ConfigResolver:
                     for layer in layers
                 ],
             )
-        return merged
+        return layers
 
-    def _layers(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[_Layer]:
+    def _layers(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
         for space in (*reversed(self._spaces.system), self._spaces.user, self._spaces.project):
             layer = self._layer(space, wish, evidence)
             if layer is not None:
                 yield layer
         if wish.path in self._host:
-            yield _Layer("host", None, True, self._host[wish.path])
+            yield ConfigLayer("host", None, True, self._host[wish.path])
 
-    def _layer(self, space: Space, wish: ConfigSpec, evidence: Evidence) -> _Layer | None:
+    def _layer(self, space: Space, wish: ConfigSpec, evidence: Evidence) -> ConfigLayer | None:
         folder = space.folder("config")
         path = folder / wish.path
         if not path.exists():
@@ -146,12 +187,12 @@ class ConfigResolver:
         try:
             item = self._verifier.verify(ItemSource(ref, path, space, relative), evidence)
         except UnsignedItem:
-            if wish.signed or space.name == "system":
+            if wish.signed or must_be_signed(wish.path) or space.name == "system":
                 raise
             content, digest = read_digest(str(path), max_bytes=_MAX_CONFIG_BYTES)
             evidence.file(str(path), digest)
-            return _Layer(space.label, path, False, parse_document(content, path))
-        return _Layer(space.label, path, item.is_verified, parse_document(item.content, path))
+            return ConfigLayer(space.label, path, False, parse_document(content, path))
+        return ConfigLayer(space.label, path, item.is_verified, parse_document(item.content, path))
 
 
 def _as_json(values: Mapping[str, Any], path: str) -> object:

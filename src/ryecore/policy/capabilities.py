@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-__all__ = ["Action", "allows", "capability_of"]
+__all__ = ["Action", "allows", "attenuate", "capability_of"]
 
 Action = Literal["execute", "fetch", "sign"]
 
@@ -26,6 +26,30 @@ def allows(granted: Iterable[str], needed: str) -> bool:
     if needed.startswith("rye.sign."):
         return needed in set(granted)
     return any(_matches(pattern, needed) for pattern in granted)
+
+
+def attenuate(wanted: Iterable[str], parent: Iterable[str] | None) -> tuple[str, ...]:
+    """What a child may do of what it wants: never more than its parent.
+
+    Args:
+        wanted: The child's capabilities.
+        parent: The parent's; None for the host itself, which may do everything.
+
+    Returns:
+        Each wanted one that the parent covers, and of a broader one what the parent has of it.
+
+    Source: decision 41.
+    """
+    if parent is None:
+        return tuple(dict.fromkeys(wanted))
+    held = tuple(parent)
+    kept: dict[str, None] = {}
+    for one in wanted:
+        if allows(held, one):
+            kept[one] = None
+        else:
+            kept.update((narrower, None) for narrower in held if allows((one,), narrower))
+    return tuple(kept)
 
 
 def _matches(pattern: str, needed: str) -> bool:

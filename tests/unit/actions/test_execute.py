@@ -14,11 +14,10 @@ from ryecore.errors import (
 )
 from tests.house import House
 
-DIRECTIVE = "# A directive\n"
-
 
 def directive(house: House, item_id: str) -> None:
-    house.write(f"directives/{item_id}.md", DIRECTIVE)
+    name = item_id.rpartition("/")[2]
+    house.write(f"directives/{item_id}.md", f'```xml\n<directive name="{name}"/>\n```\nDo it.\n')
 
 
 def test_a_bare_id_means_the_tool(house):
@@ -28,8 +27,7 @@ def test_a_bare_id_means_the_tool(house):
 
 def test_a_bare_id_means_the_directive_where_there_is_one(house):
     directive(house, "a/d")
-    with pytest.raises(NotAvailableYet, match="directives"):
-        house.execute("a/d")
+    assert house.execute("a/d").item_id == "directive:a/d"
 
 
 def test_a_bare_id_that_is_both_is_refused_with_both_refs(house):
@@ -57,6 +55,19 @@ def test_knowledge_can_not_be_executed(house):
     house.write("knowledge/a/k.md", "text")
     with pytest.raises(UnsupportedExecution, match="knowledge"):
         house.execute("knowledge:a/k")
+
+
+def test_a_fork_says_that_managed_threads_are_missing(house):
+    directive(house, "a/d")
+    with pytest.raises(NotAvailableYet, match="managed threads"):
+        house.execute("a/d", thread="fork")
+
+
+@pytest.mark.parametrize("option", [{"timeout_s": 1}, {"output_log": "/tmp/x"}])
+def test_what_is_for_tools_is_refused_for_directives(house, option):
+    directive(house, "a/d")
+    with pytest.raises(InputError, match="for tools"):
+        house.execute("a/d", **option)
 
 
 @pytest.mark.parametrize("option", [{"model": "a/b"}, {"limit_overrides": {"turns": 1}}])

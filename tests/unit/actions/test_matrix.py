@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ryecore.actions.matrix import check_cell, check_modes
-from ryecore.errors import NotAvailableYet, UnsupportedExecution
+from ryecore.errors import InputError, NotAvailableYet, UnsupportedExecution
 
 FORK_TOOL = "Tools can't be forked"
 INLINE_REMOTE = "Directives need thread=fork on a remote target"
@@ -32,10 +32,13 @@ CELLS = {
     ("tool", "remote", "inline", True): None,
 }
 MISSING = {
-    ("directive", "local", "inline", False): "directives",
     ("directive", "local", "fork", False): "managed threads",
     ("directive", "local", "fork", True): "managed threads",
-    ("tool", "local", "inline", True): "asynchronous tools",
+}
+RUNS = {
+    ("directive", "local", "inline", False),
+    ("tool", "local", "inline", False),
+    ("tool", "local", "inline", True),
 }
 
 
@@ -50,7 +53,7 @@ def test_each_cell_runs_is_refused_or_says_what_is_missing(cell, name):
     kind, target, thread, is_async = cell
     target += name if target == "remote" else ""
     refusal = CELLS[cell]
-    if cell == ("tool", "local", "inline", False):
+    if cell in RUNS:
         check_cell(kind, target, thread, async_=is_async)
     elif refusal is not None:
         with pytest.raises(UnsupportedExecution, match=refusal):
@@ -64,9 +67,43 @@ def test_each_cell_runs_is_refused_or_says_what_is_missing(cell, name):
 
 
 @pytest.mark.parametrize("kind", ["knowledge", "config"])
-def test_other_kinds_are_not_executed(kind):
+@pytest.mark.parametrize("target", ["local", "remote"])
+@pytest.mark.parametrize("thread", ["inline", "fork"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_other_kinds_are_not_executed(kind, target, thread, is_async):
     with pytest.raises(UnsupportedExecution, match=f"A {kind} item can't be executed"):
-        check_cell(kind, "local", "inline", async_=False)
+        check_cell(kind, target, thread, async_=is_async)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "-".join(map(str, cell)))
+def test_a_dry_run_is_refused_where_nothing_could_be_validated_here_and_now(cell):
+    _kind, target, thread, is_async = cell
+    refusal = (
+        "dry_run with async"
+        if is_async
+        else "dry_run with a remote"
+        if target == "remote"
+        else None
+    )
+    if refusal is None:
+        check_modes(target, thread, async_=is_async, dry_run=True)
+    else:
+        with pytest.raises(UnsupportedExecution, match=refusal):
+            check_modes(target, thread, async_=is_async, dry_run=True)
+
+
+def test_each_reason_has_a_text_and_a_next_step_of_its_own():
+    messages, steps = {}, {}
+    for cell in set(CELLS) - RUNS:
+        kind, target, thread, is_async = cell
+        with pytest.raises(InputError) as refusal:
+            check_cell(kind, target, thread, async_=is_async)
+        reason = CELLS[cell] or MISSING.get(cell, "remote targets")
+        messages.setdefault(reason, set()).add(refusal.value.message)
+        steps.setdefault(reason, set()).add(refusal.value.next_step)
+    assert all(len(texts) == 1 for texts in messages.values())
+    assert len(set.union(*messages.values())) == len(messages)
+    assert all("" not in texts for texts in steps.values())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,297 @@
+"""The inputs and outputs of a directive: declared, defaulted, coerced and checked. Pure.
+
+Source: seed 001, "Input validation"; decision 34.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NoReturn
+
+from attrs import field, frozen
+
+from ryecore.directives.markup import Element
+from ryecore.errors import InvalidInputs
+
+__all__ = ["Declared", "input_schema", "read_declared", "resolve_inputs"]
+
+_TYPES: Final[Mapping[str, str]] = {
+    "string": "string",
+    "integer": "integer",
+    "number": "number",
+    "float": "number",
+    "boolean": "boolean",
+    "array": "array",
+    "list": "array",
+    "object": "object",
+    "any": "any",
+}
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_MAX_DIGITS: Final = 1000
+
+
+@frozen
+class Declared:
+    """An input or an output that a directive declares.
+
+    Attributes:
+        name: Its name.
+        type: string, integer, number, boolean, array, object or any.
+        required: Whether a directive can't do without it.
+        description: For whoever gives it, or makes it.
+        has_default: Whether there is a default; null may be one.
+        default: The default, of its type.
+    """
+
+    name: str
+    type: str = "string"
+    required: bool = False
+    description: str = ""
+    has_default: bool = False
+    default: object = field(default=None)
+
+    def to_dict(self) -> dict[str, object]:
+        """The declaration as errors and dry runs show it."""
+        shown: dict[str, object] = {
+            "name": self.name,
+            "type": self.type,
+            "required": self.required,
+        }
+        if self.description:
+            shown["description"] = self.description
+        return shown | {"default": self.default} if self.has_default else shown
+
+
+def read_declared(element: Element | None, tag: str) -> tuple[Declared, ...]:
+    """Read `<inputs>` or `<outputs>`.
+
+    Args:
+        element: The element; None where there is none.
+        tag: `input` or `output`.
+
+    Raises:
+        DirectiveProblem: A name is missing, of another form or there twice, a type is unknown, or
+            a default doesn't fit its type.
+    """
+    if element is None:
+        return ()
+    element.check(children=(tag,))
+    found: dict[str, Declared] = {}
+    for child in element.children:
+        attributes = ("name", "type", "required")
+        child.check(attributes=(*attributes, "default") if tag == "input" else attributes)
+        one = _read_one(child)
+        if one.name in found:
+            raise child.problem(f"declares {one.name!r} once more")
+        found[one.name] = one
+    return tuple(found.values())
+
+
+def _read_one(element: Element) -> Declared:
+    name = element.required("name")
+    if _NAME.fullmatch(name) is None:
+        raise element.problem(
+            f"has the name {name[:40]!r}; a name holds letters, digits, _ and -, and begins with "
+            "a letter or _"
+        )
+    declared = element.attributes.get("type", "string").strip()
+    kind = _TYPES.get(declared)
+    if kind is None:
+        raise element.problem(f"has the unknown type {declared[:40]!r}", tuple(_TYPES))
+    default: object = element.attributes.get("default")
+    has_default = default is not None
+    if has_default:
+        try:
+            default = _coerce(kind, default)
+        except ValueError as problem:
+            raise element.problem(f"has a default that does not fit: {problem}") from None
+    return Declared(
+        name=name,
+        type=kind,
+        required=element.flag("required", default=False),
+        description=" ".join(element.text.split()),
+        has_default=has_default,
+        default=default,
+    )
+
+
+def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) -> dict[str, object]:
+    """Apply defaults, then coerce and check what was given.
+
+    Null counts as not given, except where the type is `any`.
+
+    Args:
+        declared: What the directive declares.
+        given: What the caller passes.
+
+    Returns:
+        The inputs that have a value, in the order in which they are declared.
+
+    Raises:
+        InvalidInputs: A required one is missing, one is unknown, or one doesn't fit its type;
+            every failure is listed.
+    """
+    specs = {one.name: one for one in declared}
+    resolved: dict[str, object] = {}
+    missing: list[str] = []
+    failures: list[str] = []
+    for spec in specs.values():
+        value = given.get(spec.name)
+        if spec.name not in given or (value is None and spec.type != "any"):
+            if spec.has_default:
+                resolved[spec.name] = spec.default
+            elif spec.required:
+                missing.append(spec.name)
+            continue
+        try:
+            resolved[spec.name] = _coerce(spec.type, value)
+        except ValueError as problem:
+            failures.append(f"{spec.name}: {problem}")
+    unknown = [str(name) for name in given if name not in specs]
+    problems = []
+    if missing:
+        problems.append(f"Missing required inputs: {', '.join(missing)}")
+    if unknown:
+        problems.append(f"Unknown inputs: {', '.join(unknown)}")
+    if failures:
+        problems.append(f"Inputs that don't fit: {'; '.join(failures)}")
+    if problems:
+        raise InvalidInputs(
+            f"{'. '.join(problems)}.",
+            next_step=f"Valid inputs: {_listed(specs.values())}.",
+            failures=(
+                *(f"{name}: required, and missing" for name in missing),
+                *(f"{name}: unknown" for name in unknown),
+                *failures,
+            ),
+            declared_inputs=tuple(spec.to_dict() for spec in specs.values()),
+        )
+    return resolved
+
+
+def input_schema(declared: Iterable[Declared]) -> dict[str, object]:
+    """The inputs as a JSON Schema."""
+    specs = tuple(declared)
+    return {
+        "type": "object",
+        "properties": {
+            one.name: {
+                **({} if one.type == "any" else {"type": one.type}),
+                **({"description": one.description} if one.description else {}),
+                **({"default": one.default} if one.has_default else {}),
+            }
+            for one in specs
+        },
+        "required": [one.name for one in specs if one.required and not one.has_default],
+        "additionalProperties": False,
+    }
+
+
+def _listed(specs: Iterable[Declared]) -> str:
+    shown = (f"{one.name} ({one.type}{', required' if one.required else ''})" for one in specs)
+    return ", ".join(shown) or "none"
+
+
+def _coerce(kind: str, value: object) -> object:
+    """The value as its declared type, without any loss; a ValueError says why that can't be."""
+    return _COERCIONS[kind](value)
+
+
+def _to_string(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):  # a boolean is an int
+        return _json(value)
+    raise _unfit(value, "text")
+
+
+def _to_integer(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        _json(value)
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
+        return int(value)
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS and _INTEGER.fullmatch(value):
+        return int(value)
+    raise _unfit(value, "an integer")
+
+
+def _to_number(value: object) -> int | float:
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS and _NUMBER.fullmatch(value):
+        value = int(value) if _INTEGER.fullmatch(value) else float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        _json(value)
+        return value
+    raise _unfit(value, "a finite number")
+
+
+def _to_boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise _unfit(value, "true or false")
+
+
+def _to_array(value: object) -> list[object]:
+    found = _from_json(value)
+    if isinstance(found, list | tuple):
+        _json(found)
+        return list(found)
+    raise _unfit(value, "a list, or the JSON text of one")
+
+
+def _to_object(value: object) -> dict[str, object]:
+    found = _from_json(value)
+    if isinstance(found, Mapping) and all(isinstance(key, str) for key in found):
+        _json(found)
+        return dict(found)
+    raise _unfit(value, "an object, or the JSON text of one")
+
+
+def _to_any(value: object) -> object:
+    _json(value)
+    return value
+
+
+_COERCIONS: Final[Mapping[str, Callable[[object], object]]] = {
+    "string": _to_string,
+    "integer": _to_integer,
+    "number": _to_number,
+    "boolean": _to_boolean,
+    "array": _to_array,
+    "object": _to_object,
+    "any": _to_any,
+}
+
+
+def _from_json(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        found: object = json.loads(value, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _json(value: object) -> str:
+    """Its JSON text; a ValueError where it has none, as NaN."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise _unfit(value, "what JSON can hold") from None
+
+
+def _unfit(value: object, wanted: str) -> ValueError:
+    try:
+        shown = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes, or deeper than it goes
+        shown = f"a {type(value).__name__}"
+    return ValueError(f"{shown if len(shown) <= 60 else shown[:57] + '...'} is not {wanted}")

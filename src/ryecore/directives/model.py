@@ -1,0 +1,188 @@
+"""What a directive is, once it was read."""
+
+from collections.abc import Mapping
+
+from attrs import evolve, field, frozen
+
+from ryecore.directives.inputs import Declared
+from ryecore.directives.permissions import Permissions
+from ryecore.directives.placeholders import fill, fill_tree
+from ryecore.policy.hooks import Hook
+from ryecore.policy.limits import Limits
+
+__all__ = ["Action", "ContextSpec", "Directive", "ModelSpec"]
+
+
+@frozen
+class ModelSpec:
+    """Which model a directive asks for.
+
+    Attributes:
+        tier: A tier, such as `fast`.
+        id: A model's name, with or without its provider.
+        provider: The provider.
+        fallback: A model to take instead.
+        parallel: Whether tool calls may run side by side; None leaves it open.
+    """
+
+    tier: str | None = None
+    id: str | None = None
+    provider: str | None = None
+    fallback: str | None = None
+    parallel: bool | None = None
+
+    @property
+    def wanted(self) -> str | None:
+        """What to look the model up by: `provider/model`, a model's name, or a tier."""
+        if self.id is None:
+            return self.tier
+        return f"{self.provider}/{self.id}" if self.provider else self.id
+
+    def to_dict(self) -> dict[str, object]:
+        """What was declared."""
+        named = ("tier", "id", "provider", "fallback", "parallel")
+        return {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+
+
+@frozen
+class ContextSpec:
+    """Knowledge that surrounds a thread's prompt, by id.
+
+    Attributes:
+        system: For the system prompt.
+        before: Before the prompt.
+        after: Behind it.
+        suppress: What an ancestor or a hook would bring, and is left out.
+    """
+
+    system: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    suppress: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """What was declared."""
+        named = ("system", "before", "after", "suppress")
+        return {name: list(getattr(self, name)) for name in named if getattr(self, name)}
+
+
+@frozen
+class Action:
+    """An `<action>` that a directive writes into its XML, as data.
+
+    Attributes:
+        attributes: Its attributes, such as `primary` and `item_id`.
+        parameters: Its parameters by name; one that is a single placeholder keeps its type.
+    """
+
+    attributes: Mapping[str, object]
+    parameters: Mapping[str, object]
+
+    def with_inputs(self, inputs: Mapping[str, object]) -> "Action":
+        """The action with inputs put in for their placeholders."""
+        return Action(_filled(self.attributes, inputs), _filled(self.parameters, inputs))
+
+    def to_dict(self) -> dict[str, object]:
+        """The action as a JSON-ready object."""
+        return {**self.attributes, "params": dict(self.parameters)}
+
+
+def _filled(texts: Mapping[str, object], inputs: Mapping[str, object]) -> dict[str, object]:
+    return {name: fill_tree(value, inputs) for name, value in texts.items()}
+
+
+@frozen
+class Directive:
+    """A directive.
+
+    Attributes:
+        name: Its name, which is its file's stem.
+        version: Its version; empty where it declares none.
+        extends: The id of the directive that it extends.
+        title: The first heading of its prose.
+        preamble: The prose before the XML block.
+        description: What it does.
+        category: The folder that it says it stands in; None where it doesn't say.
+        author: Who wrote it.
+        model: Which model it asks for.
+        limits: Its limits; what it leaves open is None.
+        permissions: What it may do, and which risks it acknowledges.
+        declares_permissions: Whether it has `<permissions>` at all.
+        cost: Its `<cost>`, by element.
+        hooks: Its hooks.
+        context: The knowledge around its prompt.
+        inputs: The inputs that it declares.
+        outputs: The outputs that it declares.
+        continuation_directive: The id of the directive that carries on after a handoff.
+        actions: The actions in its XML.
+        other: Every other element of its metadata, as text.
+        body: The instructions behind the XML block.
+        body_line: The file's line on which they begin.
+        content: The whole file without its signature line.
+        raw: The XML block.
+    """
+
+    name: str
+    version: str = ""
+    extends: str | None = None
+    title: str = ""
+    preamble: str = field(default="", repr=False)
+    description: str = ""
+    category: str | None = None
+    author: str = ""
+    model: ModelSpec | None = None
+    limits: Limits = field(factory=Limits)
+    permissions: Permissions = field(factory=Permissions)
+    declares_permissions: bool = False
+    cost: Mapping[str, str] = field(factory=dict)
+    hooks: tuple[Hook, ...] = ()
+    context: ContextSpec = ContextSpec()
+    inputs: tuple[Declared, ...] = ()
+    outputs: tuple[Declared, ...] = ()
+    continuation_directive: str | None = None
+    actions: tuple[Action, ...] = ()
+    other: Mapping[str, str] = field(factory=dict)
+    body: str = field(default="", repr=False)
+    body_line: int = 1
+    content: str = field(default="", repr=False)
+    raw: str = field(default="", repr=False)
+
+    def with_inputs(self, inputs: Mapping[str, object]) -> "Directive":
+        """The directive with inputs put in for the placeholders of its texts and actions.
+
+        Source: seed 001, "Input validation".
+        """
+        return evolve(
+            self,
+            body=fill(self.body, inputs),
+            content=fill(self.content, inputs),
+            raw=fill(self.raw, inputs),
+            actions=tuple(action.with_inputs(inputs) for action in self.actions),
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """The directive as a JSON-ready object, with its body, but not the whole file's text."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "extends": self.extends,
+            "title": self.title,
+            "description": self.description,
+            "category": self.category,
+            "author": self.author,
+            "model": self.model.to_dict() if self.model else None,
+            "limits": self.limits.to_dict(),
+            "permissions": list(self.permissions.capabilities),
+            "acknowledged_risks": [
+                {"risk": one.risk, "reason": one.reason} for one in self.permissions.risks
+            ],
+            "cost": dict(self.cost),
+            "hooks": [hook.to_dict() for hook in self.hooks],
+            "context": self.context.to_dict(),
+            "inputs": [one.to_dict() for one in self.inputs],
+            "outputs": [one.to_dict() for one in self.outputs],
+            "continuation_directive": self.continuation_directive,
+            "actions": [action.to_dict() for action in self.actions],
+            "metadata": dict(self.other),
+            "body": self.body,
+        }

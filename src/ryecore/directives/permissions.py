@@ -1,0 +1,90 @@
+"""What a directive may do, read from its `<permissions>` into capabilities.
+
+Source: seed 003, "Step 10"; decision 41.
+"""
+
+import re
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.directives.markup import Element
+
+__all__ = ["AcknowledgedRisk", "Permissions", "read_permissions"]
+
+_PRIMARIES: Final = ("execute", "fetch", "sign")
+_KINDS: Final = ("tool", "directive", "knowledge")
+_SEGMENT: Final = r"[A-Za-z0-9_*][A-Za-z0-9_*-]*"
+_PATTERN: Final = re.compile(rf"{_SEGMENT}(?:[/.]{_SEGMENT})*")
+
+
+@frozen
+class AcknowledgedRisk:
+    """A class of risk that the author knows of, and why it is taken."""
+
+    risk: str
+    reason: str = ""
+
+
+@frozen
+class Permissions:
+    """What `<permissions>` says.
+
+    Attributes:
+        capabilities: What is granted, as `rye.<action>.<kind>.<dotted id>`, in order.
+        risks: The risks that are acknowledged.
+    """
+
+    capabilities: tuple[str, ...] = ()
+    risks: tuple[AcknowledgedRisk, ...] = ()
+
+
+def read_permissions(element: Element | None) -> Permissions:
+    """Read `<permissions>`; where there is none, nothing is granted.
+
+    Args:
+        element: The element. `*` alone grants `rye.*`; `<execute>*</execute>` grants
+            `rye.execute.*`; `<execute><tool>acme/*</tool></execute>` `rye.execute.tool.acme.*`.
+
+    Raises:
+        DirectiveProblem: An element is unknown, or a text is no pattern of ids.
+    """
+    if element is None:
+        return Permissions()
+    element.check(children=(*_PRIMARIES, "acknowledge"))
+    granted: list[str] = []
+    risks: list[AcknowledgedRisk] = []
+    if element.text:
+        if element.text != "*":
+            raise element.problem(f"holds the text {element.text[:40]!r}; text in it is * alone")
+        granted.append("rye.*")
+    for child in element.children:
+        if child.tag == "acknowledge":
+            child.check(attributes=("risk", "reason"))
+            reason = child.text or child.attributes.get("reason", "")
+            risks.append(AcknowledgedRisk(child.required("risk"), reason))
+        else:
+            granted += _granted_by(child)
+    return Permissions(tuple(dict.fromkeys(granted)), tuple(risks))
+
+
+def _granted_by(primary: Element) -> list[str]:
+    primary.check(children=_KINDS)
+    granted: list[str] = []
+    if primary.text:
+        if primary.text != "*":
+            raise primary.problem(
+                f"holds the text {primary.text[:40]!r}; write *, or name items in "
+                "<tool>, <directive> or <knowledge>"
+            )
+        granted.append(f"rye.{primary.tag}.*")
+    for item in primary.children:
+        item.check()
+        if _PATTERN.fullmatch(item.text) is None:
+            raise item.problem(
+                f"holds {item.text[:40]!r}, which is no id and no pattern such as acme/*"
+            )
+        granted.append(f"rye.{primary.tag}.{item.tag}.{item.text.replace('/', '.')}")
+    if not granted:
+        raise primary.problem("grants nothing; write * or name items")
+    return granted

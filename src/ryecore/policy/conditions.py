@@ -1,0 +1,244 @@
+"""Conditions: a small language that is decided without I/O, and never fails.
+
+Source: seed 003, "Conditions"; `any`, `all` and `not` combine, operators compare.
+"""
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import field, frozen
+
+__all__ = ["OPERATORS", "AllOf", "AnyOf", "Comparison", "Condition", "Negation", "read_condition"]
+
+OPERATORS: Final = (
+    "eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "exists",
+)  # fmt: skip
+_MAX_DEPTH: Final = 32
+_MAX_PATTERN: Final = 1000
+_PATH: Final = re.compile(r"[^.\[\]]+|\[\d+\]")
+
+Context = Mapping[str, object]
+
+
+class _Absent:
+    """What a path that leads nowhere finds: equal to nothing, not even to null."""
+
+
+_ABSENT: Final = _Absent()
+
+
+@frozen
+class Comparison:
+    """One comparison.
+
+    Attributes:
+        path: Dotted; `.0` and `[0]` stand for an item of a list.
+        op: One of `OPERATORS`.
+        value: What is compared with; for `exists`, false asks for absence.
+        pattern: The compiled value of `regex`.
+    """
+
+    path: str
+    op: str
+    value: object = None
+    pattern: re.Pattern[str] | None = field(default=None, eq=False, repr=False)
+
+    @classmethod
+    def of(cls, path: str, op: str, value: object = None) -> "Comparison":
+        """Make a comparison.
+
+        Raises:
+            ValueError: The operator is unknown, or the value is no regular expression.
+        """
+        if not path:
+            raise ValueError("a condition has no path")
+        if op not in OPERATORS:
+            raise ValueError(f"{op!r} is no operator; the operators are {', '.join(OPERATORS)}")
+        return cls(path, op, value, _compiled(value) if op == "regex" else None)
+
+    def holds(self, context: Context) -> bool:
+        """Whether it holds. Unlike types have no order, and an unknown path is absent."""
+        found = _lookup(self.path, context)
+        match self.op:
+            case "exists":
+                is_there = not isinstance(found, _Absent) and found is not None
+                return is_there is not (self.value is False)
+            case "eq":
+                return _equal(found, self.value)
+            case "ne":
+                return not _equal(found, self.value)
+            case "in":
+                return _contains(self.value, found)
+            case "contains":
+                return _contains(found, self.value)
+            case "regex":
+                return (
+                    self.pattern is not None
+                    and isinstance(found, str)
+                    and self.pattern.search(found) is not None
+                )
+            case _:
+                return _ordered(self.op, found, self.value)
+
+    def to_dict(self) -> dict[str, object]:
+        """The comparison as its JSON-ready form."""
+        return {"path": self.path, "op": self.op, "value": self.value}
+
+
+@frozen
+class AllOf:
+    """Holds where every part does; where there is none, too."""
+
+    parts: tuple["Condition", ...]
+
+    def holds(self, context: Context) -> bool:
+        """Whether it holds."""
+        return all(part.holds(context) for part in self.parts)
+
+    def to_dict(self) -> dict[str, object]:
+        """The condition as its JSON-ready form."""
+        return {"all": [part.to_dict() for part in self.parts]}
+
+
+@frozen
+class AnyOf:
+    """Holds where one part does."""
+
+    parts: tuple["Condition", ...]
+
+    def holds(self, context: Context) -> bool:
+        """Whether it holds."""
+        return any(part.holds(context) for part in self.parts)
+
+    def to_dict(self) -> dict[str, object]:
+        """The condition as its JSON-ready form."""
+        return {"any": [part.to_dict() for part in self.parts]}
+
+
+@frozen
+class Negation:
+    """Holds where its part does not."""
+
+    part: "Condition"
+
+    def holds(self, context: Context) -> bool:
+        """Whether it holds."""
+        return not self.part.holds(context)
+
+    def to_dict(self) -> dict[str, object]:
+        """The condition as its JSON-ready form."""
+        return {"not": self.part.to_dict()}
+
+
+Condition = Comparison | AllOf | AnyOf | Negation
+
+
+def read_condition(declared: object) -> Condition:
+    """Read a condition as YAML and JSON write it.
+
+    Args:
+        declared: `{path, op, value}`, `{all: [...]}`, `{any: [...]}` or `{not: {...}}`.
+
+    Returns:
+        The condition.
+
+    Raises:
+        ValueError: It has another form, an unknown operator or a broken regular expression.
+    """
+    return _read(declared, 0)
+
+
+def _read(declared: object, depth: int) -> Condition:
+    if depth > _MAX_DEPTH:
+        raise ValueError("the condition is nested too deeply")
+    if not isinstance(declared, Mapping):
+        raise ValueError(f"a condition is a mapping, not {type(declared).__name__}")
+    keys = set(declared)
+    if keys in ({"all"}, {"any"}):
+        (name,) = keys
+        parts = declared[name]
+        if not isinstance(parts, Sequence) or isinstance(parts, str):
+            raise ValueError(f"'{name}' is a list of conditions")
+        read = tuple(_read(part, depth + 1) for part in parts)
+        return AllOf(read) if name == "all" else AnyOf(read)
+    if keys == {"not"}:
+        return Negation(_read(declared["not"], depth + 1))
+    unknown = sorted(map(str, keys - {"path", "op", "value"}))
+    if unknown:
+        raise ValueError(
+            f"a condition has {', '.join(unknown)}; it is path, op and value, or one of all, "
+            "any and not"
+        )
+    path, op = declared.get("path"), declared.get("op", "eq")
+    if not isinstance(path, str) or not isinstance(op, str):
+        raise ValueError("path and op of a condition are text")
+    return Comparison.of(path, op, declared.get("value"))
+
+
+def _compiled(pattern: object) -> re.Pattern[str]:
+    if not isinstance(pattern, str) or len(pattern) > _MAX_PATTERN:
+        raise ValueError(f"a regular expression is text of at most {_MAX_PATTERN} characters")
+    try:
+        with warnings.catch_warnings():  # they are the author's, not the host's
+            warnings.simplefilter("ignore")
+            return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise ValueError(f"{pattern!r} is no regular expression: {problem}") from None
+
+
+def _lookup(path: str, context: Context) -> object:
+    """What a dotted path finds; a key that holds dots itself is not looked for."""
+    found: object = context
+    for part in _PATH.findall(path):
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, list | tuple):
+            digits = part.strip("[]")
+            if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+                return _ABSENT
+            index = int(digits)
+            if index >= len(found):
+                return _ABSENT
+            found = found[index]
+        else:
+            return _ABSENT
+    return found
+
+
+def _equal(one: object, other: object) -> bool:
+    """Equality of JSON: true is not 1, and 1 is 1.0."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    return one == other
+
+
+def _contains(container: object, item: object) -> bool:
+    if isinstance(container, str):
+        return isinstance(item, str) and item in container
+    if isinstance(container, list | tuple):
+        return any(_equal(one, item) for one in container)
+    return isinstance(container, Mapping) and isinstance(item, str) and item in container
+
+
+def _ordered(op: str, one: object, other: object) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return _compare(op, one < other, one > other, one == other)
+    if _is_number(one) and _is_number(other):
+        return _compare(op, one < other, one > other, one == other)  # type: ignore[operator]
+    return False
+
+
+def _compare(op: str, is_less: bool, is_more: bool, is_same: bool) -> bool:
+    return {
+        "lt": is_less, "lte": is_less or is_same, "gt": is_more, "gte": is_more or is_same,
+    }.get(op, False)  # fmt: skip
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,113 @@
+"""Hooks: what happens beside a thread's own work, and in which order. Pure.
+
+Source: seed 003, "Hooks Configuration"; decision 42.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+from ryecore.items.refs import ItemRef
+from ryecore.policy.conditions import Condition
+
+__all__ = [
+    "CONTROLS",
+    "EVENTS",
+    "Control",
+    "Hook",
+    "HookAction",
+    "HookLayer",
+    "in_order",
+]
+
+EVENTS: Final = (
+    "resolve_extends", "thread_started", "thread_continued", "after_step", "after_complete",
+    "error", "limit", "directive_return", "context_window_pressure", "context_limit_reached",
+)  # fmt: skip
+
+Control = Literal["retry", "fail", "abort", "continue", "skip", "handoff"]
+CONTROLS: Final[tuple[Control, ...]] = ("retry", "fail", "abort", "continue", "skip", "handoff")
+
+
+class HookLayer(IntEnum):
+    """Where a hook comes from; lower layers run first."""
+
+    USER = 0
+    DIRECTIVE = 1
+    BUILT_IN = 2
+    PROJECT = 3
+    INFRASTRUCTURE = 4
+
+
+@frozen
+class HookAction:
+    """What a hook does: one of an item, another extends target, or a control result.
+
+    Attributes:
+        primary: `execute` or `fetch`, with `item`.
+        item: The item.
+        parameters: What the item is given.
+        set_extends: The id of the directive that a directive is made to extend.
+        control: A result that steers the thread.
+        position: Where fetched context goes: `before` or `after` the prompt.
+        wrap: Whether fetched context is put inside a tag.
+    """
+
+    primary: Literal["execute", "fetch"] | None = None
+    item: ItemRef | None = None
+    parameters: Mapping[str, object] = field(factory=dict)
+    set_extends: str | None = None
+    control: Control | None = None
+    position: Literal["before", "after"] = "before"
+    wrap: bool = True
+
+    def to_dict(self) -> dict[str, object]:
+        """The action as its JSON-ready form."""
+        if self.set_extends is not None:
+            return {"set_extends": self.set_extends}
+        if self.control is not None:
+            return {"control": self.control}
+        return {
+            "primary": self.primary,
+            "item_id": str(self.item),
+            "params": dict(self.parameters),
+        }
+
+
+@frozen
+class Hook:
+    """One hook.
+
+    Attributes:
+        id: Its name, unique in its file.
+        event: When it is asked; one of `EVENTS`.
+        actions: What it does, in order.
+        condition: Whether it does so; always where there is none.
+        layer: Where it comes from.
+        description: For people.
+    """
+
+    id: str
+    event: str
+    actions: tuple[HookAction, ...]
+    condition: Condition | None = None
+    layer: HookLayer = HookLayer.DIRECTIVE
+    description: str = ""
+
+    def answers(self, event: str, context: Mapping[str, object]) -> bool:
+        """Whether it acts on this event, in this context."""
+        return event == self.event and (self.condition is None or self.condition.holds(context))
+
+    def to_dict(self) -> dict[str, object]:
+        """The hook as its JSON-ready form."""
+        shown: dict[str, object] = {"id": self.id, "event": self.event, "layer": int(self.layer)}
+        if self.condition is not None:
+            shown["condition"] = self.condition.to_dict()
+        return shown | {"actions": [action.to_dict() for action in self.actions]}
+
+
+def in_order(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    """Hooks by layer, and within a layer as they were defined."""
+    return tuple(sorted(hooks, key=lambda hook: hook.layer))
