@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ryecore.actions.fetch import FetchedItem
 from ryecore.actions.sign import SignReport
+from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.errors import RyeClosed
@@ -17,11 +18,12 @@ from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
+from ryecore.state.model import ThreadRecord
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
-__all__ = ["SyncRye"]
+__all__ = ["SyncRye", "SyncThreads"]
 
 T = TypeVar("T")
 
@@ -61,6 +63,11 @@ class SyncRye:
     def keys(self) -> AuthorKeys:
         """The signing key of the person who works here."""
         return self._rye.keys
+
+    @property
+    def threads(self) -> "SyncThreads":
+        """What runs, and ran, in processes of its own."""
+        return SyncThreads(self._rye.threads, self._call)
 
     def execute(
         self,
@@ -132,3 +139,58 @@ class SyncRye:
 
     def __repr__(self) -> str:
         return f"SyncRye({str(self.project)!r}{', closed' if self._closing is None else ''})"
+
+
+class SyncThreads:
+    """The threads of a project, with calls that block: `rye.threads` of a `SyncRye`.
+
+    Args:
+        threads: The threads.
+        call: Makes a call on the event loop's thread, and waits for it.
+    """
+
+    def __init__(
+        self, threads: Threads, call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
+    ) -> None:
+        self._threads = threads
+        self._call = call
+
+    def list(
+        self,
+        *,
+        all: bool = False,  # noqa: A002 - the word of `Threads.list`
+        limit: int = 50,
+        offset: int = 0,
+    ) -> tuple[ThreadRecord, ...]:
+        """List the threads that have not ended, or all; see `Threads.list`."""
+        found: tuple[ThreadRecord, ...] = self._call(
+            "threads", partial(self._threads.list, all=all, limit=limit, offset=offset)
+        )
+        return found
+
+    def show(self, thread_id: str) -> ThreadReport:
+        """Show a thread and what came of it; see `Threads.show`."""
+        return self._report(partial(self._threads.show, thread_id))
+
+    def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
+        """Wait until a thread has ended; see `Threads.wait`."""
+        return self._report(partial(self._threads.wait, thread_id, timeout_s=timeout_s))
+
+    def cancel(self, thread_id: str) -> ThreadReport:
+        """Ask a thread to stop; see `Threads.cancel`."""
+        return self._report(partial(self._threads.cancel, thread_id))
+
+    def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
+        """End the process that runs a thread; see `Threads.kill`."""
+        return self._report(partial(self._threads.kill, thread_id, grace_s=grace_s))
+
+    def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
+        """Read what a thread's tool has printed so far; see `Threads.log`."""
+        read: tuple[str, int] = self._call(
+            "threads", partial(self._threads.log, thread_id, offset=offset)
+        )
+        return read
+
+    def _report(self, call: Callable[[], Awaitable[ThreadReport]]) -> ThreadReport:
+        report: ThreadReport = self._call("threads", call)
+        return report
