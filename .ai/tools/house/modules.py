@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:YKtSE7i8Wj31n24jGs2bJjd7G9JSoCVblUQPaVX747UMWtUWiTlbEvqb4yc8v2Pp8jzQAPd2kkJbz0XOhlhlDg:8404aff8e07594ce
+# rye:signed:2026-11-22T01:22:09Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:zrX1wgvStkLGmW5pVJgDAMDd-abfTcRXnjHku_MkHjOf-YJK29FJmc0VE4AS-vgCIpsbayGAsCMvXd8qt9pfDQ:00a7264619cf61ad
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

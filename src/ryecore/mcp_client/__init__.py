@@ -1,1 +1,5 @@
-"""MCP servers, as tools of the chain: connected, pinned, kept warm and closed."""
+"""MCP servers: how they are reached, what their tools are pinned to, and who is kept running.
+
+The official SDK is imported in the connector's own process alone (`connector`, `session`,
+`stdio`, `http`); the host imports what is left.
+"""

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:VCA-4A3UMIIIUEvnXHwkaH9tsblU0BiJwpBc2RY62N4bBs15ZeK75gXr9Y1LG0iDwDY8WqXVicilqYhCNyyiAg:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:agl-lzUvd9MM_DVxfI4FMfIrSUJamjAZyq3KVeJw3u53KGcJPIr4PQ8eXjZI_ayTqrPrJl3uATQWZVO2Ky2gCA:ee9cfdad9a9671f7
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ukMrR1ILtHD27cDPSQL7_rq57wujtv5hHuDYUZT19WbEQWEHe1eVO4N2k2GJs_Yl08peLn-UqF-Jvhmobwd7Ag:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:yw-QHGW4MfiBEC7Nl7D7-uq2H7vWD6gllxg21dAudoj4q00KIfIQBoZXEs3InJTMhYiUK7fOv_HnZAbf3McaBw:ee9cfdad9a9671f7
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

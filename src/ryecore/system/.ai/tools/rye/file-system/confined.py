@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:AEdPcAvz7WxLHeffkfxfUBwHVPU6q1B0zebHWfj8fscn58d6c8J5Bq9T5UdZMEtIbnNpiYVARRhlnVEsVVPMBQ:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:k4QXJWcUjQdT5hkOtBnybpxTnBwniXC3Drv8j464goXo5aVNujZpslcsBxtxYjlRY84oTZPUmElrOZObgR4BAg:ee9cfdad9a9671f7
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

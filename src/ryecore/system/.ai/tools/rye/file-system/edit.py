@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:GeP6yg2kCTV8gub6LMGktWi6Kcp_IvUhgF0Ozv_OSzM180ni8Zgjf0k7FeuLFINAzD8pWzkpPqeyH-1mia1hDQ:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:xDMERVKpy4m5V9T8tiqlaqpF6cjK2GG7mZ-UryA3IPcSQFDqE9aPudhqefhFGSBsfFeBo7ewrD0pJtSkUDuCAw:ee9cfdad9a9671f7
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:ykFs7e3i92ehzkzKfgvKt-IiTKEWstSzCKl5zhk65jXZKf6AffC4EvjQ0YCzHUT2jEWHyz1SpRoYX-GQSToVAw:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:6z0DruREUN6gWZWIanwphlAdDj9SOiJW2SFvdLrez8k3o74gXRYMN_kcJW9tK56Rn1yd65P5Wa7wG79kYX2mCA:ee9cfdad9a9671f7
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

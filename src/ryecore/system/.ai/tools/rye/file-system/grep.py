@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:SVP4Y1qdpyhUEssPtKz0hQG8fmWNbY-onji-Kcpv8EhH6dCBjIuRnvgWJb2uCLPsaYQDq1lU3grzn_fqnus1Cw:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:FLmjE1pYKi6h-FLfuDRkSpxCkrI9tW6tHAnYxaKrbOnei0xIdBACBQb5qv13DChPmAxsD1xCrm9Xd9GE8OmvAw:ee9cfdad9a9671f7
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:S2dDcxeSRlP1D7Us5mpw_tSU12oOXig9asn5bpcsC8v0wWy6vIVrfdACLQD2Ae73PJfR3SdPPYb1fDP4UD_TCw:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:YHbjB1qJHOeBBGoZW71Tp-F6fzREr6AE6cS6zQ6LVihJL8Je5t_9Ebpj5CB4uTeIL1rk4sCGwatreTFZARONBA:ee9cfdad9a9671f7
 """List what lies in a folder."""
 
 from __future__ import annotations

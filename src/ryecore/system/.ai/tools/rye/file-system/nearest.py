@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:tpRngRItR3U1RTR03xzBr4Mi-6RVpWWmBFITbyT1ME4bxh7OnAc86YzirABBHt-lftXQVJPDrXRq-rDUJgG4Bg:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:_dAOaE5KgTlnD-TBO9jsuZchMakgO5X3szPPjhHl5YiTF9Dq2-BemEF8yRPLDJ2ats2Y2CrTQOxkf8Q6csNrDw:ee9cfdad9a9671f7
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:kO8dZPj6ShkpDYgfwicEkGKkSJR6qKebCIIE4DefEQFeQEAY9Gp1bQl9kOs0dnyRu8unW3WJa--DdVX_Gx_ABw:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:ii5jWk-QQua7FhUTPwdoZ8vY6cDGaFtfObIDcE7LBhj8ICCnCUq_Ouf2ewtk0BscvpTO1nFwsOxLKlV_4LYXDg:ee9cfdad9a9671f7
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:Z6KSDiD7rfm8YPOi3OttRKpSAPs3orb-d2J2dE4bKyBXLKVqHtMOXttSa9v1FnVxJ0Fe0-2Dfgo3zb613uFuAA:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:CPbi8GvDMkRhng0pgYWtj-UShcycSQvkc3oXw95-nDd3KnF05Nht1GnePyWDJecXXHDZHtNqDzvV2gH1sZUoBQ:ee9cfdad9a9671f7
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:13:17Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:gKMMCHlaK6HaJFzBe8xQCRZ8Rcj-mD6qyqeDUmLDPVDficvlb1gjBvXNmRC33TTi8ptgz8KaLLXuvSFX_wMoDw:f419b6141ec2f6d0
+# rye:signed:2026-11-22T01:22:09Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:TdG5nCfuxFvD3-LTobU4Z3a4-XGXhElFx1QWEA4220JdR_rPgB1J-YIG1U1FKxPXScaL2KqGZoEiEuaovkQbDg:ee9cfdad9a9671f7
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

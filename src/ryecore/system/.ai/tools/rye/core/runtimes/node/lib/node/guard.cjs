@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T01:13:17Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:nfAOAoYLEp8ZV7F-imdCBPFwSjaI9XT54s6F_ypD4rP70n164Ou-L06AA2Tb5_HChstGJQBAnJOrBMeRmeVnAw:f419b6141ec2f6d0
+// rye:signed:2026-11-22T01:22:09Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:m-XuBMw3YEFCxlfBjovcgFX5RfbNwE_M_y4Dv-VX-8Q8oqqZkwBcEvECWbwOwsFlWvq-JY__gniy2_oWKgiFDA:ee9cfdad9a9671f7
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,0 +1,123 @@
+"""A server that runs elsewhere, reached over HTTP: bounded answers, no redirects, no secrets told."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse
+
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
+from ryecore.mcp_client.servers import HttpServer
+
+__all__ = ["open_connection"]
+
+_Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+_CONNECT_TIMEOUT_S: Final = 10.0
+_READ_TIMEOUT_S: Final = 300.0
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """A body that is an error once it is too large, instead of memory."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, peer: Peer) -> None:
+        self._body = body
+        self._peer = peer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        async for chunk in self._body:
+            size_bytes += len(chunk)
+            if size_bytes > MAX_MESSAGE_BYTES:
+                self._peer.fail(f"answered with more than {MAX_MESSAGE_BYTES >> 20} MiB")
+                raise httpx2.StreamError(self._peer.problem)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+@asynccontextmanager
+async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Streams]:
+    """Connect to a server.
+
+    Args:
+        server: How it is reached.
+        peer: Told why it can't be used any more.
+
+    Yields:
+        The streams of a session.
+    """
+    client = _client(server, peer)
+    transport = (
+        sse_client(server.url, httpx_client_factory=lambda **_: client)
+        if server.transport == "sse"
+        else _streamable(server.url, client)
+    )
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    async with transport as (read, write), anyio.create_task_group() as pump:
+        pump.start_soon(_count, read, to_session, peer)
+        try:
+            yield from_server, write
+        finally:
+            pump.cancel_scope.cancel()
+            to_session.close()
+            from_server.close()
+
+
+@asynccontextmanager
+async def _streamable(url: str, client: httpx2.AsyncClient) -> AsyncIterator[_Streams]:
+    async with (
+        client,
+        streamable_http_client(
+            url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+def _client(server: HttpServer, peer: Peer) -> httpx2.AsyncClient:
+    async def check(response: httpx2.Response) -> None:
+        if response.status_code >= 400:
+            peer.heard(f"HTTP {response.status_code} {response.reason_phrase}\n")
+        if response.headers.get("content-encoding", "identity") != "identity":
+            # What it unpacks to has no bound.
+            peer.fail("answered in a compressed form, which nobody asked for")
+            raise httpx2.StreamError(peer.problem)
+        is_event_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if not is_event_stream and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _BoundedBody(response.stream, peer)
+
+    return httpx2.AsyncClient(
+        headers={**server.headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=server.timeout_s or _READ_TIMEOUT_S),
+        follow_redirects=False,
+        event_hooks={"response": [check]},
+    )
+
+
+async def _count(
+    read: ReadStream[SessionMessage | Exception],
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    peer: Peer,
+) -> None:
+    """Pass messages on, and count those that nobody asked for."""
+    async with to_session:
+        async for item in read:
+            if isinstance(item, SessionMessage) and isinstance(
+                item.message, JSONRPCResponse | JSONRPCError
+            ):
+                peer.asked()
+            elif peer.unasked():
+                return
+            try:
+                await to_session.send(item)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return
+    peer.fail("closed the connection")

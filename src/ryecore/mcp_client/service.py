@@ -1,0 +1,141 @@
+"""A kept connector: calls of one host, all over one session with the server.
+
+The host holds the other end of the control socket. For each call it sends a socket of its own over
+it; closing that cancels the call, and closing the control socket ends the connector.
+"""
+
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ryecore.errors import RyeError
+from ryecore.mcp_client.connector import Wish, answer, open_server, read_wish
+from ryecore.mcp_client.guard import Guard
+from ryecore.mcp_client.session import ServerSession
+from ryecore.mcp_client.wire import receive_frame, refusal_of, send_frame
+
+__all__ = ["serve_calls"]
+
+_MAX_CALL_BYTES: Final = 80 * 1024 * 1024
+_LAST_WORDS_S: Final = 1.0
+
+
+class _Service:
+    """The calls that are served, and the session that serves them once it is there."""
+
+    def __init__(self, whole: anyio.CancelScope) -> None:
+        self._whole = whole
+        self._is_settled = anyio.Event()
+        self._session: ServerSession | None = None
+        self._refusal: RyeError | None = None
+        self._calls = 0
+        self._last_call = anyio.current_time()
+
+    async def accept(self, control: socket.socket, calls: TaskGroup) -> None:
+        """Take calls until the host is gone, and then end everything."""
+        while True:
+            await anyio.wait_readable(control)
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not message:
+                self._whole.cancel()
+                return
+            for descriptor in descriptors:
+                calls.start_soon(self._serve, socket.socket(fileno=descriptor))
+
+    async def end_when_idle(self, idle_s: float) -> None:
+        """Wait until nobody has called for a while, and then end everything."""
+        while True:
+            left_s = self._last_call + idle_s - anyio.current_time()
+            if not self._calls and left_s <= 0:
+                self._whole.cancel()
+            await anyio.sleep(idle_s if self._calls else left_s)
+
+    async def hold(self, wish: Wish, guard: Guard) -> None:
+        """Have the session open for as long as the server can be used."""
+        try:
+            server, opened = open_server(wish, guard)
+            async with opened as session, anyio.create_task_group() as waiting:
+                self._session = session
+                self._is_settled.set()
+                waiting.start_soon(self.end_when_idle, server.idle_timeout_s)
+                await session.until_broken()
+                waiting.cancel_scope.cancel()
+        except RyeError as error:
+            self._refusal = error
+        finally:
+            self._session = None
+            self._is_settled.set()
+
+    async def _serve(self, connection: socket.socket) -> None:
+        self._calls += 1
+        try:
+            with connection, suppress(OSError):  # the host may have left
+                connection.setblocking(False)
+                frame = await receive_frame(connection, _MAX_CALL_BYTES)
+                if frame is not None:
+                    await self._answer_unless_left(connection, frame[1])
+        finally:
+            self._calls -= 1
+            self._last_call = anyio.current_time()
+
+    async def _answer_unless_left(self, connection: socket.socket, payload: bytes) -> None:
+        is_answered = False
+        async with anyio.create_task_group() as group:
+
+            async def cancel_when_left() -> None:
+                await anyio.wait_readable(connection)  # the host says no more, so this is its end
+                group.cancel_scope.cancel()
+
+            group.start_soon(cancel_when_left)
+            await self._answer(connection, payload)
+            is_answered = True
+            group.cancel_scope.cancel()
+        session = self._session
+        if not is_answered and session is not None and not await session.still_answers():
+            session.give_up("stopped answering after a call was cancelled")
+
+    async def _answer(self, connection: socket.socket, payload: bytes) -> None:
+        await self._is_settled.wait()
+        session = self._session
+        if session is None:
+            if self._refusal is not None:
+                await send_frame(connection, b"R", _as_json(refusal_of(self._refusal)))
+            return
+
+        async def begin() -> None:
+            await send_frame(connection, b"B")
+
+        call = json.loads(payload)
+        try:
+            document = await answer(read_wish(call["args"]), session, call["params"], begin)
+        except RyeError as error:
+            await send_frame(connection, b"R", _as_json(refusal_of(error)))
+        else:
+            await send_frame(connection, b"D", _as_json(document))
+
+
+def _as_json(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace")
+
+
+async def serve_calls(wish: Wish, guard: Guard) -> None:
+    """Serve calls until the host is gone, nobody calls, or the server breaks off."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control,
+        anyio.CancelScope() as whole,
+    ):
+        control.connect(str(wish.keep))
+        control.setblocking(False)
+        service = _Service(whole)
+        async with anyio.create_task_group() as accepting:
+            async with anyio.create_task_group() as calls:
+                accepting.start_soon(service.accept, control, calls)
+                await service.hold(wish, guard)
+                # Those who still wait are told why, but not for long.
+                whole.deadline = anyio.current_time() + _LAST_WORDS_S
+            accepting.cancel_scope.cancel()

@@ -1,0 +1,326 @@
+"""One session with an MCP server: its tools, checked against their pins, and their calls."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import anyio
+from attrs import frozen
+from mcp import ClientSession, MCPError
+from mcp.client.session import IncomingMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolResult,
+    Implementation,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolListChangedNotification,
+)
+
+from ryecore import __version__
+from ryecore.errors import McpError, RyeError
+from ryecore.items.programs import find_on_path, lies_inside
+from ryecore.mcp_client.http import open_connection
+from ryecore.mcp_client.peer import Peer
+from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
+from ryecore.mcp_client.servers import Server, StdioServer
+from ryecore.mcp_client.stdio import open_process
+from ryecore.policy.credentials import looks_like_credential
+
+__all__ = ["Place", "ServerSession", "declaration_of", "open_session"]
+
+T = TypeVar("T")
+
+_MAX_PAGES: Final = 100
+_MAX_TOOLS: Final = 10_000
+_PING_TIMEOUT_S: Final = 2.0
+
+
+@frozen
+class Place:
+    """Where a server is used.
+
+    Attributes:
+        project: The project's folder.
+        is_project_trusted: Whether a program inside it may run.
+        leads_group: Whether this process leads a process group of its own.
+    """
+
+    project: Path
+    is_project_trusted: bool
+    leads_group: bool
+
+
+class ServerSession:
+    """An initialised session.
+
+    Args:
+        client: The SDK's session.
+        peer: The server.
+        timeout_s: How long one call may take; None for as long as the caller waits.
+    """
+
+    def __init__(self, client: ClientSession, peer: Peer, timeout_s: float | None) -> None:
+        self._client = client
+        self._peer = peer
+        self._timeout_s = timeout_s
+        self._tools: dict[str, Tool] | None = None
+        self._lock = anyio.Lock()
+
+    def forget_tools(self) -> None:
+        """Have the tools listed anew before the next call."""
+        self._tools = None
+
+    async def tools(self) -> Mapping[str, Tool]:
+        """The server's tools by name, as it lists them now.
+
+        A server that promises to tell of changes is asked again once it told of one; any other
+        one each time.
+
+        Raises:
+            McpError: It lists none, or no end of them.
+        """
+        async with self._lock:
+            if self._tools is not None and self._tells_of_changes:
+                return self._tools
+            self._tools = found = await _unless_broken(self._peer, self._list_tools)
+            return found
+
+    @property
+    def _tells_of_changes(self) -> bool:
+        known = self._client.server_capabilities
+        return bool(
+            self._client.initialize_result is not None
+            and known is not None
+            and known.tools is not None
+            and known.tools.list_changed
+        )
+
+    async def _list_tools(self) -> dict[str, Tool]:
+        found: dict[str, Tool] = {}
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self._client.list_tools(
+                params=PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+            )
+            found |= {tool.name: tool for tool in page.tools}
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+            if len(found) > _MAX_TOOLS:
+                break
+        raise self._peer.error("lists tools without an end")
+
+    async def call(
+        self,
+        tool: PinnedTool,
+        arguments: Mapping[str, Any],
+        begin: Callable[[], Awaitable[None]],
+    ) -> dict[str, object]:
+        """Call a tool, once its declaration is seen to be the pinned one.
+
+        Args:
+            tool: The tool.
+            arguments: Its arguments.
+            begin: Awaited right before the call leaves; from then on it may have had effects.
+
+        Returns:
+            The result as a tool's document: `success`, `content`, and `structured_content` or
+            `error` where there is one.
+
+        Raises:
+            McpError: It did not run.
+        """
+        listed = await self.tools()
+        check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
+        await begin()
+        try:
+            result = await _unless_broken(
+                self._peer,
+                lambda: self._client.call_tool(
+                    tool.declaration.name, dict(arguments), self._timeout_s
+                ),
+            )
+        except McpError as error:
+            return {"success": False, "error": str(error)}
+        except MCPError as error:
+            return {"success": False, "error": self._peer.without_secrets(error.error.message)}
+        except (RuntimeError, ValueError) as problem:  # what the SDK makes of a bad answer
+            return {"success": False, "error": str(self._peer.error(f"answered badly: {problem}"))}
+        return _document(result)
+
+    async def still_answers(self) -> bool:
+        """Whether it answers a ping soon."""
+        with anyio.move_on_after(_PING_TIMEOUT_S):
+            try:
+                await self._client.send_ping()
+            except MCPError as error:
+                return error.error.code == METHOD_NOT_FOUND  # some know no ping, and say so
+            return True
+        return False
+
+    def give_up(self, problem: str) -> None:
+        """Say why the server can't be used any more."""
+        self._peer.fail(problem)
+
+    async def until_broken(self) -> None:
+        """Wait until the server can't be used any more."""
+        await self._peer.broken.wait()
+
+
+async def _unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask the server something, and wait no longer than it can be used."""
+    answers: list[T] = []
+    error: Exception | None = None
+    async with anyio.create_task_group() as asking:
+
+        async def give_up() -> None:
+            await peer.broken.wait()
+            asking.cancel_scope.cancel()
+
+        asking.start_soon(give_up)
+        try:
+            answers.append(await ask())
+        except Exception as problem:  # not through the group, which would wrap it
+            error = problem
+        asking.cancel_scope.cancel()
+    if answers:
+        return answers[0]
+    if isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED:
+        peer.fail("broke off")
+    if peer.broken.is_set() or error is None:
+        raise peer.error(peer.problem)
+    raise error
+
+
+def declaration_of(tool: Tool) -> ToolDeclaration:
+    """A tool's declaration, as far as it is pinned."""
+    return ToolDeclaration(tool.name, tool.description or "", tool.input_schema)
+
+
+def _document(result: CallToolResult) -> dict[str, object]:
+    content = [part.model_dump(mode="json", by_alias=True, exclude_none=True)
+               for part in result.content]  # fmt: skip
+    document: dict[str, object] = {"success": not result.is_error}
+    if result.is_error:
+        texts = [part.text for part in result.content if isinstance(part, TextContent)]
+        document["error"] = "\n".join(texts) or "The tool reported a failure without a reason."
+    if result.structured_content is not None:
+        document["structured_content"] = result.structured_content
+    return {**document, "content": content}
+
+
+@asynccontextmanager
+async def open_session(server: Server, name: str, place: Place) -> AsyncIterator[ServerSession]:
+    """Reach a server and say hello.
+
+    Args:
+        server: How it is reached, variables filled in.
+        name: What errors call it.
+        place: Where it is used.
+
+    Yields:
+        The session, until the block ends or the server breaks off.
+
+    Raises:
+        McpError: It can't be reached, says nothing in time, or broke off.
+    """
+    peer = Peer(name, _secrets(server))
+    try:
+        async with _streams(server, peer, place) as (read, write):
+            session: ServerSession | None = None
+
+            async def hear(message: IncomingMessage) -> None:
+                if isinstance(message, ToolListChangedNotification) and session is not None:
+                    session.forget_tools()
+
+            me = Implementation(name="ryecore", version=__version__)
+            async with ClientSession(read, write, message_handler=hear, client_info=me) as client:
+                session = ServerSession(client, peer, server.timeout_s)
+                with anyio.move_on_after(server.startup_timeout_s) as waiting:
+                    await _unless_broken(peer, partial(_say_hello, client))
+                if waiting.cancelled_caught:
+                    raise peer.error(
+                        f"was not ready within {server.startup_timeout_s:g} s",
+                        "Raise config.startup_timeout if it needs longer.",
+                    )
+                yield session
+    except BaseException as problem:
+        found = _error_in(problem, peer)
+        if found is None or found is problem:
+            raise
+        raise found from None
+
+
+async def _say_hello(client: ClientSession) -> None:
+    """The handshake that every server since 2024 knows, else the newer one."""
+    try:
+        await client.initialize()
+    except MCPError as error:
+        if error.error.code not in (UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND):
+            raise
+        await client.discover()
+
+
+def _streams(server: Server, peer: Peer, place: Place) -> AbstractAsyncContextManager[Any]:
+    if isinstance(server, StdioServer):
+        program = _program(server, peer, place)
+        cwd = os.path.join(place.project, server.cwd or "")
+        return open_process([program, *server.args], cwd, peer, leads_group=place.leads_group)
+    return open_connection(server, peer)
+
+
+def _program(server: StdioServer, peer: Peer, place: Place) -> str:
+    """The server's program; one inside an untrusted project is passed over. Decision 21."""
+    is_passed_over = False
+    for program in find_on_path(server.command, os.environ.get("PATH", "")):
+        if place.is_project_trusted or not lies_inside(program, place.project):
+            return program
+        is_passed_over = True
+    if is_passed_over:
+        raise peer.error(
+            f"is a program inside the project, which is not trusted ({server.command})",
+            "If you trust this project's own programs: rye trust-project",
+        )
+    raise peer.error(
+        f"can't be started: {server.command} is not a program"
+        + ("" if os.path.isabs(server.command) else " on the PATH"),
+        "Install it, or correct config.command and sign the item again.",
+    )
+
+
+def _secrets(server: Server) -> set[str]:
+    """Values that no error may repeat."""
+    found = {value for name, value in os.environ.items() if looks_like_credential(name)}
+    if not isinstance(server, StdioServer):
+        found |= set(server.headers.values())
+        found |= {word for value in server.headers.values() for word in value.split()}
+        found |= {server.url.partition("?")[2]}
+    return found - {""}
+
+
+def _error_in(problem: BaseException, peer: Peer) -> RyeError | None:
+    """What to tell of an exception that came out of task groups; None for a cancellation."""
+    leaves = list(_leaves(problem))
+    for leaf in leaves:
+        if isinstance(leaf, RyeError):
+            return leaf
+    for leaf in leaves:
+        if isinstance(leaf, Exception):
+            said = leaf.error.message if isinstance(leaf, MCPError) else str(leaf)
+            return peer.error(peer.problem or f"can't be used: {said or type(leaf).__name__}")
+    return None
+
+
+def _leaves(problem: BaseException) -> Iterator[BaseException]:
+    if isinstance(problem, BaseExceptionGroup):
+        for one in problem.exceptions:
+            yield from _leaves(one)
+    else:
+        yield problem

@@ -1,0 +1,198 @@
+"""A server that is started here: its process, and its messages as bounded lines.
+
+It runs in this process's own group, so that whoever ends the group ends the server, and what the
+server has started. The SDK's own transport gives it a session of its own, and keeps a line of any
+length in memory.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
+
+__all__ = ["Streams", "open_process"]
+
+Streams = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception],
+    MemoryObjectSendStream[SessionMessage],
+]
+"""What a session reads from, and writes to."""
+
+_CHUNK_BYTES: Final = 64 * 1024
+_GRACE_S: Final = 1.0
+_SHOWN: Final = 200
+
+
+@asynccontextmanager
+async def open_process(
+    command: Sequence[str], cwd: str, peer: Peer, *, leads_group: bool
+) -> AsyncIterator[Streams]:
+    """Start a server and talk with it.
+
+    Args:
+        command: The program, an absolute path, and its arguments.
+        cwd: Its working folder.
+        peer: Told what it says beside the protocol, and why it ended.
+        leads_group: Whether this process leads a group of its own, which may be signalled.
+
+    Yields:
+        The streams of a session.
+
+    Raises:
+        McpError: It can't be started.
+    """
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(  # noqa: ASYNC220 - this process does nothing else yet
+            command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, bufsize=0
+        )
+    except (OSError, ValueError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise peer.error(f"can't be started ({command[0]}: {reason})") from None
+    stdin, stdout, stderr = (_unblocked(one) for one in _pipes(process))
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as pumps:
+        pumps.start_soon(_read_messages, stdout, to_session, peer, process)
+        pumps.start_soon(_read_errors, stderr, peer)
+        pumps.start_soon(_write_messages, stdin, from_session, peer)
+        try:
+            yield from_server, to_server
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process, leads_group=leads_group)
+            pumps.cancel_scope.cancel()
+            for stream in (to_session, from_server, to_server, from_session):
+                stream.close()
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[int, int, int]:
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise AssertionError("it was started with pipes")
+    return process.stdin.fileno(), process.stdout.fileno(), process.stderr.fileno()
+
+
+def _unblocked(descriptor: int) -> int:
+    os.set_blocking(descriptor, False)
+    return descriptor
+
+
+async def _read(descriptor: int) -> bytes:
+    """Some bytes; none at the end."""
+    while True:
+        await anyio.wait_readable(descriptor)
+        with suppress(BlockingIOError):
+            return os.read(descriptor, _CHUNK_BYTES)
+
+
+async def _read_messages(
+    stdout: int,
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    peer: Peer,
+    process: subprocess.Popen[bytes],
+) -> None:
+    line = bytearray()
+    async with to_session:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while chunk := await _read(stdout):
+                *ends, rest = chunk.split(b"\n")
+                for end in ends:
+                    line += end
+                    if line.strip() and not await _take(bytes(line), to_session, peer):
+                        return
+                    line.clear()
+                line += rest
+                if len(line) > MAX_MESSAGE_BYTES:
+                    peer.fail(f"wrote a line of more than {MAX_MESSAGE_BYTES >> 20} MiB")
+                    return
+            peer.fail(await _how_it_ended(process))
+
+
+async def _take(
+    line: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception], peer: Peer
+) -> bool:
+    """Hand over a message; whether the server may go on."""
+    try:
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        # Some print a banner there. It is shown where the server then doesn't answer.
+        peer.heard(line[:_SHOWN].decode(errors="replace") + "\n")
+        return not peer.unasked()
+    if isinstance(message, JSONRPCResponse | JSONRPCError):
+        peer.asked()
+    elif peer.unasked():
+        return False
+    await to_session.send(SessionMessage(message))
+    return True
+
+
+async def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    if not await _ended_within(process, _GRACE_S):
+        return "closed its output"
+    if process.returncode < 0:
+        return f"was ended by signal {-process.returncode}"
+    return f"ended with exit code {process.returncode}"
+
+
+async def _read_errors(stderr: int, peer: Peer) -> None:
+    while chunk := await _read(stderr):
+        peer.heard(chunk.decode(errors="replace"))
+
+
+async def _write_messages(
+    stdin: int, from_session: MemoryObjectReceiveStream[SessionMessage], peer: Peer
+) -> None:
+    async with from_session:
+        async for item in from_session:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            left = memoryview(text.encode() + b"\n")
+            while left:
+                try:
+                    left = left[os.write(stdin, left) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(stdin)
+                except OSError:
+                    peer.fail("closed its input")
+                    return
+
+
+async def _end(process: subprocess.Popen[bytes], *, leads_group: bool) -> None:
+    """End it as the protocol wants: its input ends, then TERM, then KILL. Waits for its end."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if not await _ended_within(process, _GRACE_S):
+        if leads_group:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.killpg(0, signal.SIGTERM)
+        else:
+            process.terminate()
+        if not await _ended_within(process, _GRACE_S):
+            process.kill()
+            await _ended_within(process, _GRACE_S)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+async def _ended_within(process: subprocess.Popen[bytes], time_s: float) -> bool:
+    if process.poll() is not None:
+        return True
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:  # the kernel knows none
+        return False
+    try:
+        with anyio.move_on_after(time_s):
+            await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+    return process.poll() is not None

@@ -1,0 +1,104 @@
+"""What the host and a kept connector say to each other: frames on a socket of one call each."""
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
+
+import anyio
+
+from ryecore.errors import ConfigError, McpError, McpToolChanged, MetadataError, RyeError
+
+__all__ = ["Kind", "error_from", "receive_frame", "refusal_of", "send_frame"]
+
+Kind = Literal[b"C", b"B", b"D", b"R", b"A"]
+"""A call; that it has begun; its document; a refusal: nothing ran; ask another connector."""
+
+_HEADER_BYTES: Final = 9
+_CHUNK_BYTES: Final = 256 * 1024
+_ERRORS: Final[Mapping[str, type[RyeError]]] = {
+    kind.error_type: kind for kind in (McpError, McpToolChanged, ConfigError, MetadataError)
+}
+
+
+async def send_frame(connection: socket.socket, kind: Kind, payload: bytes = b"") -> None:
+    """Send a frame on a socket that doesn't block.
+
+    Raises:
+        OSError: The other side is gone.
+    """
+    left = memoryview(len(payload).to_bytes(8, "big") + kind + payload)
+    while left:
+        try:
+            left = left[connection.send(left) :]
+        except BlockingIOError:
+            await anyio.wait_writable(connection)
+
+
+async def receive_frame(connection: socket.socket, max_bytes: int) -> tuple[bytes, bytes] | None:
+    """Receive a frame on a socket that doesn't block.
+
+    Args:
+        connection: The socket.
+        max_bytes: How large a payload may be.
+
+    Returns:
+        Its kind and payload; None where the other side is gone.
+
+    Raises:
+        McpError: It is larger than that.
+    """
+    header = await _receive(connection, _HEADER_BYTES)
+    if header is None:
+        return None
+    size_bytes = int.from_bytes(header[:8], "big")
+    if size_bytes > max_bytes:
+        raise McpError(
+            f"The MCP server answered with {size_bytes} bytes, and {max_bytes} are kept.",
+            next_step="Ask it for less, or raise max_output_bytes in the tool's config.",
+            server="",
+        )
+    payload = await _receive(connection, size_bytes)
+    return None if payload is None else (header[8:], payload)
+
+
+async def _receive(connection: socket.socket, size_bytes: int) -> bytes | None:
+    received = bytearray()
+    while len(received) < size_bytes:
+        try:
+            chunk = connection.recv(min(_CHUNK_BYTES, size_bytes - len(received)))
+        except BlockingIOError:
+            await anyio.wait_readable(connection)
+            continue
+        except ConnectionError:
+            return None
+        if not chunk:
+            return None
+        received += chunk
+    return bytes(received)
+
+
+def refusal_of(error: RyeError) -> dict[str, object]:
+    """An error, as a document that another process can make the same error of."""
+    facts = {name: error.facts[name] for name in ("server", "tool") if name in error.facts}
+    difference = error.facts.get("difference")
+    if isinstance(difference, tuple):
+        facts["difference"] = list(cast("tuple[str, ...]", difference))
+    return {
+        "success": False,
+        "error": str(error),
+        "error_type": error.error_type,
+        "message": error.message,
+        "next_step": error.next_step,
+        **facts,
+    }
+
+
+def error_from(payload: bytes) -> RyeError:
+    """The error that another process told of."""
+    document: dict[str, Any] = json.loads(payload)
+    kind = _ERRORS.get(str(document.get("error_type")), McpError)
+    facts = {name: document[name] for name in ("server", "tool") if name in document}
+    if "difference" in document:
+        facts["difference"] = tuple(document["difference"])
+    return kind(str(document.get("message")), next_step=str(document.get("next_step", "")), **facts)
