@@ -1,15 +1,15 @@
 """Rye: the one composition root. It alone reads the process environment."""
 
+import functools
 import os
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
-from ryecore.actions.directive import DirectiveAction
 from ryecore.actions.execute import ExecuteAction, ExecuteOptions
 from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
 from ryecore.actions.launch import LaunchAction, check_factory
@@ -40,6 +40,9 @@ from ryecore.policy import CallContext
 from ryecore.policy.approval import Approve
 from ryecore.state.lazy import LazyThreadStore
 from ryecore.state.model import Durability
+
+if TYPE_CHECKING:
+    from ryecore.actions.directive import DirectiveAction
 
 __all__ = ["Rye"]
 
@@ -175,6 +178,13 @@ class Rye:
         )
         executor = PrimitiveExecutor(preparer, interpreters, auditor)
         keys = AuthorKeys(user, environ)
+
+        @functools.cache
+        def directives() -> "DirectiveAction":
+            from ryecore.actions.directive import DirectiveAction  # noqa: PLC0415 - a whole room
+
+            return DirectiveAction(spaces, verifier, configs)
+
         store = LazyThreadStore(spaces.project.root, user.root, durability)
         settings = Settings(
             project_path=str(project),
@@ -195,9 +205,7 @@ class Rye:
             trust,
             keys,
             store,
-            execute=ExecuteAction(
-                spaces, executor, launch, DirectiveAction(spaces, verifier, configs)
-            ),
+            execute=ExecuteAction(spaces, executor, launch, directives),
             fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
             sign=SignAction(spaces, keys, file_types.comment_forms),
             verify=VerifyAction(spaces, verifier, file_types.comment_forms),

@@ -5,7 +5,7 @@ No model is needed. A dry run shows what its thread would run under.
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 from attrs import frozen
@@ -38,7 +38,10 @@ from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
 
-__all__ = ["MAX_EXTENDS", "DirectiveAction", "DirectiveOptions"]
+if TYPE_CHECKING:
+    from ryecore.actions.execute import ExecuteOptions
+
+__all__ = ["MAX_EXTENDS", "DirectiveAction"]
 
 MAX_EXTENDS: Final = 10
 """How many directives an extends chain may have, the first one included."""
@@ -51,23 +54,6 @@ _HOOK_LAYERS: Final[Mapping[str, HookLayer]] = {
     "user": HookLayer.USER,
     "project": HookLayer.PROJECT,
 }
-
-
-@frozen
-class DirectiveOptions:
-    """How to execute a directive.
-
-    Attributes:
-        dry_run: Show what its thread would run under; hand out no directions.
-        model: The model of its thread: `provider/model`, a tier or a bare name.
-        limit_overrides: Limits that beat the directive's own.
-        trace: Whether the result carries the events.
-    """
-
-    dry_run: bool = False
-    model: str | None = None
-    limit_overrides: Mapping[str, float] | None = None
-    trace: bool = False
 
 
 @frozen
@@ -100,7 +86,7 @@ class DirectiveAction:
         self,
         ref: ItemRef,
         parameters: Mapping[str, object],
-        options: DirectiveOptions,
+        options: "ExecuteOptions",
         ctx: CallContext,
     ) -> DirectiveResult:
         """Execute a directive, or show what its thread would run under.
@@ -144,7 +130,7 @@ class DirectiveAction:
         self,
         ref: ItemRef,
         parameters: Mapping[str, object],
-        options: DirectiveOptions,
+        options: "ExecuteOptions",
         ctx: CallContext,
         log: Trace,
         started: float,

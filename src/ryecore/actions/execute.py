@@ -1,12 +1,11 @@
 """execute: run a tool through its verified chain, or hand out a directive's directions."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from ryecore.actions.allowed import check_capability
-from ryecore.actions.directive import DirectiveAction, DirectiveOptions
 from ryecore.actions.launch import LaunchAction
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
@@ -16,6 +15,9 @@ from ryecore.errors import AmbiguousItem, InputError, InvalidItemId, ItemNotFoun
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.spaces import Spaces, locate
 from ryecore.policy import CallContext
+
+if TYPE_CHECKING:
+    from ryecore.actions.directive import DirectiveAction
 
 __all__ = ["ExecuteAction", "ExecuteOptions"]
 
@@ -54,7 +56,7 @@ class ExecuteAction:
         spaces: Where a bare id is looked for.
         executor: Executes tools.
         launch: Launches them in a process of their own.
-        directives: Executes directives.
+        directives: Makes what executes directives, when the first one is.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class ExecuteAction:
         spaces: Spaces,
         executor: PrimitiveExecutor,
         launch: LaunchAction,
-        directives: DirectiveAction,
+        directives: "Callable[[], DirectiveAction]",
     ) -> None:
         self._spaces = spaces
         self._executor = executor
@@ -103,14 +105,7 @@ class ExecuteAction:
             error.during(str(item))
             raise
         if ref.kind == "directive":
-            return await self._directives.execute(
-                ref,
-                given,
-                DirectiveOptions(
-                    options.dry_run, options.model, options.limit_overrides, options.trace
-                ),
-                ctx,
-            )
+            return await self._directives().execute(ref, given, options, ctx)
         if options.async_:
             return await self._launch(ref, given, options.timeout_s, ctx)
         return await self._executor.execute(
@@ -145,7 +140,7 @@ class ExecuteAction:
         """
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
-            return await self._directives.schema(ref)
+            return await self._directives().schema(ref)
         return (await self._executor.inspect(ref, ctx)).chain.head.spec.config_schema
 
     def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:

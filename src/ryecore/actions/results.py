@@ -104,9 +104,3 @@ class DirectiveResult(ExecutionResult):
     def __repr__(self) -> str:
         first = self.your_directions.partition("\n")[0][:_MAX_REPR]
         return f"DirectiveResult({self.status}, {self.item_id!r}, {first!r})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
