@@ -16,7 +16,7 @@ from typing import Final
 from ryecore.errors import StateError
 from ryecore.state.model import Durability
 
-__all__ = ["Database", "Migration"]
+__all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
@@ -50,8 +50,8 @@ class Database:
         self._durability = durability
         self._lock = RLock()
         self._abandoned: list[object] = []
-        shared = _file_system_of(path.parent)
-        if _SHARED_FILE_SYSTEMS.fullmatch(shared):
+        shared = file_system_of(path.parent)
+        if is_shared(shared):
             raise StateError(
                 f"{path} stands on {shared}, a file system that machines share, where SQLite "
                 "can't keep its promises.",
@@ -172,7 +172,12 @@ class Database:
             ) from problem
 
 
-def _file_system_of(folder: Path) -> str:
+def is_shared(file_system: str) -> bool:
+    """Whether several machines may have a file system of this type mounted at once."""
+    return _SHARED_FILE_SYSTEMS.fullmatch(file_system) is not None
+
+
+def file_system_of(folder: Path) -> str:
     """The type of the file system that a folder stands on; empty where that can't be told."""
     try:
         device = os.stat(folder).st_dev

@@ -441,7 +441,7 @@ def _record(row: sqlite3.Row) -> ThreadRecord:
 
 def _as_json(result: object) -> str:
     try:
-        return json.dumps(result, ensure_ascii=False, default=str)
+        return json.dumps(result, default=str)  # ASCII: half a character is kept too
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(f"The result can't be written as JSON: {problem}.") from None
 

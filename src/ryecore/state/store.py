@@ -111,9 +111,10 @@ class ThreadStore:
             StateError: It can't be written, or another process has declared the owner dead.
         """
         self.registry.settle(thread_id, status, result, fence=fence)
-        body = json.dumps(result, ensure_ascii=False, indent=2, default=str)
+        text = json.dumps(result, ensure_ascii=False, indent=2, default=str)
+        body = text.encode(errors="backslashreplace")  # half a character, as JSON escapes it
         with suppress(OSError):  # the registry has it
-            write_atomically(self.folder_of(thread_id) / "result.json", body.encode(), mode=0o600)
+            write_atomically(self.folder_of(thread_id) / "result.json", body, mode=0o600)
         self.announce(thread_id, status)
 
     # Everyone's side

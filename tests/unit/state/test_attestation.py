@@ -1,0 +1,147 @@
+"""State is this user's own, or is moved aside unread."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from ryecore.errors import StateError
+from ryecore.state.attestation import attested_folder, is_attested
+from ryecore.state.records import load_run_key
+
+
+def opened(tmp_path: Path, project: str = "project", user: str = "user") -> Path:
+    return attested_folder(tmp_path / project / ".ai" / "state", "threads", tmp_path / user)
+
+
+def aside(tmp_path: Path, project: str = "project") -> list[Path]:
+    return sorted((tmp_path / project / ".ai" / "state").glob("threads.unattested-*"))
+
+
+def test_the_folder_is_made_once_and_kept(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    (folder / "mine").write_text("x")
+    assert opened(tmp_path) == folder
+    assert (folder / "mine").exists()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert is_attested(folder, load_run_key(tmp_path / "user"))
+
+
+def test_it_is_kept_out_of_git(tmp_path: Path) -> None:
+    opened(tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path / "project"], check=True)
+    status = subprocess.run(
+        ["git", "-C", tmp_path / "project", "status", "--porcelain", "-uall"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert status.stdout == ""
+
+
+def test_a_moved_project_keeps_its_state(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    (folder / "mine").write_text("x")
+    (tmp_path / "project").rename(tmp_path / "moved")
+    assert (opened(tmp_path, "moved") / "mine").exists()
+
+
+@pytest.mark.parametrize("who", ["user", "somebody else"])
+def test_a_copied_state_is_moved_aside_unread(tmp_path: Path, who: str) -> None:
+    folder = opened(tmp_path, user=who)
+    (folder / "threads.db").write_text("poison")
+    shutil.copytree(tmp_path / "project", tmp_path / "clone")
+    with pytest.warns(UserWarning, match=r"not made by you on this machine.*was moved to"):
+        clone = opened(tmp_path, "clone")
+    assert not (clone / "threads.db").exists()
+    (kept,) = aside(tmp_path, "clone")
+    assert (kept / "threads.db").read_text() == "poison"
+    assert opened(tmp_path, "clone") == clone
+    assert len(aside(tmp_path, "clone")) == 1
+
+
+def test_another_users_state_is_moved_aside(tmp_path: Path) -> None:
+    opened(tmp_path, user="somebody else")
+    with pytest.warns(UserWarning, match="was moved to"):
+        opened(tmp_path)
+    assert len(aside(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"inode": "x"}', b"{" * 9999])
+def test_an_attestation_that_is_none_counts_for_nothing(tmp_path: Path, content: bytes) -> None:
+    folder = opened(tmp_path)
+    (folder / "attested.json").write_bytes(content)
+    with pytest.warns(UserWarning, match="was moved to"):
+        opened(tmp_path)
+
+
+def test_an_altered_attestation_counts_for_nothing(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    path = folder / "attested.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    with pytest.warns(UserWarning, match="was moved to"):
+        opened(tmp_path)
+
+
+def test_an_empty_folder_needs_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "project" / ".ai" / "state" / "threads").mkdir(parents=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["state", "state/threads"])
+def test_a_link_is_refused_and_nothing_is_written_behind_it(tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "project" / ".ai" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(StateError, match=r"is a link.*Remove it"):
+        opened(tmp_path)
+    assert os.listdir(elsewhere) == []
+
+
+def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "project" / ".ai" / "state"
+    state.mkdir(parents=True)
+    (state / "threads").write_text("")
+    with pytest.raises(StateError, match="is no folder"):
+        opened(tmp_path)
+
+
+def test_a_project_that_can_not_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "project").write_text("")
+    with pytest.raises(StateError, match=r"can't be used.*written"):
+        opened(tmp_path)
+
+
+def test_eight_processes_at_once_make_one_folder(tmp_path: Path) -> None:
+    foreign = tmp_path / "project" / ".ai" / "state" / "threads"
+    foreign.mkdir(parents=True)
+    (foreign / "threads.db").write_text("poison")
+    script = (
+        "import sys, warnings; from pathlib import Path\n"
+        "from tests.unit.state.test_attestation import opened\n"
+        "warnings.simplefilter('ignore')\n"
+        "sys.stdin.readline()\n"
+        "folder = opened(Path(sys.argv[1]))\n"
+        "print((folder / 'attested.json').read_text())\n"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    said = {one.communicate("go\n", timeout=60)[0] for one in running}
+    assert len(said) == 1
+    assert len(aside(tmp_path)) == 1

@@ -1,0 +1,219 @@
+"""One SQLite file for several processes."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ryecore.errors import StateError
+from ryecore.state.database import Database, file_system_of, is_shared
+
+COUNTERS = (("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)",),)
+
+
+def database(path: Path, **options: object) -> Database:
+    return Database(path / "some.db", COUNTERS, **options)  # type: ignore[arg-type]
+
+
+def increase(found: Database, times: int = 1) -> None:
+    for _ in range(times):
+        with found.write() as run:
+            run.execute(
+                "INSERT INTO counters VALUES ('n', 1)"
+                " ON CONFLICT (name) DO UPDATE SET value = value + 1"
+            )
+
+
+def total(found: Database) -> int:
+    rows = found.read("SELECT value FROM counters WHERE name = ?", ("n",))
+    return int(rows[0]["value"]) if rows else 0
+
+
+def test_what_was_written_is_there_again(tmp_path: Path) -> None:
+    first = database(tmp_path)
+    increase(first, 3)
+    first.close()
+    assert total(database(tmp_path)) == 3
+    assert (tmp_path / "some.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_exception_undoes_the_whole_transaction(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    increase(found)
+
+    def fail_in_the_middle() -> None:
+        with found.write() as run:
+            run.execute("UPDATE counters SET value = 99")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_in_the_middle()
+    assert total(found) == 1
+    increase(found)
+    assert total(found) == 2
+
+
+def test_threads_share_it(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    threads = [threading.Thread(target=increase, args=(found, 50)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert total(found) == 400
+
+
+def test_eight_processes_set_it_up_and_write_at_once(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.unit.state.test_database import database, increase\n"
+        "sys.stdin.readline()\n"
+        "increase(database(Path(sys.argv[1])), 50)\n"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    for one in running:  # each waits for this line, so that they begin together
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in running:
+        _, said = one.communicate(timeout=60)
+        assert one.returncode == 0, said
+    assert total(database(tmp_path)) == 400
+
+
+def test_a_process_that_is_killed_in_a_transaction_leaves_nothing_of_it(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    increase(found)
+    child = os.fork()
+    if child == 0:
+        try:
+            other = database(tmp_path)
+            with other.write() as run:
+                run.execute("UPDATE counters SET value = 99")
+                os.kill(os.getpid(), 9)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    assert total(found) == 1
+    increase(found)  # neither the gate nor SQLite's lock was left closed
+    assert total(found) == 2
+
+
+def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    increase(found)
+    child = os.fork()
+    if child == 0:
+        try:
+            increase(found, 10)
+            os._exit(0 if total(found) == 11 else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    increase(found)
+    assert total(found) == 12
+
+
+def test_later_versions_are_made_from_earlier_ones(tmp_path: Path) -> None:
+    increase(database(tmp_path))
+    newer = (
+        *COUNTERS,
+        ("ALTER TABLE counters ADD COLUMN note TEXT", "UPDATE counters SET note='x'"),
+    )
+    upgraded = Database(tmp_path / "some.db", newer)
+    assert upgraded.read("SELECT note FROM counters")[0]["note"] == "x"
+    with pytest.raises(StateError, match=r"newer ryecore \(version 2.*Upgrade"):
+        database(tmp_path)
+
+
+def test_a_migration_that_fails_leaves_the_version_before(tmp_path: Path) -> None:
+    increase(database(tmp_path))
+    broken = (*COUNTERS, ("ALTER TABLE counters ADD COLUMN note TEXT", "SELECT nonsense"))
+    with pytest.raises(StateError, match="nonsense"):
+        Database(tmp_path / "some.db", broken)
+    assert total(database(tmp_path)) == 1
+
+
+def test_what_is_no_database_is_said(tmp_path: Path) -> None:
+    (tmp_path / "some.db").write_bytes(b"this is no database, and never was one" * 99)
+    with pytest.raises(StateError, match=r"not a database.*moved away"):
+        database(tmp_path)
+
+
+def test_a_missing_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="No such file or directory"):
+        database(tmp_path / "missing")
+
+
+def test_a_closed_one_stays_closed(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    found.close()
+    found.close()
+    with pytest.raises(StateError, match="was closed"):
+        total(found)
+
+
+def test_a_closed_one_leaves_no_descriptor(tmp_path: Path) -> None:
+    database(tmp_path).close()
+    before = len(os.listdir("/proc/self/fd"))
+    found = database(tmp_path)
+    increase(found)
+    found.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("machine", 2)])
+def test_durability_is_what_sqlite_is_told(
+    tmp_path: Path, durability: str, synchronous: int
+) -> None:
+    found = database(tmp_path, durability=durability)
+    assert found.read("PRAGMA synchronous")[0][0] == synchronous
+    assert found.read("PRAGMA journal_mode")[0][0] == "wal"
+    assert found.read("PRAGMA trusted_schema")[0][0] == 0
+
+
+def test_a_disk_that_is_full_is_said_and_undone(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    pages = found.read("PRAGMA page_count")[0][0]
+    found.read(f"PRAGMA max_page_count = {pages}")  # SQLite's own way to be out of room
+    with pytest.raises(StateError, match=r"full.*room"), found.write() as run:
+        run.execute("INSERT INTO counters VALUES (?, 1)", ("x" * 100_000,))
+    assert total(found) == 0
+    found.read("PRAGMA max_page_count = 1000000")
+    increase(found)
+    assert total(found) == 1
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "9p", "fuse.sshfs", "ceph"])
+def test_file_systems_of_several_machines_are_known(kind: str) -> None:
+    assert is_shared(kind)
+
+
+@pytest.mark.parametrize("kind", ["", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "fuse", "zfs"])
+def test_other_file_systems_are_of_one_machine(kind: str) -> None:
+    assert not is_shared(kind)
+
+
+def test_the_file_system_of_a_folder_is_found() -> None:
+    assert file_system_of(Path("/proc")) == "proc"
+    assert file_system_of(Path("/nowhere/at/all")) == ""
+
+
+def test_an_error_of_sqlite_keeps_its_cause(tmp_path: Path) -> None:
+    with pytest.raises(StateError) as caught:
+        database(tmp_path).read("SELECT nothing")
+    assert isinstance(caught.value.__cause__, sqlite3.Error)
