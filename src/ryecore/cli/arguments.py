@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from ryecore.errors import InputError
 
-__all__ = ["find_project", "read_pairs"]
+__all__ = ["find_project", "read_limits", "read_pairs"]
 
 
 def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
 
     Args:
         pairs: The arguments.
-        schema: The tool's schema, if it has one.
+        schema: The schema of the tool's parameters or the directive's inputs, if there is one.
 
     Returns:
         Text where the schema says string; else JSON where the value reads as JSON; else text.
@@ -36,6 +36,21 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
         wants_text = isinstance(part, Mapping) and part.get("type") == "string"
         given[key] = value if wants_text else _json_or_text(value)
     return given
+
+
+def read_limits(pairs: Sequence[str]) -> dict[str, Any] | None:
+    """Read the limits that are given as NAME=NUMBER; None where there are none.
+
+    Raises:
+        InputError: One has no name or no `=`, or is named twice.
+    """
+    limits: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or name in limits:
+            raise InputError(f"--limit {pair!r} is no limit.", next_step="Write such as turns=8.")
+        limits[name] = value
+    return limits or None
 
 
 def _json_or_text(value: str) -> Any:

@@ -17,11 +17,18 @@ from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
-from ryecore.cli.arguments import read_pairs
+from ryecore.cli.arguments import read_limits, read_pairs
 from ryecore.cli.items import fetch
 from ryecore.cli.mcp import mcp
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, errors_shown, show, show_json
+from ryecore.cli.output import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    errors_shown,
+    show,
+    show_json,
+    show_text,
+)
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.cli.threads import threads
 from ryecore.errors import InputError, RyeError, SigningError
@@ -37,19 +44,23 @@ __all__ = ["rye"]
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="rye")
 def rye() -> None:
-    """Sign, verify and execute the tools of a project.
+    """Sign, verify and execute the tools and directives of a project.
 
     Exits with 0 when all went well, 1 when a tool ran and failed, 2 when something was refused
     and nothing ran.
     """
 
 
-@rye.command()
+@rye.command(short_help="Execute a tool, or print a directive's directions.")
 @click.argument("ref")
 @click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
 @project_option
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
+@click.option("--model", metavar="MODEL", help="A directive's: provider/model, a tier or a name.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="NAME=N", help="A directive's: turns=8; repeatable."
+)
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
 @click.option("--trace", is_flag=True, help="Show every decision.")
@@ -60,24 +71,30 @@ def execute(
     params: str | None,
     project_path: str,
     timeout_s: float | None,
+    model: str | None,
+    limits: Sequence[str],
     dry_run: bool,
     async_: bool,
     trace: bool,
     as_json: bool,
 ) -> None:
-    """Execute a tool through its verified chain.
+    """Execute a tool through its verified chain, or print a directive's directions.
 
-    KEY=VALUE is text where the tool's schema says so, else JSON if it reads as JSON, else text.
+    KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
     """
     with errors_shown(as_json=as_json):
         run = partial(
             _execute, project_path, ref, parameters, _read_params(params),
-            timeout_s=timeout_s, dry_run=dry_run, async_=async_, trace=trace,
+            timeout_s=timeout_s, model=model, limit_overrides=read_limits(limits), dry_run=dry_run,
+            async_=async_, trace=trace,
         )  # fmt: skip
         with stopped_by_signals():
             done = anyio.run(run)
+        document = done.to_dict()
         if as_json:
-            show_json(done.to_dict())
+            show_json(document)
+        elif "your_directions" in document and not trace:
+            show_text(str(document["your_directions"]), done.render())
         else:
             show(done.render())
         if not done.success:

@@ -13,7 +13,7 @@ from typing import Final, TextIO
 from ryecore.chain.render import StyledText, render_error
 from ryecore.errors import RyeError
 
-__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "errors_shown", "show", "show_json"]
+__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "errors_shown", "show", "show_json", "show_text"]
 
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
@@ -32,6 +32,16 @@ def show(text: StyledText, *, to_stderr: bool = False) -> None:
     shown = text.ansi() if coloured else text.plain()
     encoding = out.encoding or "utf-8"
     _write(out, shown.encode(encoding, errors="backslashreplace").decode(encoding))
+
+
+def show_text(text: str, rendered: StyledText) -> None:
+    """Print a text: alone and as it is where a program reads it, rendered on a terminal."""
+    out = _stream("stdout")
+    if out is None or out.isatty():
+        show(rendered)
+        return
+    encoding = out.encoding or "utf-8"
+    _write(out, text.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def show_json(document: Mapping[str, object]) -> None:
