@@ -110,12 +110,15 @@ class ThreadStore:
             ThreadEnded: It has ended already.
             StateError: It can't be written, or another process has declared the owner dead.
         """
+        self._copy_result(thread_id, result)  # first: who sees the end finds the copy
         self.registry.settle(thread_id, status, result, fence=fence)
+        self.announce(thread_id, status)
+
+    def _copy_result(self, thread_id: str, result: object) -> None:
         text = json.dumps(result, ensure_ascii=False, indent=2, default=str)
         body = text.encode(errors="backslashreplace")  # half a character, as JSON escapes it
-        with suppress(OSError):  # the registry has it
+        with suppress(OSError):  # what counts is in the registry
             write_atomically(self.folder_of(thread_id) / "result.json", body, mode=0o600)
-        self.announce(thread_id, status)
 
     # Everyone's side
 
@@ -141,6 +144,7 @@ class ThreadStore:
 
     def _settle_abandoned(self, records: tuple[ThreadRecord, ...]) -> None:
         for thread_id in self.registry.settle_abandoned(records):
+            self._copy_result(thread_id, self.registry.get_result(thread_id))
             self.announce(thread_id, "ended")
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
@@ -246,11 +250,9 @@ class ThreadStore:
         if record.status == "created":
             # Nobody runs it yet, and who comes to claim it finds that it has ended.
             result = {"status": "error", "error": "It was stopped before it began."}
-            self.registry.settle(
-                thread_id, "killed" if kill else "cancelled", result, fence=record.fence
-            )
-            record = self.registry.get_thread(thread_id)
-        self.announce(thread_id, "stopping" if not record.ended else record.status)
+            self.settle(thread_id, "killed" if kill else "cancelled", result, record.fence)
+            return self.registry.get_thread(thread_id)
+        self.announce(thread_id, "stopping")
         return record
 
 

@@ -1,0 +1,464 @@
+"""Tools in processes of their own: they end, they are ended, or they are found dead."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ryecore import CallContext, InvalidParameters, Rye
+from ryecore.actions.launch import LaunchedThread
+from ryecore.actions.threads import ThreadReport
+from ryecore.errors import ConfigError, InputError, StateError, ThreadNotFound, UnsignedItem
+from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
+from ryecore.state.store import ThreadStore
+from tests.house import PYTHON, House
+from tests.unit.lillux.system import is_alive, wait_until_dead
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 60
+
+
+async def launch(rye: Rye, ref: str, **parameters: object) -> LaunchedThread:
+    launched = await rye.execute(ref, parameters, async_=True)
+    assert isinstance(launched, LaunchedThread)
+    return launched
+
+
+async def end_of(rye: Rye, launched: LaunchedThread) -> ThreadReport:
+    report = await rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)
+    assert report.ended
+    return report
+
+
+async def until_printed(path: Path, text: str) -> str:
+    """Wait until a file holds a text; its whole content then."""
+    with anyio.fail_after(PATIENCE_S):
+        async with watch(path) as watcher:
+            while not (path.exists() and text in path.read_text()):
+                await watcher.changed()
+    return path.read_text()
+
+
+def log_of(house: House, launched: LaunchedThread) -> Path:
+    return house.path(f"state/threads/{launched.thread_id}/output.log")
+
+
+def hanging(house: House) -> str:
+    """A tool that says its number, and the one of a child of its own, and then stays."""
+    return house.shell("acme/hang", "sleep 300 & echo pids $$ $! end\nwait")
+
+
+async def pids_of(house: House, launched: LaunchedThread) -> list[int]:
+    said = await until_printed(log_of(house, launched), "end")
+    found = re.search(r"pids (\d+) (\d+) end", said)
+    assert found
+    return [int(found[1]), int(found[2])]
+
+
+async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(house: House) -> None:
+    ref = house.python(
+        "acme/add", "def execute(params, project):\n  return {'sum': params['a'] + 1}"
+    )
+    async with house.open() as rye:
+        launched = await launch(rye, ref, a=41)
+        answer = launched.to_dict()
+        report = await end_of(rye, launched)
+    assert re.fullmatch(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab]\w{3}-\w{12}", launched.thread_id
+    )
+    assert {name: answer[name] for name in ("status", "async", "type", "item_id", "state")} == {
+        "status": "success", "async": True, "type": "tool", "item_id": ref, "state": "running",
+    }  # fmt: skip
+    assert answer["execution_mode"] == "inline"
+    assert (report.status, report.data, report.error) == ("completed", {"sum": 42}, None)
+    kept = json.loads((report.folder / "result.json").read_text())
+    assert kept == report.result
+    wait_until_dead(launched.pid)
+
+
+async def test_another_process_sees_the_same(house: House) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        await end_of(rye, launched)
+    done = await _rye(house, "threads", "show", launched.thread_id[:8], "--json")
+    assert json.loads(done.stdout)["result"]["data"]["stdout"] == "hello\n"
+
+
+async def test_the_launcher_need_not_stay(house: House) -> None:
+    house.shell("acme/late", "read line < go; echo $line")
+    os.mkfifo(house.project / "go")
+    done = await _rye(house, "execute", "tool:acme/late", "--async", "--json")
+    launched = json.loads(done.stdout)
+    assert launched["state"] == "running"
+    assert is_alive(launched["pid"])
+    (house.project / "go").write_text("went\n")  # returns once the tool reads
+    async with house.open() as rye:
+        report = await rye.threads.wait(launched["thread_id"], timeout_s=PATIENCE_S)
+    assert (report.status, report.data) == (
+        "completed", {"stdout": "went\n", "stderr": "", "return_code": 0},
+    )  # fmt: skip
+
+
+async def test_output_can_be_read_while_it_comes(house: House) -> None:
+    os.mkfifo(house.project / "go")
+    ref = house.shell("acme/steps", "echo one; cat go >&2; echo three")
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        await until_printed(log_of(house, launched), "one\n")
+        text, offset = await rye.threads.log(launched.thread_id)
+        assert text == "one\n"
+        (house.project / "go").write_text("two\n")
+        await end_of(rye, launched)
+        assert await rye.threads.log(launched.thread_id, offset=offset) == ("two\nthree\n", 14)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [("echo no >&2; exit 3", "no"), ("kill -9 $$", "The tool was ended by signal 9.")],
+)
+async def test_a_tool_that_fails_ends_its_thread_as_error(
+    house: House, script: str, error: str
+) -> None:
+    ref = house.shell("acme/bad", script)
+    async with house.open() as rye:
+        report = await end_of(rye, await launch(rye, ref))
+    assert (report.status, report.error) == ("error", error)
+
+
+async def test_the_callers_timeout_holds(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await rye.execute(ref, async_=True, timeout_s=1)
+        assert isinstance(launched, LaunchedThread)
+        tool, child = await pids_of(house, launched)
+        report = await end_of(rye, launched)
+    assert report.status == "error"
+    assert "did not end within 1 s" in str(report.error)
+    assert not is_alive(tool)
+    assert not is_alive(child)
+
+
+async def test_what_is_wrong_with_a_call_is_said_at_once(house: House) -> None:
+    unsigned = house.write("tools/acme/x.sh", "echo hi", sign=False)
+    schema = {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}
+    strict = house.python("acme/strict", "def execute(p, q): pass", CONFIG_SCHEMA=schema)
+    strict = house.python("acme/strict", f"CONFIG_SCHEMA = {schema!r}\ndef execute(p, q): pass")
+    async with house.open() as rye:
+        with pytest.raises(UnsignedItem):
+            await rye.execute("tool:acme/x", async_=True)
+        with pytest.raises(InvalidParameters):
+            await rye.execute(strict, {"a": "x"}, async_=True)
+        with pytest.raises(InputError):
+            await rye.execute(strict, {"a": 1}, async_=True, timeout_s=-1)
+        assert await rye.threads.list(all=True) == ()
+    assert unsigned.exists()
+    assert not house.path("state").exists()
+
+
+async def test_cancel_ends_the_tool_and_all_that_it_started(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        tool, child = await pids_of(house, launched)
+        asked = await rye.threads.cancel(launched.thread_id)
+        assert asked.record.cancel_requested
+        report = await end_of(rye, launched)
+    assert report.status == "cancelled"
+    assert not is_alive(tool)
+    assert not is_alive(child)
+
+
+async def test_cancel_reaches_from_another_process(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        await pids_of(house, launched)
+        await _rye(house, "threads", "cancel", launched.thread_id)
+        assert (await end_of(rye, launched)).status == "cancelled"
+
+
+async def test_kill_ends_the_process_the_tool_and_all_that_it_started(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        tool, child = await pids_of(house, launched)
+        report = await rye.threads.kill(launched.thread_id)
+        assert report.status == "killed"
+        assert not any(map(is_alive, (launched.pid, tool, child)))
+        assert (await rye.threads.kill(launched.thread_id)).status == "killed"
+        assert (await rye.threads.cancel(launched.thread_id)).status == "killed"
+
+
+async def test_kill_ends_a_process_that_no_longer_listens(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        tool, _ = await pids_of(house, launched)
+        os.kill(launched.pid, signal.SIGSTOP)
+        report = await rye.threads.kill(launched.thread_id, grace_s=0.1)
+        assert report.status == "killed"
+        wait_until_dead(tool)
+
+
+async def test_a_process_that_is_killed_leaves_no_row_running(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        tool, child = await pids_of(house, launched)
+        waited: list[ThreadReport] = []
+
+        async def wait() -> None:
+            waited.append(await end_of(rye, launched))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            os.kill(launched.pid, signal.SIGKILL)
+        assert waited[0].status == "error"
+        assert f"The process {launched.pid} that ran it ended without a word." == waited[0].error
+        assert await rye.threads.list() == ()
+    wait_until_dead(tool)
+    os.kill(child, signal.SIGKILL)  # beyond the promise: the tool's own child, see SECURITY.md
+
+
+@pytest.mark.parametrize("delay_ms", [0, 40, 80, 120, 160, 200, 240, 280, 320, 400])
+async def test_killed_at_any_time_it_has_ended_and_says_so(house: House, delay_ms: int) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        await anyio.sleep(delay_ms / 1000)  # not to wait: to hit another line of its life
+        os.kill(launched.pid, signal.SIGKILL)
+        report = await end_of(rye, launched)
+    assert report.status in ("completed", "error")
+    assert (report.status == "completed") == (report.data is not None)
+    assert json.loads((report.folder / "result.json").read_text()) == report.result
+
+
+async def test_who_looks_first_settles_what_was_killed(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        _, child = await pids_of(house, launched)
+        os.kill(launched.pid, signal.SIGKILL)
+        wait_until_dead(launched.pid)
+        os.kill(child, signal.SIGKILL)
+    listed = await _rye(house, "threads", "list", "--all", "--json")
+    assert json.loads(listed.stdout)["threads"][0]["status"] == "error"
+
+
+async def test_term_counts_as_a_wish_to_stop(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        tool, child = await pids_of(house, launched)
+        os.kill(launched.pid, signal.SIGTERM)
+        assert (await end_of(rye, launched)).status == "cancelled"
+    assert not is_alive(tool)
+    assert not is_alive(child)
+
+
+async def test_what_was_stopped_before_it_began_never_begins(house: House) -> None:
+    async with house.open() as rye:
+        launched = await launch(rye, house.shell("acme/first", "true"))
+        await end_of(rye, launched)  # so that the project has its state
+        store = ThreadStore.open(house.path(""), house.path("", "user"))
+        store.make_folder("waiting")
+        store.registry.register("waiting", "tool:acme/first")
+        assert (await rye.threads.cancel("waiting")).status == "cancelled"
+        store.registry.register("waiting-too", "tool:acme/first")
+        assert (await rye.threads.kill("waiting-too")).status == "killed"
+        store.close()
+
+
+async def test_a_wait_is_over_when_its_time_is(house: House) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        report = await rye.threads.wait(launched.thread_id, timeout_s=0.05)
+        assert not report.ended
+        assert report.result is None
+        await rye.threads.kill(launched.thread_id)
+
+
+@pytest.mark.parametrize("thread_id", ["", "nothing", "../../x", "a/../b", "x" * 999, "\0", "é"])
+async def test_a_thread_that_never_existed_is_said(house: House, thread_id: str) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open() as rye:
+        for _ in range(2):  # without any state, and with some
+            for call in (rye.threads.wait, rye.threads.show, rye.threads.cancel, rye.threads.kill,
+                         rye.threads.log):  # fmt: skip
+                with pytest.raises(ThreadNotFound):
+                    await call(thread_id)
+            if not house.path("state").exists():
+                await end_of(rye, await launch(rye, ref))
+    assert {entry.name for entry in house.path("state").iterdir()} == {".gitignore", "threads"}
+
+
+async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open() as rye:
+        await end_of(rye, await launch(rye, ref))
+        store = ThreadStore.open(house.path(""), house.path("", "user"))
+        for name in ("same-1", "same-2"):
+            store.registry.register(name, ref)
+        store.close()
+        assert (await rye.threads.show("same-1")).thread_id == "same-1"
+        with pytest.raises(ThreadNotFound, match=r"several threads: same-1, same-2"):
+            await rye.threads.show("same")
+
+
+async def test_nothing_secret_reaches_a_disk_or_an_argument_list(house: House) -> None:
+    house.environ["ACME_API_KEY"] = "hush-environment"
+    ref = house.shell("acme/hang", "cat > /dev/null; sleep 300 & echo pids $$ $! end; wait")
+    async with house.open() as rye:
+        launched = await launch(rye, ref, password="hush-parameter")
+        await pids_of(house, launched)
+        command = Path(f"/proc/{launched.pid}/cmdline").read_bytes()
+        await rye.threads.kill(launched.thread_id)
+    assert b"hush" not in command
+    for path in house.root.rglob("*"):
+        assert not path.is_file() or b"hush" not in path.read_bytes(), path
+
+
+async def test_the_capabilities_of_the_caller_go_along(house: House) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    ctx = CallContext(capabilities=frozenset({"rye.execute.tool.acme.hi"}))
+    async with house.open() as rye:
+        launched = await rye.execute(ref, async_=True, ctx=ctx)
+        assert isinstance(launched, LaunchedThread)
+        assert (await end_of(rye, launched)).status == "completed"
+        with pytest.raises(InputError, match="lacks the capability"):
+            await rye.execute("tool:rye/bash", {"command": "id"}, async_=True, ctx=ctx)
+
+
+async def test_the_settings_of_the_host_go_along(house: House) -> None:
+    house.write("config/acme/limits.yaml", "level: 1\n")
+    ref = house.python(
+        "acme/level",
+        "def execute(params, project):\n  return params['resolved_config']",
+        config_resolve={"path": "acme/limits.yaml"},
+    )
+    async with house.open(config={"acme/limits.yaml": {"level": 2}}) as rye:
+        assert (await end_of(rye, await launch(rye, ref))).data == {"level": 2}
+
+
+async def test_what_can_not_travel_is_refused_at_once(house: House) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open() as rye:
+        with pytest.raises(InputError, match=r"JSON"):
+            await rye.execute(ref, {"x": object()}, async_=True)
+        assert await rye.threads.list(all=True) == ()
+
+
+FACTORY = """
+from pathlib import Path
+def deps():
+    Path(__file__).with_name("called").write_text("yes")
+    return {}
+def broken():
+    raise RuntimeError("hush-factory")
+def nothing():
+    return 7
+"""
+
+
+async def test_a_factory_rebuilds_what_the_host_injects(house: House) -> None:
+    (house.root / "hosts_deps.py").write_text(FACTORY)
+    house.environ["PYTHONPATH"] = str(house.root)
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open(deps_factory="hosts_deps:deps") as rye:
+        assert (await end_of(rye, await launch(rye, ref))).status == "completed"
+    assert (house.root / "called").read_text() == "yes"
+    for name, error in (("broken", "RuntimeError"), ("nothing", "made int"), ("no", "Attribute")):
+        async with house.open(deps_factory=f"hosts_deps:{name}") as rye:
+            report = await end_of(rye, await launch(rye, ref))
+        assert report.status == "error"
+        assert error in str(report.error)
+        assert "hush" not in json.dumps(report.to_dict())
+
+
+@pytest.mark.parametrize("name", ["", "x", "x:", ":y", "x y:z", "os:system;", "../x:y"])
+async def test_a_factory_is_named_by_module_and_function(house: House, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"package.module:function"):
+        house.open(deps_factory=name)
+
+
+async def test_a_project_in_the_way_of_imports_changes_nothing(house: House) -> None:
+    for name in ("json.py", "ryecore.py", "anyio.py"):
+        (house.project / name).write_text("raise SystemExit('hijacked')")
+    house.environ["PYTHONPATH"] = ""
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open() as rye:
+        assert (await end_of(rye, await launch(rye, ref))).status == "completed"
+
+
+async def test_forty_at_once(house: House) -> None:
+    ref = house.shell("acme/hi", "echo $$")
+    ended: list[ThreadReport] = []
+    async with house.open() as rye:
+
+        async def one() -> None:
+            ended.append(await end_of(rye, await launch(rye, ref)))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(40):
+                group.start_soon(one)
+        assert len(await rye.threads.list(all=True, limit=100)) == 40
+    assert [report.status for report in ended] == ["completed"] * 40
+    assert len({report.thread_id for report in ended}) == 40
+
+
+async def test_a_folder_that_can_not_be_written_starts_nothing(house: House) -> None:
+    ref = house.shell("acme/hi", "touch ran")
+    house.path("state").write_text("")
+    async with house.open() as rye:
+        with pytest.raises(StateError, match="can't be used"):
+            await rye.execute(ref, async_=True)
+    assert not (house.project / "ran").exists()
+
+
+async def test_a_cloned_state_is_not_read(house: House) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    threads = house.path("state/threads")
+    threads.mkdir(parents=True)
+    (threads / "threads.db").write_text("a stranger's")
+    async with house.open() as rye:
+        with pytest.warns(UserWarning, match=r"not made by you.*moved to"):
+            launched = await launch(rye, ref)
+        assert (await end_of(rye, launched)).status == "completed"
+
+
+async def _rye(house: House, *arguments: str) -> ProcessResult:
+    done = await run_process(
+        ProcessSpec(
+            PYTHON,
+            ("-m", "ryecore.cli", *arguments, "--project", str(house.project)),
+            cwd="/",
+            env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
+                 "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr.decode()
+    return done
+
+
+def test_without_await(house: House) -> None:
+    ref = house.shell("acme/hi", "echo hello")
+    with house.sync() as rye:
+        launched = rye.execute(ref, async_=True)
+        assert isinstance(launched, LaunchedThread)
+        report = rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)
+        assert report.status == "completed"
+        assert rye.threads.log(launched.thread_id) == ("hello\n", 6)
+        assert [one.thread_id for one in rye.threads.list(all=True)] == [launched.thread_id]
+        assert rye.threads.show(launched.thread_id).ended
+        assert rye.threads.cancel(launched.thread_id).status == "completed"
+        assert rye.threads.kill(launched.thread_id).status == "completed"
+    assert subprocess.run(["true"], check=True).returncode == 0
