@@ -26,6 +26,7 @@ from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.prepared import Preparer
+from ryecore.chain.primitives import KeptProcesses
 from ryecore.errors import ConfigError, RyeClosed
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import absolute
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
 __all__ = ["Rye"]
 
 DEV_MODE_VARIABLE = "RYE_DEV_MODE"
+
+
+def _keep_connectors() -> KeptProcesses:
+    from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
+
+    return ConnectorPool()
 
 
 class Rye:
@@ -176,7 +183,7 @@ class Rye:
         auditor = Verifier(
             trust, dev_mode=dev_mode, file_types=file_types.comment_forms, remember=False
         )
-        executor = PrimitiveExecutor(preparer, interpreters, auditor)
+        executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
         keys = AuthorKeys(user, environ)
 
         @functools.cache
@@ -425,6 +432,8 @@ class Rye:
                 scope.cancel()
             with anyio.CancelScope(shield=True):
                 await self._idle.wait()
+        with anyio.CancelScope(shield=True):
+            await self._execute.aclose()
         self._store.close()
 
     async def __aenter__(self) -> Self:

@@ -150,6 +150,10 @@ class ExecuteAction:
         check_capability("execute", ref, ctx)
         return ref
 
+    async def aclose(self) -> None:
+        """End the processes that are kept for the next call."""
+        await self._executor.aclose()
+
     def _ref(self, text: str) -> ItemRef:
         """A canonical ref as it is; a bare id as the directive, else the tool (decision 10)."""
         if not isinstance(text, str) or not text:

@@ -250,9 +250,8 @@ class PrimitiveExecutor:
 
     async def aclose(self) -> None:
         """End the processes that are kept, and wait until none is left."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            await kept.aclose()
+        if self._kept is not None:
+            await self._kept.aclose()
 
     def _primitive(self, chain: Chain, plan: ExecutionPlan) -> Primitive:
         if plan.keep is None or self._keeper is None:

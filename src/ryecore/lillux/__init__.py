@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ryecore.lillux.processes import ProcessId as ProcessId
     from ryecore.lillux.processes import ProcessResult as ProcessResult
     from ryecore.lillux.processes import ProcessSpec as ProcessSpec
+    from ryecore.lillux.processes import RunningProcess as RunningProcess
     from ryecore.lillux.processes import current_process as current_process
     from ryecore.lillux.processes import kill_process as kill_process
     from ryecore.lillux.processes import process_status as process_status
@@ -45,6 +46,7 @@ _HOMES = {
     "ProcessResult": "processes",
     "ProcessSpec": "processes",
     "PublicKey": "keys",
+    "RunningProcess": "processes",
     "SchemaFailure": "schema",
     "SchemaValidator": "schema",
     "SigningKey": "keys",
@@ -80,6 +82,7 @@ __all__ = [
     "ProcessResult",
     "ProcessSpec",
     "PublicKey",
+    "RunningProcess",
     "SchemaFailure",
     "SchemaValidator",
     "SigningKey",

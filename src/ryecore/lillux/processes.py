@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
+import anyio
 from attrs import field, frozen
 
 from ryecore import _native
@@ -25,6 +26,7 @@ __all__ = [
     "ProcessId",
     "ProcessResult",
     "ProcessSpec",
+    "RunningProcess",
     "current_process",
     "kill_process",
     "process_status",
@@ -150,6 +152,60 @@ def run_process_sync(spec: ProcessSpec) -> ProcessResult:
     except (OSError, ValueError) as error:
         _raise_spawn_failed(spec, error)
     return ProcessResult(*report)
+
+
+class RunningProcess:
+    """A program that runs beside its host, and ends with it. No task has to wait for it.
+
+    Args:
+        spec: What is to be run.
+
+    Raises:
+        SpawnFailed: It makes no sense. That it could not be started is said by `wait`.
+    """
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self._spec = spec
+        self._mailbox = _native.Mailbox()
+        self._result: ProcessResult | OSError | None = None
+        self._waiting = anyio.Lock()
+        try:
+            self._token = self._mailbox.start(_native_spec(spec))
+        except (OSError, ValueError) as error:
+            _raise_spawn_failed(spec, error)
+
+    def end(self) -> None:
+        """Have its process group ended: TERM, grace, KILL. `wait` waits for that."""
+        _native.cancel(self._token)
+
+    def result(self) -> ProcessResult | None:
+        """How it ended; None while it runs.
+
+        Raises:
+            SpawnFailed: It could not be started.
+        """
+        if self._result is None:
+            for _, outcome in self._mailbox.drain():
+                if isinstance(outcome, OSError):
+                    self._result = outcome
+                else:
+                    self._result = ProcessResult(*outcome)
+        if isinstance(self._result, OSError):
+            _raise_spawn_failed(self._spec, self._result)
+        return self._result
+
+    async def wait(self) -> ProcessResult:
+        """Wait for its end; a cancelled wait leaves it running.
+
+        Raises:
+            SpawnFailed: It could not be started.
+        """
+        async with self._waiting:
+            while True:
+                result = self.result()
+                if result is not None:
+                    return result
+                await anyio.wait_readable(self._mailbox.fd)
 
 
 def spawn_detached(spec: ProcessSpec, log_path: str | PathLike[str]) -> ProcessId:

@@ -147,8 +147,8 @@ def _read_server(wish: Wish) -> Server:
     kind = "stdio" if server.transport == "stdio" else "http"
     if wish.transport not in (None, kind):
         raise McpError(
-            f"The MCP server '{wish.server}' is reached by {server.transport}, and the tool's executor "
-            f"is for {wish.transport}.",
+            f"The MCP server '{wish.server}' is reached by {server.transport}, and the executor of "
+            f"the tool is for {wish.transport}.",
             next_step=f"Let the tool's executor_id be rye/core/runtimes/mcp/{kind}, and sign it.",
             server=wish.server,
         )

@@ -1,4 +1,4 @@
-"""A server that runs elsewhere, reached over HTTP: bounded answers, no redirects, no secrets told."""
+"""A server that runs elsewhere, reached over HTTP: answers are bounded, secrets never told."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ from typing import Final
 import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
+from attrs import frozen
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -56,7 +57,7 @@ async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Stre
     """
     client = _client(server, peer)
     transport = (
-        sse_client(server.url, httpx_client_factory=lambda **_: client)
+        sse_client(server.url, httpx_client_factory=_Factory(client))
         if server.transport == "sse"
         else _streamable(server.url, client)
     )
@@ -80,6 +81,21 @@ async def _streamable(url: str, client: httpx2.AsyncClient) -> AsyncIterator[_St
         ) as streams,
     ):
         yield streams
+
+
+@frozen
+class _Factory:
+    """Gives the SDK the client that was made already."""
+
+    client: httpx2.AsyncClient
+
+    def __call__(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return self.client
 
 
 def _client(server: HttpServer, peer: Peer) -> httpx2.AsyncClient:

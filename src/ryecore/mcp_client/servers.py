@@ -202,7 +202,8 @@ def _filler(environ: Mapping[str, str], path: Path) -> Callable[[str], str]:
             raise _unusable(
                 path,
                 [f"it needs ${{{name}}}, which is not set for it"],
-                f'Set it, and let the item name it: env_config: {{env: {{{name}: "${{{name}}}"}}}}.',
+                "Set it, and let the item let it through: "
+                f'env_config: {{env: {{{name}: "${{{name}}}"}}}}.',
             )
         if "\n" in value or "\r" in value or "\0" in value:
             raise _unusable(path, [f"the value of ${{{name}}} holds a line end or a NUL"])

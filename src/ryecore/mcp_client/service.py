@@ -6,6 +6,7 @@ it; closing that cancels the call, and closing the control socket ends the conne
 
 import json
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -111,8 +112,10 @@ class _Service:
             await send_frame(connection, b"B")
 
         call = json.loads(payload)
+        arguments = call["args"]
         try:
-            document = await answer(read_wish(call["args"]), session, call["params"], begin)
+            wish = read_wish(arguments[arguments.index(sys.argv[0]) + 1 :])
+            document = await answer(wish, session, call["params"], begin)
         except RyeError as error:
             await send_frame(connection, b"R", _as_json(refusal_of(error)))
         else:

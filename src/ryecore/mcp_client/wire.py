@@ -98,7 +98,9 @@ def error_from(payload: bytes) -> RyeError:
     """The error that another process told of."""
     document: dict[str, Any] = json.loads(payload)
     kind = _ERRORS.get(str(document.get("error_type")), McpError)
-    facts = {name: document[name] for name in ("server", "tool") if name in document}
+    facts: dict[str, object] = {
+        name: document[name] for name in ("server", "tool") if name in document
+    }
     if "difference" in document:
         facts["difference"] = tuple(document["difference"])
     return kind(str(document.get("message")), next_step=str(document.get("next_step", "")), **facts)

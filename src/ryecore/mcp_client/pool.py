@@ -1,0 +1,346 @@
+"""Connectors that are kept: the host's side.
+
+One connector process stands for one server as one project uses it. It is started when it is first
+needed, serves any number of calls at once, and ends when the Rye closes, when nobody has called
+for a while, when others are needed more, or with its host, however that ends.
+"""
+
+import json
+import os
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+from attrs import define, field
+
+from ryecore.errors import McpError, SpawnFailed
+from ryecore.lillux.processes import ProcessResult, ProcessSpec, RunningProcess
+from ryecore.mcp_client.wire import error_from, receive_frame, send_frame
+
+__all__ = ["ConnectorPool", "Plan"]
+
+_MAX_KEPT: Final = 8
+_GRACE_S: Final = 3.0
+_MAX_SOCKET_PATH: Final = 107
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+class Plan(Protocol):
+    """What is to be run, as the chain planned it."""
+
+    @property
+    def command(self) -> str:
+        """The program."""
+        ...
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Its arguments."""
+        ...
+
+    @property
+    def cwd(self) -> str:
+        """Its working folder."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Its whole environment."""
+        ...
+
+    @property
+    def stdin(self) -> bytes:
+        """The parameters, as JSON."""
+        ...
+
+    @property
+    def timeout_s(self) -> float:
+        """How long the call may take."""
+        ...
+
+    @property
+    def max_output_bytes(self) -> int:
+        """How large the answer may be."""
+        ...
+
+    @property
+    def keep(self) -> str | None:
+        """What tells kept processes apart."""
+        ...
+
+
+_Key = tuple[str | None, str, str, tuple[tuple[str, str], ...]]
+
+
+@define(eq=False)
+class _Connector:
+    """A connector that runs."""
+
+    process: RunningProcess
+    control: socket.socket
+    pid: int
+    calls: int = 0
+    _sending: anyio.Lock = field(factory=anyio.Lock)
+
+    async def hand_over(self, connection: socket.socket) -> None:
+        """Send it the socket of a call.
+
+        Raises:
+            OSError: It is gone.
+        """
+        async with self._sending:
+            while True:
+                try:
+                    socket.send_fds(self.control, [b"c"], [connection.fileno()])
+                except BlockingIOError:
+                    await anyio.wait_writable(self.control)
+                else:
+                    return
+
+    def retire(self) -> None:
+        """Tell it that nobody needs it any more; it tidies up and ends."""
+        self.control.close()
+
+
+async def _ended(process: RunningProcess, grace_s: float = _GRACE_S) -> ProcessResult | None:
+    """Wait for a process's end, after a while by force; None if it was never started."""
+    try:
+        with anyio.move_on_after(grace_s):
+            return await process.wait()
+        process.end()
+        return await process.wait()
+    except SpawnFailed:
+        return None
+
+
+class ConnectorPool:
+    """The connectors of one Rye.
+
+    Args:
+        max_kept: How many are kept at most; the one that was used the longest time ago goes first.
+    """
+
+    def __init__(self, max_kept: int = _MAX_KEPT) -> None:
+        self._max_kept = max_kept
+        self._kept: dict[_Key, _Connector] = {}
+        self._starting: dict[_Key, anyio.Lock] = {}
+        self._retired: list[_Connector] = []
+        self._closing = anyio.Lock()
+        self._pid = os.getpid()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that are kept, the one used last at the end."""
+        return tuple(connector.pid for connector in self._kept.values())
+
+    async def run(self, plan: Plan) -> ProcessResult:
+        """Carry out a plan in its connector; one that has gone meanwhile is started again, once.
+
+        Args:
+            plan: What is to be run.
+
+        Returns:
+            What its process would have left, had it been one of its own.
+
+        Raises:
+            RyeError: Nothing ran: the server can't be reached, or its tool isn't the pinned one.
+        """
+        started = time.perf_counter()
+        self._forget_if_forked()
+        with anyio.move_on_after(plan.timeout_s):
+            for _ in range(2):
+                connector = await self._connector(plan)
+                document = await self._call(connector, plan)
+                if document is not None:
+                    return _result("exited", document, started, connector.pid)
+            raise await self._why_gone(connector, plan)
+        return _result("timed_out", b"", started, 0)
+
+    async def aclose(self) -> None:
+        """End all connectors, and wait until none is left."""
+        self._forget_if_forked()
+        for connector in self._kept.values():
+            self._retire(connector)
+        self._kept.clear()
+        async with self._closing, anyio.create_task_group() as group:
+            for connector in self._retired:
+                group.start_soon(_ended, connector.process)
+        self._retired.clear()
+
+    async def _connector(self, plan: Plan) -> _Connector:
+        key = (plan.keep, plan.command, plan.cwd, tuple(sorted(plan.env.items())))
+        lock = self._starting.setdefault(key, anyio.Lock())
+        try:
+            async with lock:
+                found = self._kept.pop(key, None)
+                if found is not None and found.process.result() is None:
+                    self._kept[key] = found  # at the end: it was used last
+                    return found
+                self._make_room()
+                self._kept[key] = started = await _start(plan)
+                return started
+        finally:
+            if not lock.statistics().locked:
+                self._starting.pop(key, None)
+
+    def _make_room(self) -> None:
+        self._retired = [one for one in self._retired if one.process.result() is None]
+        idle = [key for key, one in self._kept.items() if not one.calls]
+        for key in idle[: max(0, len(self._kept) + 1 - self._max_kept)]:
+            self._retire(self._kept.pop(key))
+
+    def _retire(self, connector: _Connector) -> None:
+        connector.retire()
+        self._retired.append(connector)
+
+    async def _call(self, connector: _Connector, plan: Plan) -> bytes | None:
+        """Make one call; None where the connector was gone before the call began."""
+        ours, theirs = socket.socketpair()
+        connector.calls += 1
+        try:
+            with ours:
+                ours.setblocking(False)
+                with theirs:
+                    await connector.hand_over(theirs)
+                call = {"args": plan.args, "params": json.loads(plan.stdin or b"{}")}
+                await send_frame(ours, b"C", json.dumps(call).encode())
+                return await self._answer(ours, plan)
+        except OSError:
+            self._drop(connector)
+            return None
+        finally:
+            connector.calls -= 1
+
+    async def _answer(self, connection: socket.socket, plan: Plan) -> bytes | None:
+        has_begun = False
+        while True:
+            try:
+                frame = await receive_frame(connection, plan.max_output_bytes)
+            except McpError as error:
+                return _failure(str(error))
+            match frame:
+                case None if has_begun:
+                    return _failure("The MCP server's connector ended while the call ran.")
+                case None:
+                    raise BrokenPipeError
+                case (b"B", _):
+                    has_begun = True
+                case (b"D", document):
+                    return document
+                case (_, refusal):
+                    raise error_from(refusal)
+
+    def _drop(self, connector: _Connector) -> None:
+        for key, one in list(self._kept.items()):
+            if one is connector:
+                del self._kept[key]
+                self._retire(connector)
+
+    async def _why_gone(self, connector: _Connector, plan: Plan) -> McpError:
+        done = await _ended(connector.process)
+        said = done.stderr.decode(errors="replace").strip()[-2000:] if done is not None else ""
+        return McpError(
+            "The MCP server's connector ended before it took the call."
+            + (f" It said: {said}" if said else ""),
+            server=Path(plan.keep or "").stem,
+        )
+
+    def _forget_if_forked(self) -> None:
+        """A child that was forked has its parent's sockets, but none of its processes."""
+        if os.getpid() == self._pid:
+            return
+        for connector in (*self._kept.values(), *self._retired):
+            connector.control.close()
+        self._kept, self._retired, self._starting = {}, [], {}
+        self._pid = os.getpid()
+
+
+async def _start(plan: Plan) -> _Connector:
+    """Start a connector and wait until it has taken the control socket.
+
+    Raises:
+        RyeError: It ended at once.
+    """
+    folder = tempfile.mkdtemp(prefix="rye-", dir=_short_folder())
+    path = os.path.join(folder, "control")
+    process: RunningProcess | None = None
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen(1)
+            listener.setblocking(False)
+            process = RunningProcess(
+                ProcessSpec(
+                    plan.command,
+                    (*plan.args, "--keep", path),
+                    cwd=plan.cwd,
+                    env=plan.env,
+                    timeout_s=None,
+                    max_output_bytes=64 * 1024,
+                )
+            )
+            control = await _accepted(listener, process)
+    except BaseException:
+        if process is not None:
+            with anyio.CancelScope(shield=True):
+                await _ended(process, 0)
+        raise
+    finally:
+        # Nothing of it stays on disk: a connector that runs holds all that it needs.
+        shutil.rmtree(folder, ignore_errors=True)
+    control.setblocking(False)
+    credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _Connector(process, control, _CREDENTIALS.unpack(credentials)[0])
+
+
+async def _accepted(listener: socket.socket, process: RunningProcess) -> socket.socket:
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            with suppress(SpawnFailed):  # `result` says so again
+                await process.wait()
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        await anyio.wait_readable(listener)
+        group.cancel_scope.cancel()
+    result = process.result()
+    if result is None:
+        return listener.accept()[0]
+    said = result.stderr.decode(errors="replace").strip()[-2000:]
+    raise McpError(
+        "The connector of the MCP server ended at once." + (f" It said: {said}" if said else ""),
+        server="",
+    )
+
+
+def _short_folder() -> str:
+    """A folder for temporary files whose sockets have a path that is short enough."""
+    folder = tempfile.gettempdir()
+    return folder if len(os.fsencode(folder)) < _MAX_SOCKET_PATH - 24 else "/tmp"  # noqa: S108
+
+
+def _failure(error: str) -> bytes:
+    return json.dumps({"success": False, "error": error}).encode()
+
+
+def _result(status: str, document: bytes, started: float, pid: int) -> ProcessResult:
+    return ProcessResult(
+        status="exited" if status == "exited" else "timed_out",
+        exit_code=0 if status == "exited" else None,
+        signal=None,
+        stdout=document,
+        stderr=b"",
+        stdout_total_bytes=len(document),
+        stderr_total_bytes=0,
+        duration_ms=(time.perf_counter() - started) * 1000,
+        pid=pid,
+        left_behind=(),
+    )
