@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
+    from ryecore.search.model import SearchResult as SearchResult
+    from ryecore.search.model import SearchResults as SearchResults
     from ryecore.sync import SyncRye as SyncRye
 
 _HOMES = {
@@ -91,6 +93,8 @@ _HOMES = {
     "PublicKey": "lillux.keys",
     "Rye": "rye",
     "RyeError": "errors",
+    "SearchResult": "search.model",
+    "SearchResults": "search.model",
     "SignReport": "actions.sign",
     "SigningKey": "lillux.keys",
     "Space": "items.spaces",
@@ -130,6 +134,8 @@ __all__ = [
     "PublicKey",
     "Rye",
     "RyeError",
+    "SearchResult",
+    "SearchResults",
     "SignReport",
     "SigningKey",
     "Space",

@@ -4,7 +4,7 @@ Each exists twice: for a project path, and, with `answer`, for a Rye that is ope
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ryecore.errors import InputError, RyeError
@@ -18,7 +18,9 @@ _EXECUTE: Final = frozenset({
     "trace", "timeout_s",
 })  # fmt: skip
 
-_FETCH: Final = frozenset({"source", "destination", "overwrite"})
+_FETCH_BY_ID: Final = frozenset({"source", "destination", "overwrite"})
+_FETCH_BY_QUERY: Final = frozenset({"query", "scope", "source", "limit", "offset"})
+_QUERY_ALONE: Final = _FETCH_BY_QUERY - {"source"}
 
 
 async def rye_execute(
@@ -60,23 +62,34 @@ async def rye_execute(
 async def rye_fetch(
     item_id: str | None = None,
     project_path: str | os.PathLike[str] = ".",
+    query: str | None = None,
+    scope: str | Sequence[str] | None = None,
     source: str | None = None,
     destination: str | None = None,
+    limit: int | None = None,
+    offset: int | None = None,
     **more: Any,
 ) -> dict[str, object]:
-    """Fetch one item by its id, in the form that models and MCP clients use.
+    """Fetch one item by its id, or find items by a query: the form that models and MCP clients use.
 
     Args:
-        item_id: A canonical ref, as `knowledge:acme/tides`.
+        item_id: A canonical ref, as `knowledge:acme/tides`; else query and scope are needed.
         project_path: The project's folder.
+        query: Words to look for; `*` for everything.
+        scope: Where: `*`, a kind, or such as `tool.acme.*`.
         source: The one space to look in: `project`, `user` or `system`.
-        destination: The space that gets a copy: `project` or `user`.
-        **more: `overwrite`, whether the copy may replace another file.
+        destination: With an id: the space that gets a copy, `project` or `user`.
+        limit: With a query: how many results at most, 1 to 100; 10 by default.
+        offset: With a query: how many to pass over.
+        **more: With an id: `overwrite`, whether the copy may replace another file.
 
     Returns:
         The response or error object; never an exception for what a caller did.
     """
-    given = {"item_id": item_id, "source": source, "destination": destination, **more}
+    given = {
+        "item_id": item_id, "query": query, "scope": scope, "source": source,
+        "destination": destination, "limit": limit, "offset": offset, **more,
+    }  # fmt: skip
     return await _opened("rye_fetch", project_path, given)
 
 
@@ -144,12 +157,35 @@ async def _execute(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict
 
 
 async def _fetch(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
-    _check_names(given, _FETCH)
+    given = {name: value for name, value in given.items() if value is not None}
+    by_id, by_query = "item_id" in given, not _QUERY_ALONE.isdisjoint(given)
+    if by_id and by_query:
+        raise InputError("Provide item_id or query, not both.", next_step="Leave one of them out.")
+    if by_query and {"query", "scope"} <= given.keys():
+        return await _find(rye, given, ctx)
+    if not by_id:
+        raise InputError(
+            "Provide item_id or query+scope.", next_step='Pass tool:ID, or a query and scope="*".'
+        )
+    _check_names(given, _FETCH_BY_ID)
     found = await rye.fetch(
-        given.get("item_id") or "",
+        given["item_id"],
         source=given.get("source"),
         destination=given.get("destination"),
         overwrite=given.get("overwrite") is True,
+        ctx=ctx,
+    )
+    return found.to_dict()
+
+
+async def _find(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(given, _FETCH_BY_QUERY)
+    found = await rye.search(
+        given["query"],
+        scope=given["scope"],
+        source=given.get("source"),
+        limit=given.get("limit", 10),
+        offset=given.get("offset", 0),
         ctx=ctx,
     )
     return found.to_dict()

@@ -3,7 +3,7 @@
 import functools
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -14,6 +14,7 @@ from ryecore.actions.execute import ExecuteAction, ExecuteOptions
 from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
 from ryecore.actions.launch import LaunchAction, check_factory
 from ryecore.actions.payload import Settings
+from ryecore.actions.search import SearchAction
 from ryecore.actions.sign import SignAction, SignReport
 from ryecore.actions.threads import Threads
 from ryecore.actions.verify import VerifyAction, VerifyReport
@@ -27,9 +28,9 @@ from ryecore.chain.layout import Sealer
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
-from ryecore.errors import ConfigError, RyeClosed
+from ryecore.errors import RyeClosed
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.places import absolute
+from ryecore.items.places import existing_folder, folder_to_be
 from ryecore.items.project_trust import is_project_trusted, trust_project
 from ryecore.items.refs import ItemRef
 from ryecore.items.sealed import Seals
@@ -39,6 +40,7 @@ from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.approval import Approve
+from ryecore.search.model import SearchResults
 from ryecore.state.lazy import LazyThreadStore
 from ryecore.state.model import Durability
 
@@ -80,6 +82,7 @@ class Rye:
         *,
         execute: ExecuteAction,
         fetch: FetchAction,
+        search: SearchAction,
         sign: SignAction,
         verify: VerifyAction,
     ) -> None:
@@ -91,6 +94,7 @@ class Rye:
         self._store = store
         self._execute = execute
         self._fetch = fetch
+        self._search = search
         self._sign = sign
         self._verify = verify
         self._closed = False
@@ -143,10 +147,10 @@ class Rye:
                 be loaded.
         """
         environ = dict(os.environ if environ is None else environ)
-        project = _existing_folder(project_path)
+        project = existing_folder(project_path)
         base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
-        user = Space("user", _folder_to_be(base, "user space") / ".ai")
-        cache = _folder_to_be(cache_dir, "cache") if cache_dir else user.root / "cache" / "sealed"
+        user = Space("user", folder_to_be(base, "user space") / ".ai")
+        cache = folder_to_be(cache_dir, "cache") if cache_dir else user.root / "cache" / "sealed"
         bundles = discover_bundles() if system_spaces is None else tuple(system_spaces)
         spaces = Spaces(Space("project", project / ".ai"), user, bundles)
         host_keys = [
@@ -214,6 +218,12 @@ class Rye:
             store,
             execute=ExecuteAction(spaces, executor, launch, directives),
             fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
+            search=SearchAction(
+                spaces,
+                user.root / "cache" / "search",
+                Verifier(trust, file_types=file_types.comment_forms),
+                file_types.comment_forms,
+            ),
             sign=SignAction(spaces, keys, file_types.comment_forms),
             verify=VerifyAction(spaces, verifier, file_types.comment_forms),
         )
@@ -346,6 +356,35 @@ class Rye:
         options = FetchOptions(source, destination, overwrite)
         return await self._fetch(ref, options, ctx or CallContext())
 
+    async def search(
+        self,
+        query: str,
+        *,
+        scope: str | Sequence[str] = "*",
+        source: Literal["project", "user", "system"] | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        ctx: CallContext | None = None,
+    ) -> SearchResults:
+        """Find items by their names, what they say of themselves, and what they hold.
+
+        Args:
+            query: Words; `AND`, `OR`, `NOT`, `"a phrase"`, `prefix*`, `title: word`; `*` for all.
+            scope: `*`, a kind, or such as `tool.acme.*`; or a list of these.
+            source: The one space to look in; all by default.
+            limit: How many results at most, 1 to 100.
+            offset: How many to pass over.
+            ctx: On whose behalf; the host's own by default. A model finds what it may fetch.
+
+        Returns:
+            The page, the best first, each result verified just now.
+
+        Raises:
+            RyeError: The query, the scope or a number can't be used.
+        """
+        self._check_open(query)
+        return await self._search(query, scope, source, limit, offset, ctx or CallContext())
+
     def sign(
         self,
         pattern: str | os.PathLike[str],
@@ -435,6 +474,7 @@ class Rye:
         with anyio.CancelScope(shield=True):
             await self._execute.aclose()
         self._store.close()
+        self._search.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -449,30 +489,3 @@ class Rye:
 
     def __repr__(self) -> str:
         return f"Rye({str(self.project)!r}{', closed' if self._closed else ''})"
-
-
-def _existing_folder(path: str | os.PathLike[str]) -> Path:
-    named = str(path)
-    try:
-        folder = absolute(Path(path).expanduser())
-        if named and folder.is_dir():
-            return folder
-        named = named and str(folder)
-    except (OSError, ValueError, TypeError, RuntimeError):
-        pass  # a name that no folder can have
-    raise ConfigError(
-        f"The project {named!r} is not a folder.", next_step="Pass the folder that holds .ai."
-    )
-
-
-def _folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
-    """A folder that may be made later; whether it can be is said when it is needed."""
-    try:
-        folder = absolute(Path(path).expanduser())
-        if b"\0" not in os.fsencode(folder):
-            return folder
-    except (OSError, ValueError, TypeError, RuntimeError):
-        pass  # the home folder of nobody, or a name that no folder can have
-    raise ConfigError(
-        f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
-    )

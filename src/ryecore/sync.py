@@ -18,6 +18,7 @@ from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
+from ryecore.search.model import SearchResults
 from ryecore.state.model import ThreadRecord
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ class SyncRye:
     def fetch(self, ref: str | ItemRef, **options: Any) -> FetchedItem:
         """Read one item of any kind, verified; see `Rye.fetch` for the options."""
         return self._call(ref, partial(self._rye.fetch, ref, **options))
+
+    def search(self, query: str, **options: Any) -> SearchResults:
+        """Find items; see `Rye.search` for the query language and the options."""
+        return self._call(query, partial(self._rye.search, query, **options))
 
     def sign(
         self, pattern: str | os.PathLike[str], *, space: Literal["project", "user"] = "project"

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-_QUICK = ("spawn", "concurrency", "verification", "importing")
+_QUICK = ("spawn", "concurrency", "verification", "importing", "search")
 
 
 def main(names: list[str]) -> None:

@@ -48,6 +48,36 @@ async def test_rye_fetch_never_raises_for_what_a_caller_did_wrong(home, wrong):
     assert json.loads(json.dumps(response)) == response
 
 
+async def test_rye_fetch_finds_items_by_a_query(home):
+    home.write("knowledge/k.md", "High.\n")
+    response = await rye_fetch(
+        project_path=home.project, query="high", scope="rye.fetch.knowledge.*", limit=1
+    )
+    assert response["total"] == 1
+    assert response["mode"] == "query"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({}, "Provide item_id or query+scope"),
+        ({"query": "x"}, "Provide item_id or query+scope"),
+        ({"scope": "*"}, "Provide item_id or query+scope"),
+        ({"item_id": "knowledge:k", "query": "x"}, "Provide item_id or query, not both"),
+        ({"item_id": "knowledge:k", "limit": 3}, "Provide item_id or query, not both"),
+        ({"query": "x", "scope": "ns.*"}, "scope must specify a kind"),
+        ({"query": "x", "scope": "*", "destination": "user"}, "destination"),
+        ({"query": '"', "scope": "*"}, "never closed"),
+        ({"query": 7, "scope": "*"}, "text"),
+    ],
+    ids=repr,
+)
+async def test_rye_fetch_says_what_a_query_needs(home, wrong, message):
+    response = await rye_fetch(project_path=home.project, **wrong)
+    assert response["status"] == "error"
+    assert message in str(response["error"])
+
+
 async def test_an_open_rye_answers_within_a_callers_capabilities(house):
     house.write("knowledge/k.md", "High.\n")
     house.write("knowledge/l.md", "Low.\n")

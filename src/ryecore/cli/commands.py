@@ -18,7 +18,7 @@ from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.arguments import read_limits, read_pairs
-from ryecore.cli.items import fetch
+from ryecore.cli.items import fetch, search
 from ryecore.cli.mcp import mcp
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import (
@@ -232,6 +232,7 @@ def trust_project(project_path: str, as_json: bool) -> None:
 
 
 rye.add_command(fetch)
+rye.add_command(search)
 rye.add_command(mcp)
 rye.add_command(threads)
 

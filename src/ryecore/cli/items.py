@@ -1,5 +1,6 @@
-"""The commands that read items: fetch."""
+"""The commands that read items: fetch and search."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
@@ -12,8 +13,9 @@ from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.rye import Rye
+from ryecore.search.model import SearchResult, SearchResults
 
-__all__ = ["fetch"]
+__all__ = ["fetch", "search"]
 
 
 @click.command(short_help="Show an item, or copy it to another space.")
@@ -76,3 +78,86 @@ def _show_shadows(found: FetchedItem) -> None:
         notes.line((f"shadows {path} ({space.label})", "dim"))
     if notes.lines:
         show(notes, to_stderr=True)
+
+
+@click.command(short_help="Find items by their names and what they hold.")
+@click.argument("query")
+@project_option
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="A kind, or such as tool.acme.*; may be given several times.",
+)
+@click.option(
+    "--source",
+    type=click.Choice(["project", "user", "system"]),
+    help="The one space to look in; all by default.",
+)
+@click.option("--limit", type=int, default=10, metavar="N", help="How many at most; 10 by default.")
+@click.option("--offset", type=int, default=0, metavar="N", help="How many to pass over.")
+@json_option
+def search(
+    query: str,
+    project_path: str,
+    scopes: tuple[str, ...],
+    source: Literal["project", "user", "system"] | None,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """Find items by their names, what they say of themselves and what they hold.
+
+    QUERY is words, which all must be there; AND, OR and NOT; "a phrase"; prefix*; title: word;
+    parentheses; or * for everything.
+    """
+    with errors_shown(as_json=as_json):
+        run = partial(
+            _search, project_path, query, scope=scopes or "*", source=source, limit=limit,
+            offset=offset,
+        )  # fmt: skip
+        with stopped_by_signals():
+            found = anyio.run(run)
+        if as_json:
+            show_json(found.to_dict())
+        else:
+            show(_rendered(found))
+
+
+async def _search(project_path: str, query: str, **options: Any) -> SearchResults:
+    async with Rye.open(project_path) as opened:
+        return await opened.search(query, **options)
+
+
+def _rendered(found: SearchResults) -> StyledText:
+    text = StyledText()
+    for one in found.results:
+        text.line(
+            ("✓ " if one.is_verified else "! ", "good" if one.is_verified else "warn"),
+            (str(one.ref), "id"),
+            f"  {one.title}" if one.title != one.ref.id.rpartition("/")[2] else "",
+            (f"  {one.space.label}", "dim"),
+            ("" if one.is_verified else f"  {one.integrity}", "warn"),
+        )
+        if one.description:
+            text.line(f"    {one.description}")
+        if one.hits:
+            text.line(("    ", ""), *_highlighted(one))
+        for path, space in one.shadowed_by:
+            text.line((f"    shadowed by {path} ({space.label})", "warn"))
+        for path, space in one.shadows:
+            text.line((f"    shadows {path} ({space.label})", "dim"))
+    shown = f"{found.offset + 1} to {found.offset + len(found.results)}" if found.results else "0"
+    following = f"; next page: --offset {found.next_offset}" if found.next_offset else ""
+    text.line((f"{shown} of {found.total}{following}", "dim"))
+    return text
+
+
+def _highlighted(one: SearchResult) -> Iterator[tuple[str, str]]:
+    end = 0
+    for first, last in one.hits:
+        yield one.preview[end:first], "dim"
+        yield one.preview[first:last], "strong"
+        end = last
+    yield one.preview[end:], "dim"

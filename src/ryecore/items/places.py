@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from ryecore.errors import ItemNotFound
+from ryecore.errors import ConfigError, ItemNotFound
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.spaces import ItemSource, Spaces
 
-__all__ = ["absolute", "place_of", "source_at"]
+__all__ = ["absolute", "existing_folder", "folder_to_be", "place_of", "source_at"]
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
@@ -52,4 +52,44 @@ def source_at(path: Path, spaces: Spaces) -> ItemSource:
     raise ItemNotFound(
         f"{path} doesn't stand in a space of this project.",
         next_step=f"The spaces: {', '.join(str(space.root) for space in spaces)}.",
+    )
+
+
+def existing_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a project, absolute.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    named = str(path)
+    try:
+        folder = absolute(Path(path).expanduser())
+        if named and folder.is_dir():
+            return folder
+        named = named and str(folder)
+    except (OSError, ValueError, TypeError, RuntimeError):
+        pass  # a name that no folder can have
+    raise ConfigError(
+        f"The project {named!r} is not a folder.", next_step="Pass the folder that holds .ai."
+    )
+
+
+def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
+    """A folder that may be made later; whether it can be is said when it is needed.
+
+    Args:
+        path: The folder.
+        name: What it is for.
+
+    Raises:
+        ConfigError: No folder can have this name.
+    """
+    try:
+        folder = absolute(Path(path).expanduser())
+        if b"\0" not in os.fsencode(folder):
+            return folder
+    except (OSError, ValueError, TypeError, RuntimeError):
+        pass  # the home folder of nobody, or a name that no folder can have
+    raise ConfigError(
+        f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
     )

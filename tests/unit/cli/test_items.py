@@ -31,3 +31,33 @@ def test_fetch_refuses_what_is_changed_with_exit_code_2(house, run):
     assert (done.code, done.out) == (2, "")
     assert "changed after" in done.err
     assert run("fetch", "knowledge:k", "--source", "moon").code == 2
+
+
+def test_search_lists_what_was_found_and_where_the_next_page_begins(house, run):
+    for number in range(3):
+        house.write(f"knowledge/k{number}.md", f"# Tide {number}\nThe moon pulls.\n")
+    house.write("knowledge/k0.md", "# Tide\n", space="user")
+    house.write("knowledge/other.md", "# Tide\n", sign=False)
+
+    first = run("search", "tide", "--scope", "knowledge", "--limit", "2")
+    rest = run("search", "tide", "--scope", "knowledge", "--offset", "2")
+
+    assert first.code == 0
+    assert first.out.splitlines()[-1] == "1 to 2 of 5; next page: --offset 2"
+    assert rest.out.splitlines()[-1] == "3 to 5 of 5"
+    both = first.out + rest.out
+    assert "✓ knowledge:k1  Tide 1  project" in both
+    assert "! knowledge:other  Tide  project  unsigned" in both
+    assert "shadowed by" in both
+    assert run("search", "no-such-word").out == "0 of 0\n"
+
+
+def test_search_prints_one_json_document_and_refuses_a_broken_query(house, run):
+    house.write("knowledge/k.md", "tide\n")
+    document = run("search", "tide", "--scope", "knowledge", "--json").json
+    assert [result["id"] for result in document["results"]] == ["knowledge:k"]
+    broken = run("search", 'tide "moon')
+    assert (broken.code, broken.out) == (2, "")
+    assert "character 6" in broken.err
+    assert run("search", "tide", "--scope", "banana").code == 2
+    assert run("search", "tide", "--limit", "1000").code == 2

@@ -1,0 +1,208 @@
+"""search: find items by what they are called, what they say of themselves and what they hold."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio.to_thread
+
+from ryecore.errors import (
+    BadSignature,
+    ContentChanged,
+    InputError,
+    IntegrityError,
+    MalformedSignature,
+    RevokedKey,
+    UnsignedItem,
+    UntrustedKey,
+)
+from ryecore.items.signature import CommentForm
+from ryecore.items.spaces import Space, Spaces
+from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.policy import CallContext, allows, capability_of
+from ryecore.search.excerpt import excerpt
+from ryecore.search.model import SearchResult, SearchResults
+from ryecore.search.query import translate
+from ryecore.search.scope import parse_scope
+
+if TYPE_CHECKING:
+    from ryecore.search.index import Found, SearchIndex, Shown
+
+__all__ = ["SearchAction"]
+
+FileTypesReader = Callable[[], Mapping[str, CommentForm]]
+
+_MAX_LIMIT: Final = 100
+_REASONS: Final[Sequence[tuple[type[IntegrityError], str]]] = (
+    (UnsignedItem, "unsigned"),
+    (MalformedSignature, "malformed"),
+    (ContentChanged, "changed"),
+    (BadSignature, "bad_signature"),
+    (RevokedKey, "revoked"),
+    (UntrustedKey, "untrusted"),
+    (IntegrityError, "unreadable"),
+)
+
+
+class SearchAction:
+    """Finds items; nothing runs, and what is shown was verified just now.
+
+    Args:
+        spaces: Where items stand.
+        folder: Where indexes are kept, in the user's cache.
+        verifier: Verifies what is shown.
+        file_types: The comment forms that signed runtimes add.
+    """
+
+    def __init__(
+        self, spaces: Spaces, folder: Path, verifier: Verifier, file_types: FileTypesReader
+    ) -> None:
+        self._spaces = spaces
+        self._folder = folder
+        self._verifier = verifier
+        self._file_types = file_types
+        self._index: SearchIndex | None = None
+
+    async def __call__(
+        self,
+        query: str,
+        scope: str | Sequence[str],
+        source: str | None,
+        limit: int,
+        offset: int,
+        ctx: CallContext,
+    ) -> SearchResults:
+        """Search.
+
+        Args:
+            query: What to look for; `*` for everything.
+            scope: Where: `*`, a kind, or such as `tool.acme.*`.
+            source: The one space to look in; None for all.
+            limit: How many results at most, 1 to 100.
+            offset: How many to pass over.
+            ctx: On whose behalf. A model finds only what it may fetch.
+
+        Returns:
+            The page.
+
+        Raises:
+            InputError: The query, the scope or a number can't be used.
+            ConfigError: This Python's SQLite can't search text.
+        """
+        match = translate(query)
+        where = parse_scope(scope)
+        if source not in (None, "all", "project", "user", "system"):
+            raise InputError(
+                f"Unknown source {source!r}.",
+                next_step='Write "project", "user", "system" or "all".',
+            )
+        _check_number("limit", limit, 1, _MAX_LIMIT)
+        _check_number("offset", offset, 0, 2**31)
+
+        def wanted(found: "Found") -> bool:
+            ref, space = found.source.ref, found.source.space
+            return (
+                source in (None, "all", space.name)
+                and where.holds(ref.kind, ref.id)
+                # Before anything is counted: a model doesn't learn what it may not fetch.
+                and (
+                    ctx.capabilities is None
+                    or allows(ctx.capabilities, capability_of("fetch", ref.kind, ref.id))
+                )
+            )
+
+        def search() -> SearchResults:
+            index = self._opened()
+            found = [one for one in index.find(match, where.kinds) if wanted(one)]
+            page = found[offset : offset + limit]
+            shown = index.show(match, page)
+            verifier = self._verifier.for_batch()
+            return SearchResults(
+                tuple(
+                    self._result(one, shown[one.row], index, verifier, ctx)
+                    for one in page
+                    if one.row in shown  # it may have been indexed anew by another process
+                ),
+                len(found),
+                query,
+                where.text,
+                source or "all",
+                limit,
+                offset,
+            )
+
+        return await anyio.to_thread.run_sync(search)
+
+    def close(self) -> None:
+        """Close the index."""
+        if self._index is not None:
+            self._index.close()
+
+    def _opened(self) -> "SearchIndex":
+        # SQLite is a large import, and whoever never searches needs none of it.
+        from ryecore.search.index import SearchIndex  # noqa: PLC0415
+
+        if self._index is None:
+            self._index = SearchIndex(self._spaces, self._folder, self._file_types)
+        return self._index
+
+    def _result(
+        self,
+        found: "Found",
+        shown: "Shown",
+        index: "SearchIndex",
+        verifier: Verifier,
+        ctx: CallContext,
+    ) -> SearchResult:
+        source = found.source
+        integrity, is_verified = _integrity(found, verifier)
+        preview, hits = excerpt(shown.excerpt)
+        description, title = shown.description, shown.title
+        if not is_verified and ctx.capabilities is not None:
+            # Nobody vouches for this text, and a model may take it for an instruction.
+            title, description, preview, hits = source.ref.id.rpartition("/")[2], "", "", ()
+        copies = index.copies(source.ref)
+        place = next(
+            (at for at, (path, _) in enumerate(copies) if path == source.path), len(copies)
+        )
+        return SearchResult(
+            source.ref,
+            source.path,
+            source.space,
+            title,
+            description,
+            shown.category,
+            shown.tags if is_verified or ctx.capabilities is None else (),
+            preview,
+            hits,
+            found.score,
+            integrity,
+            is_verified,
+            integrity not in ("unsigned", "malformed", "unreadable"),
+            _others(copies[place + 1 :], source.space),
+            _others(copies[:place], source.space),
+        )
+
+
+def _others(copies: tuple[tuple[Path, Space], ...], space: Space) -> tuple[tuple[Path, Space], ...]:
+    """The copies in other spaces: two files of one id in one space shadow nothing."""
+    return tuple(copy for copy in copies if copy[1] != space)
+
+
+def _integrity(found: "Found", verifier: Verifier) -> tuple[str, bool]:
+    try:
+        item: VerifiedItem = verifier.verify(found.source)
+    except IntegrityError as refusal:
+        return next(name for kind, name in _REASONS if isinstance(refusal, kind)), False
+    if found.content_hash and hashlib.sha256(item.content).hexdigest() != found.content_hash:
+        return "changed", False  # since it was indexed: what is shown of it is not what verified
+    return item.integrity, True
+
+
+def _check_number(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(
+            f"{name} is {value!r}, no whole number from {least} to {most}.",
+            next_step=f"Pass one, such as {least or 10}.",
+        )

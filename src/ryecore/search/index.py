@@ -1,0 +1,317 @@
+"""The index: kept in step with the files at each search, and asked.
+
+A search walks the folders and asks for stats. Only a file whose stat changed is read, and only
+one whose content changed is indexed anew. What the index holds is for finding, never for trust.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.items.description import describe
+from ryecore.items.refs import ItemRef
+from ryecore.items.signature import CommentForm, comment_form, split_content
+from ryecore.items.spaces import ItemSource, Space, Spaces
+from ryecore.lillux.digests import read_digest
+from ryecore.search.excerpt import HIT_END, HIT_START, plain
+from ryecore.search.query import FIELDS
+from ryecore.search.store import IndexStore, Store
+from ryecore.search.walk import FileSeen, walk
+
+__all__ = ["Found", "SearchIndex", "Shown"]
+
+_MAX_INDEXED_BYTES: Final = 4 * 1024 * 1024
+_GRAIN_NS: Final = 200_000_000
+"""A file that was touched so shortly ago may change once more without another stamp."""
+
+_FILES_AT_ONCE: Final = 200
+_EXCERPT_TOKENS: Final = 40
+_WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
+"""What a word counts in each of `FIELDS`."""
+
+
+@frozen
+class Found:
+    """An item that fits a query.
+
+    Attributes:
+        row: Its number in the index.
+        source: Where it stands; what it shadows is not looked for.
+        content_hash: SHA-256 (hex) of the whole file when it was indexed; empty where it was
+            indexed by its name alone.
+        score: How well it fits; more is better.
+    """
+
+    row: int
+    source: ItemSource
+    content_hash: str
+    score: float
+
+
+@frozen
+class Shown:
+    """What is shown of an item.
+
+    Attributes:
+        title: Its title.
+        description: What it says of itself.
+        category: The folders of its id.
+        tags: The words that it is filed under.
+        excerpt: A piece of it, with the words that were found marked.
+    """
+
+    title: str
+    description: str
+    category: str
+    tags: tuple[str, ...]
+    excerpt: str
+
+
+class SearchIndex:
+    """The index of the items of one project and of its user and system spaces.
+
+    Args:
+        spaces: Where items stand.
+        folder: The folder of the user's cache that holds indexes.
+        file_types: The comment forms that signed runtimes add.
+    """
+
+    def __init__(
+        self, spaces: Spaces, folder: Path, file_types: Callable[[], Mapping[str, CommentForm]]
+    ) -> None:
+        self._spaces = {space.label: space for space in spaces}
+        self._file_types = file_types
+        self._store = IndexStore(spaces, folder)
+
+    def find(self, match: str | None, kinds: Sequence[str]) -> list[Found]:
+        """Every item that fits, the best first.
+
+        Args:
+            match: What FTS5 is asked; None for everything.
+            kinds: The kinds to look through.
+
+        Raises:
+            ConfigError: This Python's SQLite can't search text.
+        """
+        file_types = self._file_types()
+        seen = {
+            (file.space.label, file.kind, file.relative): file
+            for file in walk(self._spaces.values(), kinds, tuple(sorted(file_types)))
+        }
+
+        def ask(store: Store) -> list[Found]:
+            _refresh(store, seen, kinds, file_types)
+            return self._find(store, match, kinds)
+
+        return self._store.use(ask)
+
+    def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[Found]:
+        weights = ", ".join(map(str, _WEIGHTS))
+        marks = ", ".join("?" * len(kinds))
+        columns = "files.id, space, kind, item_id, relative, hash"
+        if match is None:
+            query = f"SELECT {columns}, 0.0 AS score FROM files WHERE kind IN ({marks})"  # noqa: S608
+            rows = store.read(query, kinds)
+        else:
+            query = (
+                f"SELECT {columns}, -bm25(items, {weights}) AS score FROM items"  # noqa: S608
+                # CROSS: the words are looked up first, not each file's among all files.
+                f" CROSS JOIN files ON files.id = items.rowid"
+                f" WHERE items MATCH ? AND kind IN ({marks})"
+            )
+            rows = store.read(query, (match, *kinds))
+        order = list(self._spaces)
+        found = [
+            Found(
+                row["id"],
+                self._source(row["space"], row["kind"], row["item_id"], row["relative"]),
+                row["hash"],
+                row["score"],
+            )
+            for row in rows
+        ]
+        found.sort(
+            key=lambda one: (
+                -one.score,
+                str(one.source.ref),
+                order.index(one.source.space.label),
+                one.source.relative,
+            )
+        )
+        return found
+
+    def show(self, match: str | None, found: Sequence[Found]) -> dict[int, Shown]:
+        """What is shown of these items, by their numbers."""
+        marks = ", ".join("?" * len(found))
+        rows = [one.row for one in found]
+        if match is None:
+            query = (
+                "SELECT rowid, title, description, category, tags,"  # noqa: S608
+                " substr(content, 1, 400) AS body, description AS said"
+                f" FROM items WHERE rowid IN ({marks})"
+            )
+            parameters: Sequence[object] = rows
+        else:
+            query = (
+                "SELECT rowid, title, description, category, tags,"  # noqa: S608
+                f" snippet(items, {FIELDS.index('content')}, ?, ?, '…', {_EXCERPT_TOKENS}) AS body,"
+                f" highlight(items, {FIELDS.index('description')}, ?, ?) AS said"
+                f" FROM items WHERE items MATCH ? AND rowid IN ({marks})"
+            )
+            parameters = (*(HIT_START, HIT_END) * 2, match, *rows)
+        return self._store.use(
+            lambda store: {
+                row["rowid"]: Shown(
+                    row["title"],
+                    row["description"],
+                    row["category"],
+                    tuple(row["tags"].split("\n")) if row["tags"] else (),
+                    row["body"] if HIT_START in row["body"] else row["said"] or row["body"],
+                )
+                for row in store.read(query, parameters)
+            }
+        )
+
+    def copies(self, ref: ItemRef) -> tuple[tuple[Path, Space], ...]:
+        """Where an id stands, in the order of the spaces."""
+        rows = self._store.use(
+            lambda store: store.read(
+                "SELECT space, relative FROM files WHERE kind = ? AND item_id = ?",
+                (ref.kind, ref.id),
+            )
+        )
+        order = list(self._spaces)
+        rows.sort(key=lambda row: (order.index(row["space"]), row["relative"]))
+        spaces = [self._spaces[row["space"]] for row in rows]
+        return tuple(
+            (space.folder(ref.kind) / row["relative"], space)
+            for row, space in zip(rows, spaces, strict=True)
+        )
+
+    def _source(self, label: str, kind: str, item_id: str, relative: str) -> ItemSource:
+        space = self._spaces[label]
+        return ItemSource(ItemRef(kind, item_id), space.folder(kind) / relative, space, relative)
+
+    def close(self) -> None:
+        """Close the index's file."""
+        self._store.close()
+
+
+Key = tuple[str, str, str]
+
+
+@frozen
+class _Entry:
+    """What is written about one file."""
+
+    file: FileSeen
+    stat: str
+    hash: str
+    fields: tuple[str, ...]
+
+
+def _refresh(
+    store: Store,
+    seen: Mapping[Key, FileSeen],
+    kinds: Sequence[str],
+    file_types: Mapping[str, CommentForm],
+) -> None:
+    """Bring the index in step with the files."""
+    marks = ", ".join("?" * len(kinds))
+    known = {
+        (row["space"], row["kind"], row["relative"]): row
+        for row in store.read(
+            f"SELECT id, space, kind, relative, stat FROM files WHERE kind IN ({marks})",  # noqa: S608
+            kinds,
+        )
+    }
+    changed = [
+        file
+        for key, file in seen.items()
+        if key not in known or known[key]["stat"] != _stat_text(file)
+    ]
+    for start in range(0, len(changed), _FILES_AT_ONCE):
+        read = [_read(file, file_types) for file in changed[start : start + _FILES_AT_ONCE]]
+        entries = [entry for entry in read if entry is not None]
+        with store.write() as connection:
+            for entry in entries:
+                file = entry.file
+                place = (file.space.label, file.kind, file.relative)
+                row = connection.execute(
+                    "SELECT id, hash FROM files WHERE space = ? AND kind = ? AND relative = ?",
+                    place,
+                ).fetchone()
+                if row is not None and entry.hash and row["hash"] == entry.hash:
+                    connection.execute(
+                        "UPDATE files SET stat = ? WHERE id = ?", (entry.stat, row["id"])
+                    )
+                    continue
+                if row is not None:
+                    _forget(connection.execute, [row["id"]])
+                inserted = connection.execute(
+                    "INSERT INTO files (space, kind, relative, item_id, stat, hash)"
+                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    (*place, file.item_id, entry.stat, entry.hash),
+                )
+                connection.execute(
+                    f"INSERT INTO items (rowid, {', '.join(FIELDS)})"  # noqa: S608
+                    f" VALUES (?{', ?' * len(FIELDS)})",
+                    (inserted.lastrowid, *entry.fields),
+                )
+    gone = [row["id"] for key, row in known.items() if key not in seen]
+    if gone:
+        with store.write() as connection:
+            _forget(connection.execute, gone)
+
+
+def _forget(execute: Callable[..., object], rows: Iterable[int]) -> None:
+    for row in rows:
+        execute("DELETE FROM items WHERE rowid = ?", (row,))
+        execute("DELETE FROM files WHERE id = ?", (row,))
+
+
+def _stat_text(file: FileSeen) -> str:
+    return ":".join(map(str, file.stat))
+
+
+def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | None:
+    """Read a file to be indexed; None where it has gone.
+
+    Its stat was taken before, so a change meanwhile makes another stat, and is read again.
+    """
+    settled = time.time_ns() - file.changed_ns > _GRAIN_NS
+    content, digest = b"", ""
+    if file.size_bytes <= _MAX_INDEXED_BYTES:
+        try:
+            content, digest = read_digest(str(file.path), max_bytes=_MAX_INDEXED_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            pass  # it can't be read, or has grown: its name is all that is known
+    stat = _stat_text(file) if settled else ""
+    return _Entry(file, stat, digest, _fields(file, content, file_types))
+
+
+def _fields(
+    file: FileSeen, content: bytes, file_types: Mapping[str, CommentForm]
+) -> tuple[str, ...]:
+    """The text of each of `FIELDS`. Of config, which may hold secrets, the name alone."""
+    text = ""
+    if file.kind != "config":
+        parts = split_content(content, comment_form(file.path.suffix, file_types))
+        try:
+            text = (parts.before + parts.after).decode("utf-8")
+        except UnicodeDecodeError:
+            content = b""
+    said = describe(file.kind, file.relative, content)
+    return (
+        file.item_id,
+        plain(said.title),
+        plain(said.description),
+        plain(said.category),
+        "\n".join(map(plain, said.tags)),
+        plain(text),
+    )

@@ -1,0 +1,121 @@
+"""What a search finds."""
+
+from pathlib import Path
+
+from attrs import frozen
+
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import Space
+
+__all__ = ["SearchResult", "SearchResults"]
+
+Copies = tuple[tuple[Path, Space], ...]
+
+
+@frozen
+class SearchResult:
+    """One item that was found.
+
+    Attributes:
+        ref: What it is called.
+        path: The file.
+        space: Where it stands.
+        title: Its title; the last part of its id where it has none.
+        description: What it says of itself.
+        category: The folders of its id.
+        tags: The words that it is filed under.
+        preview: At most 200 characters around the words that were found.
+        hits: Where in the preview those words begin and end.
+        score: How well it fits; more is better. 0 where everything was asked for.
+        integrity: The content hash of what verified just now; else why it doesn't: `unsigned`,
+            `changed`, `bad_signature`, `malformed`, `untrusted`, `revoked` or `unreadable`.
+        is_verified: Whether it verified.
+        is_signed: Whether it bears a signature at all.
+        shadows: The copies of this id in later spaces.
+        shadowed_by: The copies in earlier spaces, which an execution would take instead.
+    """
+
+    ref: ItemRef
+    path: Path
+    space: Space
+    title: str
+    description: str
+    category: str
+    tags: tuple[str, ...]
+    preview: str
+    hits: tuple[tuple[int, int], ...]
+    score: float
+    integrity: str
+    is_verified: bool
+    is_signed: bool
+    shadows: Copies = ()
+    shadowed_by: Copies = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The result as a JSON-ready object."""
+        return {
+            "id": str(self.ref),
+            "name": self.ref.id.rpartition("/")[2],
+            "type": self.ref.kind,
+            "title": self.title,
+            "description": self.description,
+            "preview": self.preview,
+            "category": self.category,
+            "tags": list(self.tags),
+            "source": self.space.label,
+            "path": str(self.path),
+            "score": round(self.score, 4),
+            "signed": self.is_signed,
+            "verified": self.is_verified,
+            "integrity": self.integrity,
+            "shadows": [_place(*copy) for copy in self.shadows],
+            "shadowed_by": [_place(*copy) for copy in self.shadowed_by],
+        }
+
+
+def _place(path: Path, space: Space) -> dict[str, str]:
+    return {"path": str(path), "space": space.label}
+
+
+@frozen
+class SearchResults:
+    """A page of what was found.
+
+    Attributes:
+        results: The page, the best first.
+        total: How many were found in all.
+        query: What was looked for.
+        scope: Where, as it was written.
+        source: The one space that was asked; `all` for every one.
+        limit: How many a page holds.
+        offset: How many stand before this page.
+    """
+
+    results: tuple[SearchResult, ...]
+    total: int
+    query: str
+    scope: str
+    source: str
+    limit: int
+    offset: int
+
+    @property
+    def next_offset(self) -> int | None:
+        """The offset of the next page; None where this is the last."""
+        end = self.offset + len(self.results)
+        return end if self.results and end < self.total else None
+
+    def to_dict(self) -> dict[str, object]:
+        """The response that models and MCP clients see."""
+        return {
+            "status": "success",
+            "mode": "query",
+            "results": [result.to_dict() for result in self.results],
+            "total": self.total,
+            "query": self.query,
+            "scope": self.scope,
+            "source": self.source,
+            "limit": self.limit,
+            "offset": self.offset,
+            "search_type": "keyword",
+        }

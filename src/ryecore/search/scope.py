@@ -1,0 +1,91 @@
+"""Which items a search looks through. Pure.
+
+A scope is written `*`, `tool`, `tool.acme.*`, `tool:acme/*` or `rye.fetch.tool.acme.*`, or as a
+list of these; inside, each is the capability pattern that fetches the same items.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from attrs import frozen
+
+from ryecore.errors import InvalidQuery
+from ryecore.items.refs import KIND_FOLDERS
+from ryecore.policy import allows, capability_of
+
+__all__ = ["Scope", "parse_scope"]
+
+_PREFIX: Final = "rye.fetch."
+_PATTERN: Final = re.compile(r"[A-Za-z0-9_.*-]+")
+_MAX_PARTS: Final = 32
+
+
+@frozen
+class Scope:
+    """Which items are looked through.
+
+    Attributes:
+        text: The scope as it was written.
+        patterns: Capability patterns.
+    """
+
+    text: str
+    patterns: tuple[str, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that it reaches."""
+        return tuple(
+            kind
+            for kind in KIND_FOLDERS
+            if any(
+                pattern.startswith(f"{_PREFIX}{kind}.") or pattern == f"{_PREFIX}*"
+                for pattern in self.patterns
+            )
+        )
+
+    def holds(self, kind: str, item_id: str) -> bool:
+        """Whether an item lies in it."""
+        return allows(self.patterns, capability_of("fetch", kind, item_id))
+
+
+def parse_scope(scope: str | Sequence[str]) -> Scope:
+    """Read a scope.
+
+    Args:
+        scope: One, or a list of several, of which each adds what it names.
+
+    Returns:
+        The scope.
+
+    Raises:
+        InvalidQuery: It names no kind, or has another form.
+    """
+    parts = [scope] if isinstance(scope, str) else scope
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        _refuse(scope)
+    if not parts or len(parts) > _MAX_PARTS:
+        _refuse(scope)
+    return Scope(" ".join(parts), tuple(_pattern(part.strip()) for part in parts))
+
+
+def _pattern(text: str) -> str:
+    if text == "*":
+        return f"{_PREFIX}*"
+    bare = text.removeprefix(_PREFIX)
+    kind, colon, item_id = bare.partition(":")
+    if colon:
+        bare = f"{kind}.{item_id.replace('/', '.')}" if item_id else kind
+    kind, _, rest = bare.partition(".")
+    if kind not in KIND_FOLDERS or not _PATTERN.fullmatch(bare):
+        _refuse(text)
+    return f"{_PREFIX}{kind}.{rest or '*'}"
+
+
+def _refuse(scope: object) -> NoReturn:
+    raise InvalidQuery(
+        f"scope must specify a kind (e.g., rye.fetch.directive.*), not {scope!r}.",
+        next_step=f"Write * or one of {', '.join(KIND_FOLDERS)}, or such as tool.acme.*.",
+        query=str(scope),
+    )

@@ -1,0 +1,181 @@
+"""Where an index is kept: a file of the user's cache, else memory. It can always be made anew."""
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final, Protocol, TypeVar
+
+from ryecore.errors import ConfigError, StateError
+from ryecore.items.spaces import Spaces
+from ryecore.search.query import FIELDS
+from ryecore.state.database import Database
+
+__all__ = ["IndexStore", "Store"]
+
+T = TypeVar("T")
+
+_SCHEMA: Final = (
+    "CREATE TABLE files (id INTEGER PRIMARY KEY, space TEXT NOT NULL, kind TEXT NOT NULL,"
+    " item_id TEXT NOT NULL, relative TEXT NOT NULL, stat TEXT NOT NULL, hash TEXT NOT NULL,"
+    " UNIQUE (space, kind, relative))",
+    "CREATE INDEX files_by_id ON files (kind, item_id)",
+    f"CREATE VIRTUAL TABLE items USING fts5({', '.join(FIELDS)},"
+    ' tokenize = "unicode61 remove_diacritics 2")',
+)
+_FORMAT: Final = "1"
+"""What an index holds and how; another one is another file."""
+
+_MAX_UNUSED_S: Final = 60 * 24 * 3600
+_SUFFIXES: Final = ("", "-wal", "-shm", ".gate")
+
+
+class Store(Protocol):
+    """A database, in a file or in memory."""
+
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
+        """One transaction that writes."""
+        ...
+
+    def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """The rows that a query finds."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class IndexStore:
+    """The index of one project, with its user and system spaces.
+
+    It stands in user space, never in the project: a clone must not supply it.
+
+    Args:
+        spaces: What it is the index of.
+        folder: The folder of the user's cache; made when needed.
+    """
+
+    def __init__(self, spaces: Spaces, folder: Path) -> None:
+        digest = hashlib.sha256(_FORMAT.encode())
+        for space in spaces:
+            digest.update(f"\0{space.label}\0".encode())
+            digest.update(os.fsencode(space.root))
+        self.path = folder / f"{digest.hexdigest()[:32]}.db"
+        self._store: Store | None = None
+        self._lock = Lock()
+        self._closed = False
+
+    def use(self, work: Callable[[Store], T]) -> T:
+        """Do something with the store; one at a time.
+
+        An index that is broken is made anew. Where the cache can't be written, the index is kept
+        in memory.
+
+        Raises:
+            ConfigError: This Python's SQLite can't search text.
+        """
+        with self._lock:
+            try:
+                return self._use(work)
+            finally:
+                if self._closed:
+                    self._close()
+
+    def _use(self, work: Callable[[Store], T]) -> T:
+        for _ in range(2):
+            try:
+                self._store = self._store or self._open()
+                return work(self._store)
+            except StateError as problem:
+                self._close()
+                if not _is_broken(problem):
+                    break
+                self._remove()
+        self._store = _MemoryStore()
+        return work(self._store)
+
+    def close(self) -> None:
+        """Close the file. A later use, of a search that was under way, closes it again itself."""
+        with self._lock:
+            self._closed = True
+            self._close()
+
+    def _close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def _open(self) -> Store:
+        _check_fts5()
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.path.exists():
+                _remove_unused(self.path.parent)
+            database = Database(self.path, [_SCHEMA])
+            os.utime(self.path)  # when it was last used
+        except OSError as problem:
+            raise StateError(f"{self.path} can't be opened: {problem.strerror}.") from problem
+        return database
+
+    def _remove(self) -> None:
+        for suffix in _SUFFIXES:
+            with suppress(OSError):
+                Path(f"{self.path}{suffix}").unlink()
+
+
+class _MemoryStore:
+    """An index that nobody keeps."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        self._connection.row_factory = sqlite3.Row
+        for statement in _SCHEMA:
+            self._connection.execute(statement)
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        yield self._connection
+
+    def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        return self._connection.execute(query, parameters).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _check_fts5() -> None:
+    connection = sqlite3.connect(":memory:")
+    try:
+        found = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'")
+        if found.fetchone() is None:
+            raise ConfigError(
+                f"This Python's SQLite {sqlite3.sqlite_version} has no FTS5, which searches text.",
+                next_step="Use a Python whose SQLite has it, as nearly all have.",
+            )
+    finally:
+        connection.close()
+
+
+def _is_broken(problem: StateError) -> bool:
+    """Whether the file is of another form, rather than out of reach."""
+    cause = problem.__cause__
+    if isinstance(cause, sqlite3.OperationalError):
+        return "no such" in str(cause)  # a table or a column that is not there
+    return cause is None or isinstance(cause, sqlite3.DatabaseError)
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the indexes of projects that nobody has searched for two months."""
+    oldest = time.time() - _MAX_UNUSED_S
+    with suppress(OSError):
+        for path in folder.glob("*.db"):
+            if path.stat().st_mtime < oldest:
+                for suffix in _SUFFIXES:
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)

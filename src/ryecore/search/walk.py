@@ -1,0 +1,100 @@
+"""The files that a search looks through, and their stats: nothing is opened."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import InvalidItemId
+from ryecore.items.refs import check_item_id
+from ryecore.items.spaces import EXTENSIONS, Space
+
+__all__ = ["FileSeen", "walk"]
+
+_SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
+
+
+@frozen
+class FileSeen:
+    """A file of an item, as the walk saw it.
+
+    Attributes:
+        space: Where it stands.
+        kind: Its kind.
+        item_id: Its id.
+        relative: The slash path below the kind's folder.
+        stat: Inode, size, and the times of the last change of content and of anything, in
+            nanoseconds.
+    """
+
+    space: Space
+    kind: str
+    item_id: str
+    relative: str
+    stat: tuple[int, int, int, int]
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.space.folder(self.kind) / self.relative
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+        return self.stat[1]
+
+    @property
+    def changed_ns(self) -> int:
+        """When it was last touched."""
+        return max(self.stat[2:])
+
+
+def walk(
+    spaces: Iterable[Space], kinds: Iterable[str], more_extensions: Sequence[str]
+) -> Iterator[FileSeen]:
+    """The files of items. What can't be read is passed over.
+
+    Args:
+        spaces: Where to look.
+        kinds: For what.
+        more_extensions: The extensions that signed runtimes add.
+    """
+    kinds = tuple(kinds)
+    for space in spaces:
+        for kind in kinds:
+            extensions = (*EXTENSIONS[kind], *more_extensions)
+            yield from _walk(space, kind, str(space.folder(kind)), "", extensions)
+
+
+def _walk(
+    space: Space, kind: str, root: str, below: str, extensions: tuple[str, ...]
+) -> Iterator[FileSeen]:
+    try:
+        with os.scandir(f"{root}/{below}") as listed:
+            entries = list(listed)
+    except OSError:
+        return
+    for entry in entries:
+        name = below + entry.name
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in _SKIPPED_FOLDERS:
+                    yield from _walk(space, kind, root, f"{name}/", extensions)
+                continue
+            stem, dot, _ = name.rpartition(".")
+            if not dot or not name.endswith(extensions) or not entry.is_file():
+                continue
+            if entry.is_symlink() and not _stays_inside(entry.path, root):
+                continue
+            seen = entry.stat()
+            check_item_id(stem)
+        except (OSError, InvalidItemId):
+            continue
+        stat = (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+        yield FileSeen(space, kind, stem, name, stat)
+
+
+def _stays_inside(path: str, folder: str) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

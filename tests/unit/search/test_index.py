@@ -1,0 +1,222 @@
+"""The index: in step with the files, read no more than needed, never trusted, never in the way."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ryecore.lillux import digests
+from ryecore.search import index as index_module
+from ryecore.search.index import SearchIndex
+from ryecore.search.query import translate
+from tests.house import House
+
+
+class Reads:
+    """Counts which files are read, and reads them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths: list[str] = []
+
+        def read(path: str, *, max_bytes: int) -> tuple[bytes, str]:
+            self.paths.append(os.path.basename(path))
+            return digests.read_digest(path, max_bytes=max_bytes)
+
+        monkeypatch.setattr(index_module, "read_digest", read)
+
+    def taken(self) -> list[str]:
+        paths, self.paths = sorted(self.paths), []
+        return paths
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    return Reads(monkeypatch)
+
+
+@pytest.fixture
+def folder(house: House) -> Path:
+    return house.user / ".ai/cache/search"
+
+
+@pytest.fixture
+def index(house: House, folder: Path) -> SearchIndex:
+    return SearchIndex(house.open().spaces, folder, dict)
+
+
+def found(index: SearchIndex, query: str, kind: str = "knowledge") -> list[str]:
+    return [one.source.ref.id for one in index.find(translate(query), [kind])]
+
+
+def write(house: House, name: str, text: str) -> Path:
+    return house.write(f"knowledge/{name}.md", text, sign=False)
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock's grain has passed."""
+    monkeypatch.setattr(index_module, "_GRAIN_NS", -1)
+
+
+def test_what_is_unchanged_is_not_read_again(house, index, reads, settled):
+    write(house, "a", "tides")
+    write(house, "b", "moon")
+    assert found(index, "tides") == ["a"]
+    reads.taken()
+    assert found(index, "moon") == ["b"]
+    assert reads.taken() == []
+
+
+def test_a_file_that_was_touched_just_now_is_read_again(house, index, reads, monkeypatch):
+    monkeypatch.setattr(index_module, "_GRAIN_NS", 3600 * 10**9)
+    path = write(house, "a", "one two")
+    assert found(index, "one") == ["a"]
+    stamp = path.stat()
+    path.write_text("two one")  # as large as before
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert found(index, '"two one"') == ["a"]
+    assert reads.taken() == ["a.md", "a.md"]
+
+
+def test_what_changed_came_or_went_is_noticed_at_the_next_search(house, index, reads, settled):
+    path = write(house, "a", "tides")
+    write(house, "b", "moon")
+    found(index, "*")
+    reads.taken()
+    path.write_text("now: moon")
+    write(house, "c", "moon")
+    house.path("knowledge/b.md").unlink()
+    assert sorted(found(index, "moon")) == ["a", "c"]
+    assert found(index, "tides") == []
+    assert reads.taken() == ["a.md", "c.md"]
+
+
+def test_a_search_for_one_kind_forgets_nothing_of_another(house, index, reads, settled):
+    write(house, "a", "tides")
+    house.shell("t", "true")
+    found(index, "*", "knowledge")
+    found(index, "*", "tool")
+    reads.taken()
+    assert found(index, "tides") == ["a"]
+    assert reads.taken() == []
+
+
+def test_a_touched_file_of_the_same_content_is_not_indexed_again(house, folder, index, settled):
+    path = write(house, "a", "tides")
+    found(index, "tides")
+    row = index.find(None, ["knowledge"])[0].row
+    os.utime(path, (1, 1))
+    assert index.find(translate("tides"), ["knowledge"])[0].row == row
+
+
+def test_what_is_no_text_or_too_large_is_found_by_its_name_alone(house, index, monkeypatch):
+    monkeypatch.setattr(index_module, "_MAX_INDEXED_BYTES", 1000)
+    house.write("knowledge/huge.md", "tides " * 1000, sign=False)
+    house.write("knowledge/raw.md", b"tides \xff", sign=False)
+    assert found(index, "tides") == []
+    assert found(index, "huge") == ["huge"]
+    assert found(index, "raw") == ["raw"]
+
+
+def test_of_config_the_name_alone_is_indexed(house, index):
+    house.write("config/agent/agent.yaml", "api_key: sesame", sign=False)
+    assert found(index, "sesame", "config") == []
+    assert found(index, "agent", "config") == ["agent/agent"]
+    assert b"sesame" not in b"".join(
+        path.read_bytes() for path in (house.user / ".ai/cache").rglob("*") if path.is_file()
+    )
+
+
+def test_names_that_are_no_items_and_links_that_lead_out_are_passed_over(house, index, tmp_path):
+    write(house, "good", "tides")
+    house.write("knowledge/bad name.md", "tides", sign=False)
+    house.write("knowledge/node_modules/x.md", "tides", sign=False)
+    (tmp_path / "secret.md").write_text("tides")
+    house.path("knowledge/link.md").symlink_to(tmp_path / "secret.md")
+    house.path("knowledge/loop.md").symlink_to("loop.md")
+    os.mkfifo(house.path("knowledge/pipe.md"))
+    assert found(index, "tides") == ["good"]
+
+
+def test_the_index_stands_in_user_space_and_is_the_users_alone(house, folder, index):
+    write(house, "a", "tides")
+    found(index, "*")
+    (path,) = folder.glob("*.db")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not house.path("cache").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 100, "foreign", "newer"])
+def test_a_broken_or_foreign_index_is_made_anew(house, folder, index, content):
+    write(house, "a", "tides")
+    found(index, "*")
+    index.close()
+    (path,) = folder.glob("*.db")
+    if isinstance(content, bytes):
+        for one in folder.iterdir():
+            one.unlink()
+        path.write_bytes(content)
+    else:
+        with sqlite3.connect(path) as connection:
+            if content == "newer":
+                connection.execute("PRAGMA user_version = 99")
+            else:
+                connection.execute("DROP TABLE files")
+        connection.close()
+    assert found(index, "tides") == ["a"]
+    index.close()
+    assert found(index, "tides") == ["a"]
+
+
+def test_where_the_cache_cannot_be_written_memory_serves(house, folder, index):
+    write(house, "a", "tides")
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file, no folder")
+    assert found(index, "tides") == ["a"]
+    write(house, "b", "tides")
+    assert sorted(found(index, "tides")) == ["a", "b"]
+
+
+def test_an_index_that_nobody_used_for_long_goes(house, folder, index):
+    write(house, "a", "tides")
+    folder.mkdir(parents=True)
+    old, new = folder / "old.db", folder / "new.db"
+    for path in (old, new):
+        path.write_text("")
+    os.utime(old, (1, 1))
+    found(index, "*")
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_threads_of_one_process_and_eight_processes_may_search_at_once(house, folder, index):
+    for number in range(40):
+        write(house, f"n{number}", f"tides {number}")
+    program = (
+        "import sys; from ryecore import SyncRye\n"
+        "with SyncRye.open(sys.argv[1], user_space=sys.argv[2]) as rye:\n"
+        "    print(rye.search('tides', scope='knowledge').total)\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(house.project), str(house.user)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    totals: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: totals.append(len(found(index, "tides"))))
+        for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert totals == [40] * 20
+    assert [process.communicate()[0].strip() for process in processes] == ["40"] * 8
