@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -228,13 +229,14 @@ async def test_a_process_that_is_killed_leaves_no_row_running(house: House) -> N
     os.kill(child, signal.SIGKILL)  # beyond the promise: the tool's own child, see SECURITY.md
 
 
-@pytest.mark.parametrize("delay_ms", [0, 40, 80, 120, 160, 200, 240, 280, 320, 400])
+@pytest.mark.parametrize("delay_ms", [0, 40, 80, 120, 160, 200, 240])
 async def test_killed_at_any_time_it_has_ended_and_says_so(house: House, delay_ms: int) -> None:
     ref = house.shell("acme/hi", "echo hello")
     async with house.open() as rye:
         launched = await launch(rye, ref)
         await anyio.sleep(delay_ms / 1000)  # not to wait: to hit another line of its life
-        os.kill(launched.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(launched.pid, signal.SIGKILL)
         report = await end_of(rye, launched)
     assert report.status in ("completed", "error")
     assert (report.status == "completed") == (report.data is not None)
