@@ -4,6 +4,7 @@ import functools
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -14,6 +15,7 @@ from ryecore.actions.execute import ExecuteAction, ExecuteOptions
 from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
 from ryecore.actions.launch import LaunchAction, check_factory
 from ryecore.actions.payload import Settings
+from ryecore.actions.running import Running
 from ryecore.actions.search import SearchAction
 from ryecore.actions.sign import SignAction, SignReport
 from ryecore.actions.threads import Threads
@@ -28,7 +30,6 @@ from ryecore.chain.layout import Sealer
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
-from ryecore.errors import RyeClosed
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import existing_folder, folder_to_be
 from ryecore.items.project_trust import is_project_trusted, trust_project
@@ -97,9 +98,7 @@ class Rye:
         self._search = search
         self._sign = sign
         self._verify = verify
-        self._closed = False
-        self._running: set[anyio.CancelScope] = set()
-        self._idle: anyio.Event | None = None
+        self._running = Running()
 
     @classmethod
     def open(
@@ -268,7 +267,6 @@ class Rye:
         Raises:
             RyeError: Nothing ran. The error says why and what to do, with the partial chain.
         """
-        self._check_open(ref)
         options = ExecuteOptions(
             dry_run,
             target,
@@ -280,17 +278,8 @@ class Rye:
             trace,
             None if output_log is None else os.fspath(output_log),
         )
-        with anyio.CancelScope() as scope:
-            self._running.add(scope)
-            try:
-                return await self._execute(ref, parameters, options, ctx or CallContext())
-            finally:
-                self._running.discard(scope)
-                if self._idle is not None and not self._running:
-                    self._idle.set()
-        raise RyeClosed("The Rye was closed while the call ran; nothing of it is left.").during(
-            str(ref)
-        )
+        call = partial(self._execute, ref, parameters, options, ctx or CallContext())
+        return await self._running.run(ref, call)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
         """Show a tool's chain and every decision that leads to it, and run nothing of it.
@@ -305,8 +294,8 @@ class Rye:
         Raises:
             RyeError: The chain does not hold; the error carries the decisions so far.
         """
-        self._check_open(ref)
-        prepared = await self._execute.inspect(ref, ctx or CallContext())
+        call = partial(self._execute.inspect, ref, ctx or CallContext())
+        prepared = await self._running.run(ref, call)
         return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
 
     async def schema(
@@ -324,8 +313,8 @@ class Rye:
         Raises:
             RyeError: The tool's chain does not hold, or the directive can't be read.
         """
-        self._check_open(ref)
-        return await self._execute.schema(ref, ctx or CallContext())
+        call = partial(self._execute.schema, ref, ctx or CallContext())
+        return await self._running.run(ref, call)
 
     async def fetch(
         self,
@@ -352,9 +341,9 @@ class Rye:
         Raises:
             RyeError: It can't be found, doesn't verify, or can't be copied.
         """
-        self._check_open(ref)
         options = FetchOptions(source, destination, overwrite)
-        return await self._fetch(ref, options, ctx or CallContext())
+        call = partial(self._fetch, ref, options, ctx or CallContext())
+        return await self._running.run(ref, call)
 
     async def search(
         self,
@@ -382,8 +371,8 @@ class Rye:
         Raises:
             RyeError: The query, the scope or a number can't be used.
         """
-        self._check_open(query)
-        return await self._search(query, scope, source, limit, offset, ctx or CallContext())
+        call = partial(self._search, query, scope, source, limit, offset, ctx or CallContext())
+        return await self._running.run(query, call)
 
     def sign(
         self,
@@ -458,19 +447,9 @@ class Rye:
         """
         return trust_project(self.spaces.user, self.project, self.keys.load())
 
-    def _check_open(self, ref: str | ItemRef) -> None:
-        if self._closed:
-            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
-
     async def aclose(self) -> None:
         """Cancel what still runs, and wait until none of its processes is left."""
-        self._closed = True
-        if self._running:
-            self._idle = self._idle or anyio.Event()  # one for all who close it at once
-            for scope in tuple(self._running):
-                scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self._idle.wait()
+        await self._running.aclose()
         with anyio.CancelScope(shield=True):
             await self._execute.aclose()
         self._store.close()
@@ -488,4 +467,4 @@ class Rye:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"Rye({str(self.project)!r}{', closed' if self._closed else ''})"
+        return f"Rye({str(self.project)!r}{', closed' if self._running.is_closed else ''})"
