@@ -33,10 +33,14 @@ except ModuleNotFoundError as problem:
 
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem as FetchedItem
+    from ryecore.actions.launch import LaunchedThread as LaunchedThread
     from ryecore.actions.sign import SignReport as SignReport
+    from ryecore.actions.threads import ThreadReport as ThreadReport
+    from ryecore.actions.threads import Threads as Threads
     from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.calls import rye_execute as rye_execute
     from ryecore.calls import rye_fetch as rye_fetch
+    from ryecore.calls import rye_sign as rye_sign
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
     from ryecore.chain.environment import EnvResolver as EnvResolver
     from ryecore.chain.executor import PrimitiveExecutor as PrimitiveExecutor
@@ -66,6 +70,8 @@ if TYPE_CHECKING:
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
+    from ryecore.state.model import ThreadRecord as ThreadRecord
+    from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.search.model import SearchResult as SearchResult
     from ryecore.search.model import SearchResults as SearchResults
     from ryecore.sync import SyncRye as SyncRye
@@ -87,6 +93,7 @@ _HOMES = {
     "InvalidParameters": "errors",
     "ItemNotFound": "errors",
     "ItemRef": "items.refs",
+    "LaunchedThread": "actions.launch",
     "MAX_CHAIN_DEPTH": "chain.builder",
     "PRIMITIVE_MAP": "chain.primitives",
     "PrimitiveExecutor": "chain.executor",
@@ -99,6 +106,10 @@ _HOMES = {
     "SigningKey": "lillux.keys",
     "Space": "items.spaces",
     "SyncRye": "sync",
+    "ThreadRecord": "state.model",
+    "ThreadRegistry": "state.registry",
+    "ThreadReport": "actions.threads",
+    "Threads": "actions.threads",
     "ToolFailed": "errors",
     "TrustStore": "items.trust",
     "UntrustedKey": "errors",
@@ -106,6 +117,7 @@ _HOMES = {
     "VerifyReport": "actions.verify",
     "rye_execute": "calls",
     "rye_fetch": "calls",
+    "rye_sign": "calls",
     "sign_item": "items.signing",
     "verify_item": "items.verification",
 }
@@ -130,6 +142,7 @@ __all__ = [
     "InvalidParameters",
     "ItemNotFound",
     "ItemRef",
+    "LaunchedThread",
     "PrimitiveExecutor",
     "PublicKey",
     "Rye",
@@ -140,6 +153,10 @@ __all__ = [
     "SigningKey",
     "Space",
     "SyncRye",
+    "ThreadRecord",
+    "ThreadRegistry",
+    "ThreadReport",
+    "Threads",
     "ToolFailed",
     "TrustStore",
     "UntrustedKey",
@@ -147,6 +164,7 @@ __all__ = [
     "VerifyReport",
     "rye_execute",
     "rye_fetch",
+    "rye_sign",
     "sign_item",
     "verify_item",
 ]
