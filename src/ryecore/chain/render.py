@@ -105,6 +105,8 @@ def render_result(document: Mapping[str, Any]) -> StyledText:
         text.add(_render_plan(document["plan"]), "  ")
     if document.get("chain_elements"):
         text.add(render_chain(document["chain_elements"]), "  ")
+    for linked in document.get("linked_items", ()):
+        text.line(("  with ", "dim"), (str(linked["item_id"]), "id"), "  ", *_render_seal(linked))
     if document.get("trace"):
         text.line(("  trace", "dim"))
         text.add(render_trace(document["trace"]), "  ")
@@ -148,17 +150,19 @@ def render_chain(elements: Sequence[Mapping[str, Any]]) -> StyledText:
     names = [str(element["item_id"]) for element in elements]
     width = max(map(len, map("".join, zip(branches, names, strict=True))), default=0)
     for branch, name, element in zip(branches, names, elements, strict=True):
-        integrity = str(element["integrity"])
-        if integrity == "unverified":
-            seal: Span = ("unverified", "warn")
-        elif integrity == "built-in":
-            seal = ("built in", "dim")
-        else:
-            seal = (f"verified {integrity[:12]}", "good")
-        space = "" if integrity == "built-in" else f"  {element['space']}"
         padding = " " * (width - len(branch) - len(name) + 2)
-        text.line((branch, "dim"), (name, "id"), padding, seal, (space, "dim"))
+        text.line((branch, "dim"), (name, "id"), padding, *_render_seal(element))
     return text
+
+
+def _render_seal(element: Mapping[str, Any]) -> tuple[Span, Span]:
+    """Show whether an element was verified, and which space it was found in."""
+    integrity = str(element["integrity"])
+    if integrity == "built-in":
+        return ("built in", "dim"), ("", "dim")
+    is_verified = integrity != "unverified"
+    seal = (f"verified {integrity[:12]}", "good") if is_verified else ("unverified", "warn")
+    return seal, (f"  {element['space']}", "dim")
 
 
 def render_trace(events: Iterable[Mapping[str, Any]]) -> StyledText:

@@ -1,0 +1,194 @@
+"""Write the items of pinned tools, from what a server says of them."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from attrs import frozen
+
+from ryecore.errors import ConfigError, InputError, McpError, McpToolChanged, RyeError
+from ryecore.items.documents import parse_document
+from ryecore.items.files import write_atomically
+from ryecore.items.refs import check_item_id
+from ryecore.items.spaces import Space
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.mcp_client.pins import ToolDeclaration, check_pin, item_name, read_tool
+
+__all__ = ["PinnedItem", "choose_tools", "declarations", "pin_tool"]
+
+_MAX_DESCRIPTION: Final = 64 * 1024
+_MAX_SCHEMA: Final = 1024 * 1024
+
+
+@frozen
+class PinnedItem:
+    """The item of a pinned tool.
+
+    Attributes:
+        item_id: Its id.
+        tool_name: What the server calls it.
+        path: Its file.
+        pin: The digest.
+        state: `written`, or `unchanged` where it stood there already.
+    """
+
+    item_id: str
+    tool_name: str
+    path: Path
+    pin: str
+    state: Literal["written", "unchanged"]
+
+    def to_dict(self) -> dict[str, object]:
+        """The item as a JSON-ready object."""
+        return {
+            "item_id": f"tool:{self.item_id}",
+            "tool_name": self.tool_name,
+            "path": str(self.path),
+            "pin": self.pin,
+            "state": self.state,
+        }
+
+
+def declarations(listed: Sequence[Mapping[str, Any]]) -> dict[str, ToolDeclaration]:
+    """What a server says of its tools, by name, from what its item's execution gave."""
+    return {
+        str(one["name"]): ToolDeclaration(
+            str(one["name"]), str(one.get("description") or ""), one.get("inputSchema") or {}
+        )
+        for one in listed
+    }
+
+
+def choose_tools(
+    offered: Mapping[str, ToolDeclaration], names: Sequence[str], *, everything: bool
+) -> list[ToolDeclaration]:
+    """The tools that are asked for.
+
+    Raises:
+        InputError: One isn't there, or none is named.
+    """
+    missing = [name for name in names if name not in offered]
+    if missing or not (names or everything):
+        raise InputError(
+            f"The server offers no tool {missing[0]!r}." if missing else "No tool is named.",
+            next_step=f"Name some of: {', '.join(sorted(offered)) or 'none'}; or pass --all.",
+        )
+    return list(offered.values()) if everything else [offered[name] for name in names]
+
+
+def pin_tool(
+    tool: ToolDeclaration,
+    *,
+    server: str,
+    transport: str,
+    folder: str,
+    space: Space,
+    force: bool = False,
+) -> PinnedItem:
+    """Write the item of a tool, unsigned: whoever signs it has read it.
+
+    Args:
+        tool: What the server says of it.
+        server: The id of the server's item.
+        transport: How the server is reached.
+        folder: The id below which the item stands, such as `mcp/context7`.
+        space: Where it is written.
+        force: Whether an item of another declaration is replaced.
+
+    Returns:
+        The item.
+
+    Raises:
+        ConfigError: The tool's declaration can't be kept in an item, or the file not written.
+        McpToolChanged: An item of another declaration stands there, with the difference.
+        InvalidItemId: `folder` is no id.
+    """
+    item_id = check_item_id(f"{folder}/{item_name(tool.name)}")
+    path = space.folder("tool") / f"{item_id}.yaml"
+    content = _content(tool, server, transport, folder, path)
+    if path.exists():
+        if _stands_there(path, tool):
+            return PinnedItem(item_id, tool.name, path, tool.pin, "unchanged")
+        if not force:
+            _refuse(path, tool)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as problem:
+        raise ConfigError(
+            f"{path} can't be written: {problem.strerror or problem}.",
+            next_step="See that its folder can be written.",
+        ) from problem
+    return PinnedItem(item_id, tool.name, path, tool.pin, "written")
+
+
+def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, path: Path) -> bytes:
+    from ruamel.yaml import YAML  # noqa: PLC0415 - for writing items alone
+
+    problem = _unfit(tool)
+    if problem:
+        raise ConfigError(
+            f"The tool {json.dumps(tool.name[:100])} of '{server}' can't be pinned: {problem}.",
+            next_step="Tell whoever maintains the server.",
+        )
+    document = {
+        "version": "1.0.0",
+        "tool_type": "mcp",
+        "executor_id": f"rye/core/runtimes/mcp/{'stdio' if transport == 'stdio' else 'http'}",
+        "category": folder,
+        "description": tool.description,
+        "config": {"server": server, "tool_name": tool.name, "pin": tool.pin},
+        "config_schema": json.loads(json.dumps(tool.input_schema)),
+    }
+    yaml: Any = YAML(typ="safe", plug_ins=[])
+    yaml.default_flow_style = False
+    yaml.allow_unicode = True
+    yaml.width = 100
+    yaml.sort_base_mapping_type_on_output = False
+    text = io.StringIO()
+    yaml.dump(document, text)
+    for content in (text.getvalue(), json.dumps(document, indent=2)):  # JSON is YAML, too
+        try:
+            if read_tool(parse_document(content.encode(), path), path).pin == tool.pin:
+                return content.encode()
+        except (RyeError, UnicodeEncodeError):
+            continue
+    raise ConfigError(
+        f"The tool {json.dumps(tool.name[:100])} of '{server}' can't be written as an item.",
+        next_step="Tell whoever maintains the server.",
+    )
+
+
+def _unfit(tool: ToolDeclaration) -> str:
+    """Why a declaration can't be pinned; empty where it can."""
+    if len(tool.description) > _MAX_DESCRIPTION:
+        return f"its description has {len(tool.description)} characters"
+    try:
+        schema = json.dumps(tool.input_schema, allow_nan=False)
+        if len(schema) > _MAX_SCHEMA:
+            return f"its schema has {len(schema)} characters"
+        SchemaValidator(schema)
+    except (ValueError, RecursionError) as problem:
+        return f"its inputSchema is no JSON Schema ({problem})"
+    return ""
+
+
+def _stands_there(path: Path, tool: ToolDeclaration) -> bool:
+    try:
+        return read_tool(parse_document(path.read_bytes(), path), path).pin == tool.pin
+    except (OSError, RyeError):
+        return False
+
+
+def _refuse(path: Path, tool: ToolDeclaration) -> None:
+    next_step = "Pass --force to replace it."
+    try:
+        check_pin(read_tool(parse_document(path.read_bytes(), path), path), {tool.name: tool})
+    except McpToolChanged as error:
+        error.next_step = next_step
+        raise
+    except (OSError, McpError, RyeError):
+        pass
+    raise InputError(f"{path} is there already, and is another item.", next_step=next_step)
