@@ -5,19 +5,23 @@ Each exists twice: for a project path, and, with `answer`, for a Rye that is ope
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from ryecore.errors import InputError, RyeError
+import anyio.to_thread
+
+from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 
-__all__ = ["answer", "rye_execute", "rye_fetch"]
+__all__ = ["answer", "rye_execute", "rye_fetch", "rye_sign"]
 
 _EXECUTE: Final = frozenset({
     "parameters", "dry_run", "target", "thread", "async", "async_", "model", "limit_overrides",
     "trace", "timeout_s",
 })  # fmt: skip
 
+_SIGN: Final = frozenset({"source"})
 _FETCH_BY_ID: Final = frozenset({"source", "destination", "overwrite"})
 _FETCH_BY_QUERY: Final = frozenset({"query", "scope", "source", "limit", "offset"})
 _QUERY_ALONE: Final = _FETCH_BY_QUERY - {"source"}
@@ -93,13 +97,29 @@ async def rye_fetch(
     return await _opened("rye_fetch", project_path, given)
 
 
+async def rye_sign(
+    item_id: str, project_path: str | os.PathLike[str], source: str = "project"
+) -> dict[str, object]:
+    """Sign an item, or all that a glob matches, in the form that models use, for the person here.
+
+    Args:
+        item_id: `kind:id`, or a glob such as `tool:acme/*`.
+        project_path: The project's folder.
+        source: The space to look in: `project` or `user`.
+
+    Returns:
+        The response or error object; never an exception for what a caller did.
+    """
+    return await _opened("rye_sign", project_path, {"item_id": item_id, "source": source})
+
+
 async def answer(
     call: str, rye: Rye, arguments: Mapping[str, Any], ctx: CallContext | None = None
 ) -> dict[str, object]:
     """Answer a documented call with a Rye that is open already.
 
     Args:
-        call: `rye_execute` or `rye_fetch`.
+        call: `rye_execute`, `rye_fetch` or `rye_sign`.
         rye: The open Rye.
         arguments: What the call was given, without `project_path`.
         ctx: On whose behalf; the host's own by default.
@@ -191,4 +211,18 @@ async def _find(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[st
     return found.to_dict()
 
 
-_CALLS: Final = {"rye_execute": _execute, "rye_fetch": _fetch}
+async def _sign(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(given, _SIGN)
+    pattern: object = given.get("item_id")
+    space: Any = given.get("source") or "project"  # which is checked
+    if not isinstance(pattern, str) or not pattern:
+        raise InvalidItemId("item_id is required.", next_step="Pass tool:ID, or tool:acme/*.")
+    if ctx.capabilities is None:
+        # The host's own call: the person whose key it is.
+        done = await anyio.to_thread.run_sync(partial(rye.sign, pattern, space=space))
+    else:
+        done = await rye.request_signing(pattern, ctx=ctx, space=space)
+    return done.to_dict()
+
+
+_CALLS: Final = {"rye_sign": _sign, "rye_execute": _execute, "rye_fetch": _fetch}

@@ -186,6 +186,7 @@ class Rye:
         auditor = Verifier(
             trust, dev_mode=dev_mode, file_types=file_types.comment_forms, remember=False
         )
+        strict = Verifier(trust, file_types=file_types.comment_forms)  # in dev mode too
         executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
         keys = AuthorKeys(user, environ)
 
@@ -218,12 +219,9 @@ class Rye:
             execute=ExecuteAction(spaces, executor, launch, directives),
             fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
             search=SearchAction(
-                spaces,
-                user.root / "cache" / "search",
-                Verifier(trust, file_types=file_types.comment_forms),
-                file_types.comment_forms,
+                spaces, user.root / "cache" / "search", strict, file_types.comment_forms
             ),
-            sign=SignAction(spaces, keys, file_types.comment_forms),
+            sign=SignAction(spaces, keys, strict, file_types.comment_forms, approve),
             verify=VerifyAction(spaces, verifier, file_types.comment_forms),
         )
 
@@ -386,7 +384,7 @@ class Rye:
         Args:
             pattern: `kind:id`, `kind:path.ext`, a glob such as `tool:acme/*`, or a file's path.
             space: Where to look.
-            ctx: On whose behalf. Only the host's own calls may sign.
+            ctx: On whose behalf. Only the host's own calls may sign; see `request_signing`.
 
         Returns:
             What was signed, and what could not be.
@@ -395,6 +393,25 @@ class Rye:
             RyeError: There is no key, nothing matches, or a model asks for it.
         """
         return self._sign(os.fspath(pattern), ctx or CallContext(), space=space)
+
+    async def request_signing(
+        self, pattern: str, *, ctx: CallContext, space: Literal["project", "user"] = "project"
+    ) -> SignReport:
+        """Sign on behalf of a model, a tool or an MCP client, once the host has approved.
+
+        Args:
+            pattern: `kind:id`, `kind:path.ext` or a glob such as `tool:acme/*`.
+            ctx: On whose behalf. It needs each item's `rye.sign.KIND.ID` by name.
+            space: Where to look.
+
+        Returns:
+            What was signed: exactly the content that was approved.
+
+        Raises:
+            RyeError: It may not, the approval is missing or refused, or nothing matches.
+        """
+        call = partial(self._sign.on_behalf, pattern, ctx, space=space)
+        return await self._running.run(pattern, call)
 
     def verify(
         self, ref: str | os.PathLike[str], *, ctx: CallContext | None = None

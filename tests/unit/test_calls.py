@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ryecore import CallContext, rye_fetch
+from ryecore import CallContext, rye_fetch, rye_sign
 from ryecore.calls import answer
 from tests.house import House
 
@@ -88,3 +88,29 @@ async def test_an_open_rye_answers_within_a_callers_capabilities(house):
     assert good["status"] == "success"
     assert bad["status"] == "error"
     assert bad["item_id"] == "knowledge:l"
+
+
+async def test_rye_sign_signs_for_the_person_here(home):
+    home.write("knowledge/k.md", "High.\n", sign=False)
+    home.write("knowledge/bom.md", b"\xef\xbb\xbfx", sign=False)
+    response = await rye_sign("knowledge:*", home.project)
+    assert response["status"] == "error"
+    assert response["summary"] == "Signed 1/2 items, 1 failed."
+    assert (await rye_fetch("knowledge:k", home.project))["status"] == "success"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"item_id": ""}, {"item_id": 7}, {"item_id": "knowledge:none"}, {"source": "system"}]
+)
+async def test_rye_sign_never_raises_for_what_a_caller_did_wrong(home, wrong):
+    response = await rye_sign(**{"item_id": "knowledge:k", "project_path": home.project} | wrong)
+    assert response["status"] == "error"
+    assert response["error"]
+
+
+async def test_signing_for_a_caller_with_capabilities_asks_the_host(house):
+    house.write("knowledge/k.md", "High.\n", sign=False)
+    ctx = CallContext(capabilities=frozenset({"rye.sign.knowledge.k"}))
+    async with house.open() as rye:
+        response = await answer("rye_sign", rye, {"item_id": "knowledge:k"}, ctx)
+    assert response["error_type"] == "not_approved"

@@ -1,4 +1,4 @@
-"""sign: for the person whose key it is."""
+"""sign: for the person whose key it is, and with that person's approval for a model."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -6,21 +6,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+import anyio.to_thread
 from attrs import frozen
 
+from ryecore.actions.allowed import check_capability
+from ryecore.actions.approval import ask, preview_of
 from ryecore.chain.file_types import RUNTIMES_FOLDER
-from ryecore.errors import InputError, ItemNotFound, SigningError
+from ryecore.errors import InputError, IntegrityError, ItemNotFound, SigningError, UnsignedItem
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import absolute, place_of
-from ryecore.items.refs import KIND_FOLDERS
-from ryecore.items.signature import CommentForm, comment_form
+from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.signature import CommentForm, comment_form, split_content
 from ryecore.items.signing import SignedFile, find_files, sign_file
-from ryecore.items.spaces import Space, Spaces
+from ryecore.items.spaces import ItemSource, Space, Spaces
+from ryecore.items.verification import MAX_ITEM_BYTES, Verifier
+from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext
+from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
 
 __all__ = ["SignAction", "SignReport", "file_called"]
 
 FileTypesReader = Callable[[], Mapping[str, CommentForm]]
+Files = tuple[tuple[str, Path, str], ...]
 
 
 @frozen
@@ -34,6 +41,13 @@ class SignReport:
 
     signed: tuple[SignedFile, ...]
     failed: tuple[tuple[Path, str], ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """One sentence about it."""
+        total = len(self.signed) + len(self.failed)
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"Signed {len(self.signed)}/{total} items{failed}."
 
     def to_dict(self) -> dict[str, object]:
         """The report as a JSON-ready object."""
@@ -51,6 +65,7 @@ class SignReport:
             ],
             "failed": [{"path": str(path), "error": error} for path, error in self.failed],
             "total": len(self.signed) + len(self.failed),
+            "summary": self.summary,
         }
 
 
@@ -60,13 +75,24 @@ class SignAction:
     Args:
         spaces: Where items are looked for.
         keys: The author's key.
+        verifier: Says whether a file bears a signature already.
         file_types: The comment forms that signed runtimes add.
+        approve: Asked before anything is signed on behalf of a model.
     """
 
-    def __init__(self, spaces: Spaces, keys: AuthorKeys, file_types: FileTypesReader) -> None:
+    def __init__(
+        self,
+        spaces: Spaces,
+        keys: AuthorKeys,
+        verifier: Verifier,
+        file_types: FileTypesReader,
+        approve: Approve | None,
+    ) -> None:
         self._spaces = spaces
         self._keys = keys
+        self._verifier = verifier
         self._file_types = file_types
+        self._approve = approve
 
     def __call__(
         self,
@@ -95,20 +121,111 @@ class SignAction:
                 "Signing is for the person whose key it is, not for a model or a tool.",
                 next_step="Read the item, then sign it yourself: rye sign REF.",
             )
-        files = _files(pattern, self._spaces.project if space == "project" else self._spaces.user)
+        return self._sign(_files(pattern, self._space(space)))
+
+    async def on_behalf(
+        self, pattern: str, ctx: CallContext, *, space: Literal["project", "user"] = "project"
+    ) -> SignReport:
+        """Sign what a model, a tool or an MCP client asks for, if the host approves.
+
+        It needs the capability of each item by its name: no wildcard grants it. Exactly the
+        content that was approved is signed. Config is approved file by file.
+
+        Args:
+            pattern: `kind:id`, `kind:path.ext` or a glob such as `tool:acme/*`.
+            ctx: On whose behalf.
+            space: Where to look.
+
+        Returns:
+            What was signed.
+
+        Raises:
+            InputError: A capability is missing, or the pattern names no kind.
+            NotApproved: The host's approval is missing or was refused.
+            SigningError: There is no key, or nothing could be signed.
+            ItemNotFound: Nothing matches.
+
+        Source: decision 13.
+        """
+        place = self._space(space)
+        if pattern.partition(":")[0] not in KIND_FOLDERS:
+            raise InputError(
+                f"{pattern!r} doesn't say what kind of item it names.",
+                next_step="Write tool:acme/name, or a glob such as tool:acme/*.",
+            )
+        files = await anyio.to_thread.run_sync(find_files, place, pattern)
+        self._keys.load()  # without one, nobody needs to be asked
+        for kind, _, relative in files:
+            check_capability("sign", ItemRef(kind, relative.rpartition(".")[0] or relative), ctx)
+        wishes = await anyio.to_thread.run_sync(self._wishes, files, place)
+        alone = [(wish,) for wish in wishes if wish.item_id.startswith("config:")]
+        together = tuple(wish for wish in wishes if not wish.item_id.startswith("config:"))
+        for asked in (together, *alone):
+            if asked:
+                request = ApprovalRequest("sign", place.label, asked, ctx.call_id)
+                await ask(self._approve, request)
+        approved = {wish.path: wish.content_hash for wish in wishes}
+        return await anyio.to_thread.run_sync(self._sign, files, approved)
+
+    def _sign(self, files: Files, approved: Mapping[Path, str] | None = None) -> SignReport:
         key = self._keys.load()
         signed: list[SignedFile] = []
         failed: list[tuple[Path, str]] = []
         # Runtimes come first: a signed one brings the comment form of the files behind it.
         for kind, path, relative in sorted(files, key=_is_no_runtime):
             file_types = self._file_types() if comment_form(path.suffix) is None else {}
+            content_hash = approved[path] if approved is not None else None
             try:
-                signed.append(sign_file(path, kind, relative, key, file_types=file_types))
+                signed.append(
+                    sign_file(
+                        path, kind, relative, key, file_types=file_types, content_hash=content_hash
+                    )
+                )
             except SigningError as error:
                 if len(files) == 1:
                     raise
                 failed.append((path, str(error)))
         return SignReport(tuple(signed), tuple(failed))
+
+    def _wishes(self, files: Files, space: Space) -> tuple[FileToApprove, ...]:
+        return tuple(self._wish(*file, space) for file in files)
+
+    def _wish(self, kind: str, path: Path, relative: str, space: Space) -> FileToApprove:
+        try:
+            content, _ = read_digest(str(path), max_bytes=MAX_ITEM_BYTES)
+        except OSError as problem:
+            raise SigningError(
+                f"{path} can't be read: {problem.strerror or problem}.",
+                next_step="See that it is a plain file that you may read.",
+            ) from problem
+        state: Literal["signed", "unsigned", "changed"] = "signed"
+        try:
+            self._verifier.verify(
+                ItemSource(
+                    ItemRef(kind, relative.rpartition(".")[0] or relative), path, space, relative
+                )
+            )
+        except UnsignedItem:
+            state = "unsigned"
+        except IntegrityError:
+            state = "changed"
+        parts = split_content(content, comment_form(path.suffix, self._file_types()))
+        return FileToApprove(
+            f"{kind}:{relative}",
+            path,
+            parts.content_hash,
+            len(content),
+            state,
+            preview_of(parts.before + parts.after),
+        )
+
+    def _space(self, name: str) -> Space:
+        if name not in ("project", "user"):
+            raise InputError(
+                f"Nothing in {name!r} space can be signed.",
+                next_step='Write "project" or "user": system space is sealed.',
+            )
+        return self._spaces.project if name == "project" else self._spaces.user
 
 
 def _is_no_runtime(file: tuple[str, Path, str]) -> bool:

@@ -118,6 +118,7 @@ def sign_file(
     *,
     timestamp: str | None = None,
     file_types: Mapping[str, CommentForm] | None = None,
+    content_hash: str | None = None,
 ) -> SignedFile:
     """Sign a file in place, or beside it where it can't hold a comment.
 
@@ -128,12 +129,14 @@ def sign_file(
         key: The key to sign with.
         timestamp: UTC seconds; now by default.
         file_types: The comment forms that signed runtimes add.
+        content_hash: SHA-256 (hex) of the only content that is to be signed; any by default.
 
     Returns:
         What was signed.
 
     Raises:
-        SigningError: It can't be read or written, or is a link that leaves its kind's folder.
+        SigningError: It can't be read or written, is a link that leaves its kind's folder, or
+            holds other content.
     """
     sidecar = path.with_name(path.name + SIDECAR)
     _check_links(path, sidecar, folder=path.parents[relative.count("/")])
@@ -147,6 +150,11 @@ def sign_file(
             timestamp=timestamp,
             file_types=file_types,
         )
+        if content_hash not in (None, signature.content_hash):
+            raise SigningError(
+                f"{path} was changed after its content was approved.",
+                next_step="Ask again, for what it holds now.",
+            )
         write_atomically(sidecar if is_sidecar else path, content)
     except OSError as problem:
         raise SigningError(
