@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-_QUICK = ("spawn", "concurrency", "verification", "importing", "search")
+_QUICK = ("spawn", "concurrency", "verification", "importing", "search", "threads")
 
 
 def main(names: list[str]) -> None:

@@ -8,7 +8,8 @@ that gains privileges by its exec is let go.
 
 from collections.abc import Mapping
 from errno import EINVAL, ENOENT, ENOEXEC
-from os import PathLike, fspath
+from functools import cache
+from os import PathLike, fspath, getpid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
@@ -272,7 +273,12 @@ def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
 
 def current_process() -> ProcessId:
     """Who the calling process is."""
-    return ProcessId(*_native.current_process())
+    return _who_is(getpid())
+
+
+@cache
+def _who_is(_pid: int) -> ProcessId:
+    return ProcessId(*_native.current_process())  # it never changes, but for a forked child
 
 
 def _native_spec(spec: ProcessSpec) -> "_Spec":
