@@ -8,7 +8,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Final
@@ -60,22 +60,25 @@ class Database:
         self._open()
 
     def _open(self) -> None:
-        with self._failing("opened"):
-            self._pid = os.getpid()
-            self._gate = os.open(
+        with self._failing("opened"), ExitStack() as undo:
+            gate = os.open(
                 self._path.with_name(self._path.name + ".gate"),
                 os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
                 0o600,
             )
-            self._connection = sqlite3.connect(
+            undo.callback(os.close, gate)
+            connection = sqlite3.connect(
                 self._path,
                 timeout=_BUSY_TIMEOUT_S,
                 isolation_level=None,
                 check_same_thread=False,
             )
-            self._connection.row_factory = sqlite3.Row
+            undo.callback(connection.close)
+            connection.row_factory = sqlite3.Row
+            self._pid, self._gate, self._connection = os.getpid(), gate, connection
             with self._through_the_gate():
                 self._set_up()
+            undo.pop_all()
 
     def _set_up(self) -> None:
         run = self._connection.execute

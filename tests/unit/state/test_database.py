@@ -154,6 +154,15 @@ def test_what_is_no_database_is_said(tmp_path: Path) -> None:
         database(tmp_path)
 
 
+def test_what_can_not_be_opened_leaves_no_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "some.db").write_bytes(b"this is no database, and never was one" * 99)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(StateError):
+            database(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_missing_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="No such file or directory"):
         database(tmp_path / "missing")
