@@ -22,6 +22,7 @@ from ryecore.directives.model import Directive
 from ryecore.directives.models import AGENT_CONFIG, choose_model
 from ryecore.directives.parser import parse_directive
 from ryecore.errors import (
+    CallCancelled,
     ChainTooDeep,
     CircularDependency,
     ConfigError,
@@ -106,6 +107,7 @@ class DirectiveAction:
         started = time.perf_counter()
         log = Trace(ctx.event_sink)
         try:
+            _check_wanted(ref, ctx)
             done = await anyio.to_thread.run_sync(
                 self._execute, ref, parameters, options, ctx, log, started
             )
@@ -285,6 +287,13 @@ class DirectiveAction:
                 f"{_RESILIENCE.path}, limits: {problem}.",
                 next_step="Mend the file and sign it again.",
             ) from None
+
+
+def _check_wanted(ref: ItemRef, ctx: CallContext) -> None:
+    if ctx.cancellation is not None and ctx.cancellation.cancelled:
+        raise CallCancelled(f"{ref} was cancelled by its caller.")
+    if ctx.deadline is not None and ctx.deadline <= time.monotonic():
+        raise InputError("The caller's deadline has passed.", next_step="Give it more time.")
 
 
 def _inputs(loaded: _Loaded, given: Mapping[str, object], log: Trace) -> dict[str, object]:

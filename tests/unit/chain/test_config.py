@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.chain.config import deep_merge
+from ryecore.chain.config import deep_merge, must_be_signed
 from ryecore.errors import ConfigError, ContentChanged, MetadataError, UnsignedItem
 from tests.house import House, events
 
@@ -127,6 +127,30 @@ def test_an_unsigned_layer_is_refused_where_the_tool_asks_for_signed_ones(house)
     path = layer(house, "project", {"a": 1}, sign=False)
     with pytest.raises(UnsignedItem, match=str(path)):
         house.execute(ref)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "agent/agent.yaml", "agent/hooks.yaml", "agent//hooks.yaml", "agent/sub/x.toml",
+        "execution/execution.yaml", "remotes/remotes.yaml", "mcp/servers.yaml", "providers/a.yaml",
+        "capability_risk.yaml", "error_classification.yaml", "resilience.yaml", "hooks.yaml",
+        "hooks.local.yaml", "mcp.json",
+    ],
+)  # fmt: skip
+def test_what_can_execute_grant_spend_or_redirect_is_refused_unsigned_whoever_asks(house, path):
+    assert must_be_signed(path)
+    ref = asking(house, path=path)
+    house.write(f"config/{path}", "{}\n", sign=False)
+    with pytest.raises(UnsignedItem, match="rye sign config:"):
+        house.execute(ref)
+
+
+@pytest.mark.parametrize(
+    "path", ["web/search.yaml", "agents/a.yaml", "web/agent.yaml", "my_hooks.yaml"]
+)
+def test_what_is_only_called_alike_is_a_tools_own_data(path):
+    assert not must_be_signed(path)
 
 
 def test_an_unsigned_layer_in_system_space_is_refused(house):

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.policy import allows, capability_of
+from ryecore.policy.capabilities import attenuate
 
 SEGMENT = st.text("abAB01_-", min_size=1, max_size=5).filter(lambda word: word[0] != "-")
 ITEM_ID = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
@@ -67,3 +68,37 @@ def test_no_wildcard_grants_signing(pattern: str, item_id: str) -> None:
 def test_signing_is_granted_by_its_name_alone(pattern: str) -> None:
     assert not allows([pattern], "rye.sign.tool.a")
     assert allows([pattern, "rye.sign.tool.a"], "rye.sign.tool.a")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "parent", "kept"),
+    [
+        (["rye.execute.tool.a"], None, ["rye.execute.tool.a"]),
+        (["rye.execute.tool.a"], [], []),
+        (["rye.execute.tool.a"], ["rye.execute.*"], ["rye.execute.tool.a"]),
+        (["rye.execute.tool.a.*"], ["rye.execute.*"], ["rye.execute.tool.a.*"]),
+        (
+            ["rye.*"],
+            ["rye.execute.tool.a", "rye.fetch.*", "rye.sign.tool.a"],
+            ["rye.execute.tool.a", "rye.fetch.*"],
+        ),
+        (["rye.sign.tool.a"], ["rye.*"], []),
+        (["rye.sign.tool.a"], ["rye.sign.tool.a"], ["rye.sign.tool.a"]),
+        (["rye.execute.a*"], ["rye.execute.*b"], []),
+        (["rye.fetch.*", "rye.execute.tool.b"], ["rye.execute.tool.*"], ["rye.execute.tool.b"]),
+    ],
+)
+def test_a_child_may_do_what_it_wants_within_what_its_parent_may(
+    wanted: list[str], parent: list[str] | None, kept: list[str]
+) -> None:
+    assert list(attenuate(wanted, parent)) == kept
+
+
+@given(st.lists(PATTERN, max_size=4), st.lists(PATTERN, max_size=4), ITEM_ID)
+def test_attenuation_never_grants_what_one_of_them_lacks(
+    wanted: list[str], parent: list[str], item_id: str
+) -> None:
+    needed = capability_of("execute", "tool", item_id)
+    if allows(attenuate(wanted, parent), needed):
+        assert allows(wanted, needed)
+        assert allows(parent, needed)

@@ -1,0 +1,191 @@
+"""Hooks, as XML and as YAML: one model."""
+
+import pytest
+
+from ryecore.directives.hooks import read_hooks
+from ryecore.errors import ConfigError, MetadataError
+from ryecore.policy.hooks import HookLayer
+from tests.unit.directives.files import file, parse
+
+
+def hooks(inside):
+    return parse(file(metadata=f"<hooks>{inside}</hooks>")).hooks
+
+
+def yaml(*declared, layer=HookLayer.PROJECT):
+    return read_hooks({"hooks": list(declared)}, "hooks.yaml", layer)
+
+
+FETCH = {"primary": "fetch", "item_type": "knowledge", "item_id": "project/conventions"}
+
+
+def test_the_forms_of_seed_003_are_read():
+    conventions, types, learnings = yaml(
+        {"id": "a", "event": "thread_started", "action": FETCH, "description": "Inject."},
+        {
+            "id": "b",
+            "event": "thread_started",
+            "condition": {"path": "directive", "op": "contains", "value": "api"},
+            "action": FETCH,
+        },
+        {
+            "id": "c",
+            "event": "after_complete",
+            "condition": {"path": "cost.turns", "op": "gte", "value": 3},
+            "action": {"primary": "execute", "kind": "directive", "item_id": "project/learn"},
+        },
+    )
+    assert str(conventions.actions[0].item) == "knowledge:project/conventions"
+    assert conventions.layer is HookLayer.PROJECT
+    assert conventions.answers("thread_started", {})
+    assert not conventions.answers("after_step", {})
+    assert types.answers("thread_started", {"directive": "acme/api"})
+    assert not types.answers("thread_started", {"directive": "acme/web"})
+    assert learnings.answers("after_complete", {"cost": {"turns": 3}})
+    assert str(learnings.actions[0].item) == "directive:project/learn"
+
+
+def test_xml_and_yaml_say_the_same():
+    (from_xml,) = hooks(
+        """<hook id="h" event="after_step"><description>Log it.</description>
+        <any><condition path="cost.turns" op="gt" value="3"/>
+        <not><condition path="name" op="regex" value="^\\d+$"/></not></any>
+        <action primary="execute" item_type="tool" item_id="acme/log">
+        <param name="level">2</param><param name="text">hi</param></action>
+        <action control="skip"/></hook>"""
+    )
+    (from_yaml,) = yaml(
+        {
+            "id": "h",
+            "event": "after_step",
+            "description": "Log it.",
+            "condition": {
+                "any": [
+                    {"path": "cost.turns", "op": "gt", "value": 3},
+                    {"not": {"path": "name", "op": "regex", "value": r"^\d+$"}},
+                ]
+            },
+            "actions": [
+                {
+                    "primary": "execute",
+                    "item_id": "tool:acme/log",
+                    "params": {"level": 2, "text": "hi"},
+                },
+                {"control": "skip"},
+            ],
+        },
+        layer=HookLayer.DIRECTIVE,
+    )
+    assert from_xml == from_yaml
+    assert from_xml.to_dict() == from_yaml.to_dict()
+
+
+def test_a_condition_may_hold_another_form():
+    (hook,) = hooks(
+        '<hook id="h" event="error"><condition><all><condition path="a" op="exists"/>'
+        '<condition path="b" value=\'["x"]\'/></all></condition><action control="fail"/></hook>'
+    )
+    assert hook.answers("error", {"a": 1, "b": ["x"]})
+    assert not hook.answers("error", {"a": 1, "b": "x"})
+
+
+def test_a_hook_may_reroute_what_a_directive_extends():
+    (hook,) = hooks(
+        '<hook id="h" event="resolve_extends"><action set_extends="directive:base/web"/></hook>'
+    )
+    assert hook.actions[0].set_extends == "base/web"
+
+
+def test_a_hook_may_move_behind_its_layer_and_never_before_it():
+    assert yaml({"id": "a", "event": "error", "layer": 4, "action": FETCH})[0].layer == 4
+    with pytest.raises(ConfigError, match="before 3, where this file stands"):
+        yaml({"id": "a", "event": "error", "layer": 0, "action": FETCH})
+
+
+ACTION = '<action control="fail"/>'
+
+
+@pytest.mark.parametrize(
+    ("inside", "match"),
+    [
+        (f'<hook event="error">{ACTION}</hook>', "it has no id"),
+        (f'<hook id="a">{ACTION}</hook>', "it has no event"),
+        (f'<hook id="a" event="boom">{ACTION}</hook>', "'boom' is no event; the events are"),
+        ('<hook id="a" event="error"/>', "no action"),
+        (f'<hook id="a" event="error" layer="9">{ACTION}</hook>', "none of 0 to 4"),
+        (f'<hook id="a" event="error" layer="0">{ACTION}</hook>', "before 1"),
+        (f'<hook id="a" event="error" when="x">{ACTION}</hook>', "attribute 'when'"),
+        (
+            f'<hook id="a" event="error"><condition path="a" op="like"/>{ACTION}</hook>',
+            "'like' is no operator; the operators are eq",
+        ),
+        (
+            f'<hook id="a" event="error"><condition path="a" op="regex" value="("/>{ACTION}</hook>',
+            "no regular expression",
+        ),
+        (f'<hook id="a" event="error"><condition op="eq"/>{ACTION}</hook>', "has no path"),
+        (f'<hook id="a" event="error"><not/>{ACTION}</hook>', "holds one condition"),
+        (f'<hook id="a" event="error"><any/><all/>{ACTION}</hook>', "a second condition"),
+        ('<hook id="a" event="error"><action/></hook>', "one of primary, set_extends"),
+        (
+            '<hook id="a" event="error"><action primary="execute" control="fail"/></hook>',
+            "one of primary",
+        ),
+        ('<hook id="a" event="error"><action control="panic"/></hook>', "control is 'panic'"),
+        ('<hook id="a" event="error"><action primary="sign" item_id="x"/></hook>', "primary is"),
+        ('<hook id="a" event="error"><action primary="fetch"/></hook>', "no item_id"),
+        (
+            '<hook id="a" event="error"><action primary="fetch" item_id="x"/></hook>',
+            "doesn't say what kind",
+        ),
+        (
+            '<hook id="a" event="error"><action primary="execute" item_id="knowledge:x"/></hook>',
+            "none of tool, directive",
+        ),
+        (
+            '<hook id="a" event="error"><action primary="execute" kind="tool" item_type="directive"'
+            ' item_id="x"/></hook>',
+            "say different things",
+        ),
+        (
+            '<hook id="a" event="error"><action primary="execute" item_id="tool:../x"/></hook>',
+            "not an item id",
+        ),
+        ('<hook id="a" event="error"><action set_extends="x"/></hook>', "for the event"),
+        (
+            f'<hook id="a" event="error">{ACTION}</hook><hook id="a" event="error">{ACTION}</hook>',
+            "once more",
+        ),
+    ],
+)
+def test_a_hook_that_cannot_be_is_refused_with_its_line(inside, match):
+    with pytest.raises(MetadataError, match=match) as refusal:
+        hooks(inside)
+    assert refusal.value.line == 5
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        ({"hooks": {}}, "hooks: it is no list"),
+        ({"hook": []}, "it holds hook"),
+        ({"hooks": ["x"]}, "hook 1: it is no mapping"),
+        ({"hooks": [{"id": "a", "event": "error", "actions": []}]}, r"hook 1 \(a\): .*no action"),
+        ({"hooks": [{"id": "a", "event": "error", "actoin": {}}]}, "it has actoin"),
+        ({"hooks": [{"id": "a", "event": "error", "action": FETCH | {"wrap": 1}}]}, "wrap"),
+        ({"hooks": [{"id": "a", "event": "error", "action": FETCH | {"params": []}}]}, "mapping"),
+        (
+            {"hooks": [{"id": "a", "event": "error", "action": FETCH, "condition": {"path": "x"}}]
+             * 2},
+            r"hook 2 \(a\): an earlier hook",
+        ),
+        (
+            {"hooks": [{"id": "a", "event": "error", "action": FETCH, "condition": {"op": "eq"}}]},
+            "path and op",
+        ),
+    ],
+)  # fmt: skip
+def test_a_file_of_hooks_that_cannot_be_is_refused_with_the_place(config, match):
+    with pytest.raises(ConfigError, match=match) as refusal:
+        read_hooks(config, "hooks.yaml", HookLayer.USER)
+    assert "hooks.yaml" in str(refusal.value)
