@@ -34,6 +34,7 @@ except ModuleNotFoundError as problem:
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem as FetchedItem
     from ryecore.actions.launch import LaunchedThread as LaunchedThread
+    from ryecore.actions.results import DirectiveResult as DirectiveResult
     from ryecore.actions.sign import SignReport as SignReport
     from ryecore.actions.threads import ThreadReport as ThreadReport
     from ryecore.actions.threads import Threads as Threads
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from ryecore.chain.primitives import ExecutePrimitive as ExecutePrimitive
     from ryecore.chain.validator import ChainValidator as ChainValidator
     from ryecore.errors import IntegrityError as IntegrityError
+    from ryecore.errors import InvalidInputs as InvalidInputs
     from ryecore.errors import InvalidParameters as InvalidParameters
     from ryecore.errors import ItemNotFound as ItemNotFound
     from ryecore.errors import RyeError as RyeError
@@ -84,12 +86,14 @@ _HOMES = {
     "Chain": "chain.model",
     "ChainElement": "chain.model",
     "ChainValidator": "chain.validator",
+    "DirectiveResult": "actions.results",
     "EnvResolver": "chain.environment",
     "ExecutePrimitive": "chain.primitives",
     "ExecutionPlan": "chain.model",
     "ExecutionResult": "chain.model",
     "FetchedItem": "actions.fetch",
     "IntegrityError": "errors",
+    "InvalidInputs": "errors",
     "InvalidParameters": "errors",
     "ItemNotFound": "errors",
     "ItemRef": "items.refs",
@@ -133,12 +137,14 @@ __all__ = [
     "Chain",
     "ChainElement",
     "ChainValidator",
+    "DirectiveResult",
     "EnvResolver",
     "ExecutePrimitive",
     "ExecutionPlan",
     "ExecutionResult",
     "FetchedItem",
     "IntegrityError",
+    "InvalidInputs",
     "InvalidParameters",
     "ItemNotFound",
     "ItemRef",
