@@ -1,62 +1,38 @@
 """Rye: the one composition root. It alone reads the process environment."""
 
-import functools
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import anyio
 
-from ryecore.actions.execute import ExecuteAction, ExecuteOptions
-from ryecore.actions.fetch import FetchAction, FetchedItem, FetchOptions
-from ryecore.actions.launch import LaunchAction, check_factory
+from ryecore.actions.execute import ExecuteOptions
+from ryecore.actions.fetch import FetchedItem, FetchOptions
+from ryecore.actions.launch import check_factory
 from ryecore.actions.payload import Settings
 from ryecore.actions.running import Running
-from ryecore.actions.search import SearchAction
-from ryecore.actions.sign import SignAction, SignReport
+from ryecore.actions.sign import SignReport
 from ryecore.actions.threads import Threads
-from ryecore.actions.verify import VerifyAction, VerifyReport
-from ryecore.chain.builder import ChainBuilder
-from ryecore.chain.config import ConfigResolver, HostConfig
-from ryecore.chain.environment import EnvResolver, InheritEnv
-from ryecore.chain.executor import PrimitiveExecutor
-from ryecore.chain.file_types import FileTypes
-from ryecore.chain.interpreters import Interpreters
-from ryecore.chain.layout import Sealer
+from ryecore.actions.verify import VerifyReport
+from ryecore.chain.config import HostConfig
+from ryecore.chain.environment import InheritEnv
 from ryecore.chain.model import ChainTrace, ExecutionResult
-from ryecore.chain.prepared import Preparer
-from ryecore.chain.primitives import KeptProcesses
-from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import existing_folder, folder_to_be
-from ryecore.items.project_trust import is_project_trusted, trust_project
+from ryecore.items.project_trust import trust_project
 from ryecore.items.refs import ItemRef
-from ryecore.items.sealed import Seals
-from ryecore.items.spaces import Space, Spaces, built_in_space, discover_bundles
-from ryecore.items.trust import TrustStore
-from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.items.spaces import Space, discover_bundles
+from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.approval import Approve
 from ryecore.search.model import SearchResults
-from ryecore.state.lazy import LazyThreadStore
 from ryecore.state.model import Durability
-
-if TYPE_CHECKING:
-    from ryecore.actions.directive import DirectiveAction
+from ryecore.wiring import Parts, wire
 
 __all__ = ["Rye"]
-
-DEV_MODE_VARIABLE = "RYE_DEV_MODE"
-
-
-def _keep_connectors() -> KeptProcesses:
-    from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
-
-    return ConnectorPool()
 
 
 class Rye:
@@ -73,31 +49,13 @@ class Rye:
         threads: What runs, and ran, in processes of its own.
     """
 
-    def __init__(
-        self,
-        project: Path,
-        spaces: Spaces,
-        trust: TrustStore,
-        keys: AuthorKeys,
-        store: LazyThreadStore,
-        *,
-        execute: ExecuteAction,
-        fetch: FetchAction,
-        search: SearchAction,
-        sign: SignAction,
-        verify: VerifyAction,
-    ) -> None:
-        self.project = project
-        self.spaces = spaces
-        self.trust = trust
-        self.keys = keys
-        self.threads = Threads(store.open_existing)
-        self._store = store
-        self._execute = execute
-        self._fetch = fetch
-        self._search = search
-        self._sign = sign
-        self._verify = verify
+    def __init__(self, parts: Parts) -> None:
+        self.project = parts.project
+        self.spaces = parts.spaces
+        self.trust = parts.trust
+        self.keys = parts.keys
+        self.threads = Threads(parts.store.open_existing)
+        self._parts = parts
         self._running = Running()
 
     @classmethod
@@ -146,84 +104,22 @@ class Rye:
                 be loaded.
         """
         environ = dict(os.environ if environ is None else environ)
-        project = existing_folder(project_path)
         base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
-        user = Space("user", folder_to_be(base, "user space") / ".ai")
-        cache = folder_to_be(cache_dir, "cache") if cache_dir else user.root / "cache" / "sealed"
-        bundles = discover_bundles() if system_spaces is None else tuple(system_spaces)
-        spaces = Spaces(Space("project", project / ".ai"), user, bundles)
-        host_keys = [
-            key if isinstance(key, PublicKey) else PublicKey.from_pem(key) for key in trusted_keys
-        ]
-        trust = TrustStore(spaces, host_keys)
-        file_types = FileTypes(spaces, trust)
-        dev_mode = environ.get(DEV_MODE_VARIABLE) == "1"
-        if dev_mode:
-            warnings.warn(
-                f"{DEV_MODE_VARIABLE}=1: integrity errors are warnings, and what runs is not "
-                "verified.",
-                stacklevel=2,
-            )
-        verifier = Verifier(trust, dev_mode=dev_mode, file_types=file_types.comment_forms)
-        interpreters = Interpreters(
-            project,
-            lambda evidence: (
-                trust_project_interpreters or is_project_trusted(user, project, verifier, evidence)
-            ),
-        )
-        configs = ConfigResolver(spaces, verifier, config or {})
-        preparer = Preparer(
-            ChainBuilder(spaces, verifier, file_types),
-            Sealer(Seals(cache), verifier),
-            EnvResolver(project, environ, interpreters, inherit_env),
-            configs,
-            {
-                "project_path": str(project),
-                "user_space": str(user.root.parent),
-                "system_space": str(built_in_space().root),
-            },
-        )
-        auditor = Verifier(
-            trust, dev_mode=dev_mode, file_types=file_types.comment_forms, remember=False
-        )
-        strict = Verifier(trust, file_types=file_types.comment_forms)  # in dev mode too
-        executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
-        keys = AuthorKeys(user, environ)
-
-        @functools.cache
-        def directives() -> "DirectiveAction":
-            from ryecore.actions.directive import DirectiveAction  # noqa: PLC0415 - a whole room
-
-            return DirectiveAction(spaces, verifier, configs)
-
-        store = LazyThreadStore(spaces.project.root, user.root, durability)
+        user = folder_to_be(base, "user space")
+        cache = folder_to_be(cache_dir, "cache") if cache_dir else user / ".ai/cache/sealed"
         settings = Settings(
-            project_path=str(project),
-            user_space=str(user.root.parent),
-            system_spaces=bundles,
+            project_path=str(existing_folder(project_path)),
+            user_space=str(user),
+            system_spaces=(discover_bundles() if system_spaces is None else tuple(system_spaces)),
             inherit_env=inherit_env,
-            trusted_keys=tuple(key.pem.decode() for key in host_keys),
+            trusted_keys=tuple(map(_pem, trusted_keys)),
             trust_project_interpreters=trust_project_interpreters,
             config=config or {},
             cache_dir=str(cache),
             durability=durability,
             deps_factory=check_factory(deps_factory),
         )
-        launch = LaunchAction(executor, store.open, settings, environ)
-        return cls(
-            project,
-            spaces,
-            trust,
-            keys,
-            store,
-            execute=ExecuteAction(spaces, executor, launch, directives),
-            fetch=FetchAction(spaces, verifier, file_types.comment_forms, approve),
-            search=SearchAction(
-                spaces, user.root / "cache" / "search", strict, file_types.comment_forms
-            ),
-            sign=SignAction(spaces, keys, strict, file_types.comment_forms, approve),
-            verify=VerifyAction(spaces, verifier, file_types.comment_forms),
-        )
+        return cls(wire(settings, environ, approve))
 
     async def execute(
         self,
@@ -276,7 +172,7 @@ class Rye:
             trace,
             None if output_log is None else os.fspath(output_log),
         )
-        call = partial(self._execute, ref, parameters, options, ctx or CallContext())
+        call = partial(self._parts.execute, ref, parameters, options, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
@@ -292,7 +188,7 @@ class Rye:
         Raises:
             RyeError: The chain does not hold; the error carries the decisions so far.
         """
-        call = partial(self._execute.inspect, ref, ctx or CallContext())
+        call = partial(self._parts.execute.inspect, ref, ctx or CallContext())
         prepared = await self._running.run(ref, call)
         return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
 
@@ -311,7 +207,7 @@ class Rye:
         Raises:
             RyeError: The tool's chain does not hold, or the directive can't be read.
         """
-        call = partial(self._execute.schema, ref, ctx or CallContext())
+        call = partial(self._parts.execute.schema, ref, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def fetch(
@@ -340,7 +236,7 @@ class Rye:
             RyeError: It can't be found, doesn't verify, or can't be copied.
         """
         options = FetchOptions(source, destination, overwrite)
-        call = partial(self._fetch, ref, options, ctx or CallContext())
+        call = partial(self._parts.fetch, ref, options, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def search(
@@ -369,7 +265,9 @@ class Rye:
         Raises:
             RyeError: The query, the scope or a number can't be used.
         """
-        call = partial(self._search, query, scope, source, limit, offset, ctx or CallContext())
+        call = partial(
+            self._parts.search, query, scope, source, limit, offset, ctx or CallContext()
+        )
         return await self._running.run(query, call)
 
     def sign(
@@ -392,7 +290,7 @@ class Rye:
         Raises:
             RyeError: There is no key, nothing matches, or a model asks for it.
         """
-        return self._sign(os.fspath(pattern), ctx or CallContext(), space=space)
+        return self._parts.sign(os.fspath(pattern), ctx or CallContext(), space=space)
 
     async def request_signing(
         self, pattern: str, *, ctx: CallContext, space: Literal["project", "user"] = "project"
@@ -410,7 +308,7 @@ class Rye:
         Raises:
             RyeError: It may not, the approval is missing or refused, or nothing matches.
         """
-        call = partial(self._sign.on_behalf, pattern, ctx, space=space)
+        call = partial(self._parts.sign.on_behalf, pattern, ctx, space=space)
         return await self._running.run(pattern, call)
 
     def verify(
@@ -428,7 +326,7 @@ class Rye:
         Raises:
             RyeError: It can't be found, or doesn't verify.
         """
-        return self._verify(os.fspath(ref), ctx or CallContext())
+        return self._parts.verify(os.fspath(ref), ctx or CallContext())
 
     def verify_all(
         self,
@@ -451,7 +349,7 @@ class Rye:
             RyeError: Nothing matches.
         """
         place = self.spaces.project if space == "project" else self.spaces.user
-        return self._verify.all(pattern, place, ctx or CallContext())
+        return self._parts.verify.all(pattern, place, ctx or CallContext())
 
     def trust_project(self) -> Path:
         """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.
@@ -468,9 +366,9 @@ class Rye:
         """Cancel what still runs, and wait until none of its processes is left."""
         await self._running.aclose()
         with anyio.CancelScope(shield=True):
-            await self._execute.aclose()
-        self._store.close()
-        self._search.close()
+            await self._parts.execute.aclose()
+        self._parts.store.close()
+        self._parts.search.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -485,3 +383,7 @@ class Rye:
 
     def __repr__(self) -> str:
         return f"Rye({str(self.project)!r}{', closed' if self._running.is_closed else ''})"
+
+
+def _pem(key: PublicKey | str | bytes) -> str:
+    return (key if isinstance(key, PublicKey) else PublicKey.from_pem(key)).pem.decode()
