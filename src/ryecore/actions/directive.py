@@ -125,7 +125,11 @@ class DirectiveAction:
         Raises:
             RyeError: It can't be found, verified or read.
         """
-        loaded = await anyio.to_thread.run_sync(self._load, ref, self._spaces, Trace())
+        try:
+            loaded = await anyio.to_thread.run_sync(self._load, ref, self._spaces, Trace())
+        except RyeError as error:
+            error.during(str(ref))
+            raise
         return input_schema(loaded.directive.inputs)
 
     def _execute(

@@ -181,9 +181,12 @@ def _compiled(pattern: object) -> re.Pattern[str]:
     if not isinstance(pattern, str) or len(pattern) > _MAX_PATTERN:
         raise ValueError(f"a regular expression is text of at most {_MAX_PATTERN} characters")
     try:
-        with warnings.catch_warnings():  # they are the author's, not the host's
-            warnings.simplefilter("ignore")
+        try:
             return re.compile(pattern)
+        except Warning:  # where the host turns warnings into errors; this one is the author's
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as problem:
         raise ValueError(f"{pattern!r} is no regular expression: {problem}") from None
 

@@ -69,11 +69,14 @@ class HookAction:
             return {"set_extends": self.set_extends}
         if self.control is not None:
             return {"control": self.control}
-        return {
+        shown: dict[str, object] = {
             "primary": self.primary,
             "item_id": str(self.item),
             "params": dict(self.parameters),
         }
+        if self.primary == "fetch":
+            shown |= {"position": self.position, "wrap": self.wrap}
+        return shown
 
 
 @frozen
