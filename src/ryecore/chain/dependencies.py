@@ -13,12 +13,18 @@ from typing import Final
 from ryecore.chain.spec import VerifyDepsSpec
 from ryecore.errors import AnchorError, IntegrityError
 from ryecore.items.evidence import Evidence
-from ryecore.items.packages import EVERY_FILE, PACKAGE_FOLDERS, lock_of, locked_digest
+from ryecore.items.packages import (
+    EVERY_FILE,
+    PACKAGE_FOLDERS,
+    lock_of,
+    locked_digest,
+    packages_digest,
+)
 from ryecore.items.refs import ItemRef
 from ryecore.items.signing import SIDECAR
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
-from ryecore.lillux.digests import TreeFilter, digest_tree, list_tree, stat_tree
+from ryecore.lillux.digests import TreeFilter, list_tree, stat_tree
 from ryecore.lillux.witness import TreeStat
 
 __all__ = ["Dependencies"]
@@ -194,7 +200,7 @@ def _is_locked(folder: Path, batch: _Batch, evidence: Evidence) -> bool:
     seen = stat_tree(str(folder), EVERY_FILE)
     digest = locked_digest(batch.verify_file(str(lock), evidence))
     evidence.tree(TreeStat(str(folder), EVERY_FILE, seen))
-    if digest == digest_tree(str(folder), EVERY_FILE).digest:
+    if digest == packages_digest(folder):
         return True
     raise AnchorError(
         f"{folder} is not as it was when {lock} was signed.",

@@ -148,6 +148,10 @@ class EnvResolver:
         """Whether programs inside the project may run."""
         return self._interpreters.is_project_trusted(evidence)
 
+    def may_search(self, folder: str, evidence: Evidence) -> bool:
+        """Whether a tool may find programs in a folder: it lies outside an untrusted project."""
+        return self._interpreters.may_run(folder, evidence)
+
     def _inherited(self, known: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in known.items() if may_inherit(name, self._inherit)}
 

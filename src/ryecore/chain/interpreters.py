@@ -149,7 +149,9 @@ class Interpreters:
         if preset and os.path.isabs(preset):
             yield "preset", preset
         if wish.type == "local_binary":
-            for root in (*map(render, wish.search_roots), str(self._project)):
+            roots = (*map(render, wish.search_roots), str(self._project))
+            # One that names an anchor, where the tool has none, leads nowhere.
+            for root in filter(os.path.isabs, roots):
                 for folder in wish.search_paths:
                     for name in wish.names:
                         yield "local_binary", os.path.normpath(f"{root}/{render(folder)}/{name}")

@@ -170,7 +170,7 @@ class Preparer:
             is_trusted = self._environments.is_project_trusted(evidence)
             context["project_trusted"] = "yes" if is_trusted else "no"
         env = self._environments.resolve(chain, context, trace, evidence)
-        env, cwd = self._anchor_effects(layout, env, context)
+        env, cwd = self._anchor_effects(layout, env, context, trace, evidence)
         spec = chain.head.spec
         resolved = self._configs.for_tool(spec, trace, evidence) if spec.config_resolve else None
         execution = self._configs.resolve(_EXECUTION, trace, evidence)
@@ -198,7 +198,12 @@ class Preparer:
         )
 
     def _anchor_effects(
-        self, layout: Layout, env: dict[str, str], context: Mapping[str, object]
+        self,
+        layout: Layout,
+        env: dict[str, str],
+        context: Mapping[str, object],
+        trace: Trace,
+        evidence: Evidence,
     ) -> tuple[dict[str, str], str]:
         project = self._places["project_path"]
         if layout.anchor is None or layout.anchor_path is None:
@@ -209,8 +214,22 @@ class Preparer:
             rendered = template.text(text)
             return None if template.unknown else rendered
 
+        def render_program_folder(text: str) -> str | None:
+            folder = render(text)
+            # Nobody vouches for the programs of a package folder that is no more than linked.
+            if folder is None or layout.deps != "unverified":
+                return folder
+            if self._environments.may_search(folder, evidence):
+                return folder
+            trace.add("resolve_env", contributed_by="anchor", narrowed=["PATH"])
+            return None
+
         cwd = render(layout.anchor.cwd) if layout.anchor.cwd is not None else None
-        return apply_env_paths(env, layout.anchor.env_paths, render), cwd or project
+        changed = env
+        for name, change in layout.anchor.env_paths.items():
+            by = render_program_folder if name == "PATH" else render
+            changed = apply_env_paths(changed, {name: change}, by)
+        return changed, cwd or project
 
 
 def _runs_on_own_interpreter(chain: ValidChain) -> bool:

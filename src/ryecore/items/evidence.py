@@ -75,6 +75,6 @@ def _first_missing(folder: str) -> str:
     While it is missing nothing below it can appear, so it stands for all of it.
     """
     missing = ""
-    while not os.path.lexists(folder):
+    while folder and not os.path.lexists(folder):
         missing, folder = folder, os.path.dirname(folder)
     return missing

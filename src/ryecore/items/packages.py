@@ -2,15 +2,18 @@
 
 Nobody signs the thousands of files of a `node_modules` or a virtual environment one by one. They
 are linked into a snapshot, not copied, and count as unverified, unless a signed lock beside the
-folder holds the digest of all its files.
+folder holds the digest of all its files and links.
 
 Source: decision 16.
 """
 
+import os
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ryecore.errors import SigningError
+from ryecore.errors import AnchorError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
 from ryecore.items.places import absolute, place_of
@@ -19,7 +22,14 @@ from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.digests import TreeFilter, digest_tree
 from ryecore.lillux.keys import SigningKey
 
-__all__ = ["EVERY_FILE", "PACKAGE_FOLDERS", "lock_of", "lock_packages", "locked_digest"]
+__all__ = [
+    "EVERY_FILE",
+    "PACKAGE_FOLDERS",
+    "lock_of",
+    "lock_packages",
+    "locked_digest",
+    "packages_digest",
+]
 
 PACKAGE_FOLDERS: Final = ("node_modules", ".venv", "venv", "vendor")
 EVERY_FILE: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True)
@@ -53,8 +63,10 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
     path = lock_of(folder)
     kind, relative = place_of(path)
     try:
-        digest = digest_tree(str(folder), EVERY_FILE).digest
+        digest = packages_digest(folder)
         write_atomically(path, f"folder: {folder.name}\ndigest: {digest}\n".encode())
+    except AnchorError as problem:
+        raise SigningError(problem.message, next_step=problem.next_step) from None
     except OSError as problem:
         raise SigningError(f"{folder} can't be locked: {problem}.") from problem
     return sign_file(path, kind, relative, key)
@@ -64,3 +76,52 @@ def locked_digest(lock: VerifiedItem) -> str | None:
     """The digest that a verified lock holds."""
     digest = parse_document(lock.content, lock.source.path).get("digest")
     return digest if isinstance(digest, str) else None
+
+
+def packages_digest(folder: Path) -> str:
+    """The digest of a package folder: its files, and where its links lead.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        SHA-256 (hex).
+
+    Raises:
+        AnchorError: A link leaves the folder, so that nothing vouches for what it leads to.
+        OSError: The folder can't be read as a whole.
+    """
+    digest = digest_tree(str(folder), EVERY_FILE).digest
+    links = sorted(_links(folder, str(folder)))
+    if not links:
+        return digest
+    lines = "".join(f"{target}  {path}\n" for path, target in links)
+    return sha256(f"{digest}\n{lines}".encode(errors="surrogateescape")).hexdigest()
+
+
+def _links(root: Path, folder: str, below: str = "") -> Iterator[tuple[str, str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = below + entry.name
+            if entry.is_symlink():
+                _check_link(root, entry.path)
+                yield path, str(Path(entry.path).readlink())
+            elif entry.is_dir(follow_symlinks=False):
+                yield from _links(root, entry.path, path + "/")
+
+
+def _check_link(root: Path, link: str) -> None:
+    """Refuse a link that leaves the folder, but for a program such as a venv's `python`.
+
+    The digest has the bytes of a file that a link leads to. What that file imports is another
+    matter in `node_modules`: Node looks for it beside the file, not beside the link.
+    """
+    leads_to = Path(os.path.realpath(link))
+    if leads_to.is_relative_to(os.path.realpath(root)):
+        return
+    if leads_to.is_file() and root.name != "node_modules":
+        return
+    raise AnchorError(
+        f"{link} is a link that leaves its package folder: it leads to {leads_to}.",
+        next_step="Install the package itself there, or leave the folder unlocked.",
+    )

@@ -52,6 +52,17 @@ def test_a_local_binary_is_found_in_the_first_search_path(house):
     assert said(house, ref, **TRUSTING) == str(first)
 
 
+@pytest.mark.parametrize("root", ["{anchor_path}", "tools", ""])
+def test_a_search_root_that_leads_nowhere_is_not_looked_for_in_the_hosts_folder(
+    house, monkeypatch, root
+):
+    monkeypatch.chdir(house.root)
+    program(house.root / root / "bin/xlang", "planted")
+    found = on_path(house, "xlang9")
+    wish = {"search_roots": [root], "search_paths": ["bin"], "fallback": "xlang9"}
+    assert said(house, using(house, **wish)) == str(found)
+
+
 def test_a_candidate_name_is_taken_where_the_first_is_missing(house):
     ref = using(house, **LOCAL, candidates=["xlang3"])
     found = program(house.project / ".venv/bin/xlang3")

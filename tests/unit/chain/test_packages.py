@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ryecore.errors import AnchorError
+from ryecore.errors import AnchorError, SigningError
 from ryecore.items.packages import lock_packages
 from tests.house import House
 
@@ -51,3 +51,65 @@ def test_a_folder_that_changed_since_it_was_locked_is_refused(
             rye.execute("tool:acme/tool")
         lock_packages(packages, house.key)
         assert rye.execute("tool:acme/tool").success
+
+
+@pytest.fixture
+def linked_package(house: House, packages: Path) -> Path:
+    """A package folder in which one package is a link to another folder of it."""
+    store = packages / "store" / "one"
+    store.mkdir(parents=True)
+    (store / "index.txt").write_text("one")
+    link = packages / "one"
+    link.symlink_to("store/one")
+    return link
+
+
+@pytest.mark.parametrize("change", ["added", "led elsewhere"])
+def test_a_link_to_a_folder_is_part_of_what_is_locked(
+    house: House, packages: Path, linked_package: Path, change: str
+) -> None:
+    lock_packages(packages, house.key)
+    assert "deps" not in house.execute("tool:acme/tool").metadata
+    if change == "added":
+        (packages / "two").symlink_to("store/one")
+    else:
+        (packages / "store" / "two").mkdir()
+        linked_package.unlink()
+        linked_package.symlink_to("store/two")
+    with pytest.raises(AnchorError, match="not as it was"):
+        house.execute("tool:acme/tool")
+
+
+def test_a_folder_with_a_link_that_leaves_it_is_not_locked(house: House, packages: Path) -> None:
+    outside = house.project / "evil"
+    outside.mkdir()
+    (packages / "evil").symlink_to(outside)
+    with pytest.raises(SigningError, match=rf"{packages}/evil is a link .* {outside}"):
+        lock_packages(packages, house.key)
+
+
+def test_a_link_that_leaves_a_locked_folder_later_is_refused(house: House, packages: Path) -> None:
+    lock_packages(packages, house.key)
+    (packages / "evil").symlink_to(house.project)
+    with pytest.raises(AnchorError, match=rf"{packages}/evil is a link"):
+        house.execute("tool:acme/tool")
+
+
+def test_an_environments_own_interpreter_may_be_a_link_that_leaves_it(
+    house: House, packages: Path
+) -> None:
+    (packages / "bin").mkdir()
+    (packages / "bin" / "python").symlink_to("/usr/bin/env")
+    lock_packages(packages, house.key)
+    assert "deps" not in house.execute("tool:acme/tool").metadata
+
+
+def test_a_link_to_a_module_that_leaves_node_modules_is_not_locked(house: House) -> None:
+    # Node resolves what such a module imports from the place that the link leads to.
+    folder = house.path("tools/acme/node_modules")
+    folder.mkdir(parents=True)
+    module = house.project / "module.js"
+    module.write_text("")
+    (folder / "module.js").symlink_to(module)
+    with pytest.raises(SigningError, match="is a link"):
+        lock_packages(folder, house.key)

@@ -1,6 +1,8 @@
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from ryecore.items.evidence import Evidence
 from ryecore.lillux import TreeFilter, TreeStat, stat_tree
 
@@ -21,6 +23,18 @@ def test_what_was_seen_holds_until_it_changes(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(then)
         assert not witness.holds()
         (tmp_path / name).write_bytes(b"x") if name == "a" else (tmp_path / name).unlink()
+
+
+def test_a_relative_path_that_was_absent_is_asked_again_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    evidence = Evidence()
+    evidence.absent("no/such/file")
+    witness = evidence.witness()
+    assert witness.holds()
+    (tmp_path / "no").mkdir()
+    assert not witness.holds()
 
 
 def test_the_soonest_end_counts() -> None:
