@@ -261,11 +261,11 @@ class ChainError(RyeError):
 
 
 class ChainTooDeep(ChainError):
-    """The chain has more elements than `MAX_CHAIN_DEPTH`."""
+    """A chain of executors, or of directives that extend each other, is too long."""
 
 
 class CircularDependency(ChainError):
-    """An element's executor leads back to the element."""
+    """An element's executor, or what a directive extends, leads back to it."""
 
 
 class ExecutorNotFound(ChainError, ValueError):
