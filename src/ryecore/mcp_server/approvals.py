@@ -1,0 +1,192 @@
+"""Asking the person at the MCP client, before a model's wish changes what may run.
+
+Up to the protocol of 2025 the server asks while the call waits. From 2026 on the call ends with
+the question, and the client calls again with the answer: then the server remembers what it asked.
+"""
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from attrs import field, frozen
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp_types import (
+    CallToolRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ryecore.errors import NotApproved
+from ryecore.policy.approval import ApprovalRequest, FileToApprove
+
+__all__ = ["Approvals", "AskFirst"]
+
+_MAX_OPEN: Final = 1000
+_MAX_SHOWN_FILES: Final = 50
+_MAX_SHOWN_LINES: Final = 60
+_FORM: Final = {
+    "type": "object",
+    "properties": {
+        "approve": {
+            "type": "boolean",
+            "title": "I have read this, and it may be done",
+            "default": False,
+        }
+    },
+    "required": ["approve"],
+}
+
+
+class AskFirst(Exception):
+    """The call can't go on before the person has answered.
+
+    Attributes:
+        result: The question, for the client.
+    """
+
+    def __init__(self, result: InputRequiredResult) -> None:
+        super().__init__("a question")
+        self.result = result
+
+
+@frozen
+class _Open:
+    """A question that was put, and what was approved before it in the same call."""
+
+    key: str
+    approved: frozenset[str]
+
+
+@frozen
+class _Call:
+    """A call that may have to ask."""
+
+    ctx: ServerRequestContext[Any, Any]
+    params: CallToolRequestParams
+    answered: _Open | None
+    approved: frozenset[str] = field(factory=frozenset)
+
+
+class Approvals:
+    """Asks the person at the client that made the call; give it to `Rye.open(approve=...)`."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _Call] = {}
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+
+    @contextmanager
+    def during(
+        self, call_id: str, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> Iterator[None]:
+        """While this lasts, the questions of a call go to the client that made it."""
+        # Each question is answered once.
+        answered = self._open.pop(params.request_state or "", None)
+        approved = answered.approved if answered is not None else frozenset[str]()
+        if answered is not None and _is_yes((params.input_responses or {}).get(answered.key)):
+            approved |= {answered.key}
+        self._calls[call_id] = _Call(ctx, params, answered, approved)
+        try:
+            yield
+        finally:
+            del self._calls[call_id]
+
+    async def __call__(self, request: ApprovalRequest, /) -> bool:
+        """Whether the person approves of exactly this.
+
+        Raises:
+            NotApproved: The client can't ask.
+            AskFirst: The client has to call again with the answer.
+        """
+        call = self._calls.get(request.call_id)
+        if call is None:
+            return False
+        session = call.ctx.session
+        offered = session.client_capabilities.elicitation if session.client_capabilities else None
+        if offered is None or (offered.form is None and offered.url is not None):
+            raise _cannot_ask(request, "it doesn't offer elicitation")
+        if call.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return self._answer_of(call, request)
+        try:
+            answer = await session.elicit_form(_message(request), _FORM, call.ctx.request_id)
+        except (MCPError, NoBackChannelError) as problem:
+            raise _cannot_ask(request, str(problem)) from None
+        return _is_yes(answer)
+
+    def _answer_of(self, call: _Call, request: ApprovalRequest) -> bool:
+        key = _key(request)
+        if key in call.approved:
+            return True
+        if call.answered is not None and call.answered.key == key:
+            return False
+        state = secrets.token_urlsafe(24)
+        self._open[state] = _Open(key, call.approved)
+        while len(self._open) > _MAX_OPEN:
+            self._open.popitem(last=False)
+        form = ElicitRequestFormParams(message=_message(request), requested_schema=_FORM)
+        raise AskFirst(
+            InputRequiredResult(
+                input_requests={key: ElicitRequest(params=form)}, request_state=state
+            )
+        )
+
+
+def _is_yes(answer: object) -> bool:
+    return (
+        isinstance(answer, ElicitResult)
+        and answer.action == "accept"
+        and (answer.content or {}).get("approve") is True
+    )
+
+
+def _cannot_ask(request: ApprovalRequest, why: str) -> NotApproved:
+    names = ", ".join(file.item_id for file in request.files[:5])
+    return NotApproved(
+        f"To {request.action} {names} needs a person's approval, and this MCP client can't ask for "
+        f"it: {why}.",
+        next_step="Use a client with elicitation, or do it yourself with the rye command.",
+    )
+
+
+def _key(request: ApprovalRequest) -> str:
+    """What stands for exactly this question: its files and their content."""
+    digest = hashlib.sha256(f"{request.action}\0{request.space}".encode())
+    for file in request.files:
+        line = f"\0{file.item_id}\0{file.path}\0{file.content_hash}\0{file.state}"
+        digest.update(line.encode("utf-8", errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _message(request: ApprovalRequest) -> str:
+    """The question: the facts first, so that no file's own text can stand for them."""
+    verb = "Sign" if request.action == "sign" else "Copy"
+    count = len(request.files)
+    files = f"{count} file{'' if count == 1 else 's'}"
+    lines = [f"{verb} {files} in {request.space} space? What is signed may run here."]
+    shown = request.files[:_MAX_SHOWN_FILES]
+    lines += [
+        f"- {file.item_id} ({file.state}, {file.size_bytes} bytes, sha256 {file.content_hash[:16]})"
+        for file in shown
+    ]
+    if count > len(shown):
+        lines.append(f"- and {count - len(shown)} more")
+    left = _MAX_SHOWN_LINES
+    for file in shown:
+        content = _content(file)[:left]
+        left -= len(content)
+        if content:
+            lines += [f"\n{file.item_id} begins:", *content]
+    return "\n".join(lines)
+
+
+def _content(file: FileToApprove) -> list[str]:
+    return [
+        "  | " + "".join(char if char.isprintable() else "�" for char in line)
+        for line in file.preview.splitlines()
+    ]

@@ -1,0 +1,141 @@
+"""The server over streamable HTTP, for clients that find it running. asyncio alone: uvicorn's."""
+
+import hmac
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ryecore.errors import ConfigError, InputError
+
+__all__ = ["serve_http"]
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only ever asked for by name
+_MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+_SHUTDOWN_S: Final = 1
+
+
+async def serve_http(
+    server: Server[Any],
+    *,
+    token: str | None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allowed_hosts: Iterable[str] = (),
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until cancelled. What runs for clients is then cancelled too.
+
+    Args:
+        server: What `create_server` made.
+        token: The bearer token that every request needs; None for none, on this machine alone.
+        host: The address to listen at.
+        port: The port; 0 for any that is free.
+        allowed_hosts: Further names that clients may call this host by.
+        announce: Told the URL once it listens.
+
+    Raises:
+        InputError: No token, at an address that others can reach.
+        ConfigError: Nothing can listen there.
+    """
+    if token is None and host not in _LOOPBACK:
+        raise InputError(
+            f"Without a token, anybody who reaches {host} could run tools here.",
+            next_step="Use a token, or listen at 127.0.0.1.",
+        )
+    listening = _listen(host, port)
+    port = listening.getsockname()[1]
+    app: ASGIApp = server.streamable_http_app(
+        host=host,
+        transport_security=_security(host, allowed_hosts),
+        max_request_body_size=_MAX_BODY_BYTES,
+    )
+    if token is not None:
+        app = _BearerToken(app, token)
+    web = _Web(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+    )
+
+    async def run() -> None:
+        # Cancelled from outside it would leave its connections open: it is told to end instead.
+        with anyio.CancelScope(shield=True):
+            await web.serve(sockets=[listening])
+        tasks.cancel_scope.cancel()
+
+    with listening:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            shown = f"[{host}]" if ":" in host else host
+            announce(f"http://{shown}:{port}/mcp")
+            try:
+                await anyio.sleep_forever()
+            finally:
+                web.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except (OSError, OverflowError) as problem:
+        raise ConfigError(
+            f"Nothing can listen at {host}:{port}: {problem}.",
+            next_step="Name another address or port; 0 takes any port that is free.",
+        ) from None
+
+
+def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
+    """The names that requests may call this host by: a page of another name can't reach it."""
+    names = {*_LOOPBACK, *more}
+    names |= {socket.gethostname(), socket.getfqdn()} if host in _EVERYWHERE else {host}
+    shown = sorted(f"[{name}]" if ":" in name else name for name in names)
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[f"{name}{port}" for name in shown for port in (":*", "")],
+        allowed_origins=[f"http://{name}{port}" for name in shown for port in (":*", "")],
+    )
+
+
+class _Web(uvicorn.Server):
+    """uvicorn without its signal handlers: whoever runs the server decides about signals."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _BearerToken:
+    """Lets nobody in without the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = Headers(scope=scope).get("authorization", "").encode("latin-1", "replace")
+            if not hmac.compare_digest(given, self._expected):
+                refusal = JSONResponse(
+                    {"error": "A bearer token is needed."},
+                    status_code=401,
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

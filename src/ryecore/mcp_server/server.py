@@ -1,0 +1,168 @@
+"""The MCP server: its tools, each of which is one documented call on a project that is open."""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Final
+
+import anyio.to_thread
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Tool,
+)
+
+from ryecore import __version__
+from ryecore.calls import answer
+from ryecore.errors import InputError, RyeError
+from ryecore.items.signing import find_files
+from ryecore.mcp_server.approvals import Approvals, AskFirst
+from ryecore.mcp_server.progress import reporting
+from ryecore.mcp_server.results import tool_result
+from ryecore.mcp_server.schemas import DESCRIPTIONS, INPUT_SCHEMAS, INSTRUCTIONS
+from ryecore.policy import CallContext, capability_of
+from ryecore.rye import Rye
+
+__all__ = ["DEFAULT_GRANTS", "create_server"]
+
+DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
+"""What a client may do unless told otherwise."""
+
+_logger = logging.getLogger(__name__)
+
+
+def create_server(
+    projects: Iterable[Rye],
+    *,
+    grants: Iterable[str] = DEFAULT_GRANTS,
+    approvals: Approvals | None = None,
+) -> Server[Any]:
+    """Make the MCP server of some projects.
+
+    Args:
+        projects: The projects, open; they must stay so while the server runs.
+        grants: What a client may do, as capability patterns.
+        approvals: Asks the person at the client, where the projects were opened with it as
+            `approve`; with it there is `rye_sign`. A client may then ask for any signature, unless
+            the grants name some.
+
+    Returns:
+        The server, of the official SDK: `serve_stdio` or `serve_http` runs it.
+    """
+    tools = _Tools(projects, frozenset(grants), approvals)
+    return Server(
+        "ryecore",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
+    )
+
+
+class _Tools:
+    """What the server answers with."""
+
+    def __init__(
+        self, projects: Iterable[Rye], grants: frozenset[str], approvals: Approvals | None
+    ) -> None:
+        self._projects = {os.path.realpath(rye.project): rye for rye in projects}
+        self._grants = grants
+        self._approvals = approvals
+        self._tools = [
+            Tool(name=name, description=DESCRIPTIONS[name], input_schema=dict(schema))
+            for name, schema in INPUT_SCHEMAS.items()
+            if name != "rye_sign" or approvals is not None
+        ]
+        self._names = frozenset(tool.name for tool in self._tools)
+
+    async def list(
+        self, _ctx: ServerRequestContext[Any, Any], _params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=self._tools)
+
+    async def call(
+        self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        if params.name not in self._names:
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name}")
+        given = {key: value for key, value in (params.arguments or {}).items() if value is not None}
+        try:
+            return tool_result(await self._answer(ctx, params, given))
+        except AskFirst as question:
+            return question.result
+        except RyeError as error:
+            if isinstance(given.get("item_id"), str):
+                error.during(given["item_id"])
+            return tool_result(error.to_dict())
+        except Exception:
+            _logger.exception("A call of %s failed", params.name)
+            said = "The server failed in a way that it did not foresee; its log says how."
+            return tool_result({"status": "error", "error": said, "error_type": "internal"})
+
+    async def _answer(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        params: CallToolRequestParams,
+        given: dict[str, Any],
+    ) -> dict[str, object]:
+        rye = self._project(given.pop("project_path", None))
+        capabilities = self._grants
+        if params.name == "rye_sign":
+            capabilities |= await self._signable(rye, given)
+        question: AskFirst | None = None
+        document: dict[str, object] = {}
+        async with reporting(ctx) as sink:
+            call_ctx = CallContext(capabilities=capabilities, event_sink=sink)
+            with self._asking(call_ctx.call_id, ctx, params):
+                try:
+                    document = await answer(params.name, rye, given, call_ctx)
+                except AskFirst as raised:  # which a task group would wrap
+                    question = raised
+        if question is not None:
+            raise question
+        return document
+
+    def _asking(
+        self, call_id: str, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> AbstractContextManager[None]:
+        if self._approvals is None:
+            return nullcontext()
+        return self._approvals.during(call_id, ctx, params)
+
+    def _project(self, path: object) -> Rye:
+        served = ", ".join(self._projects)
+        if not isinstance(path, str) or not path:
+            raise InputError("project_path is required.", next_step=f"Pass one of: {served}.")
+        if os.path.isabs(path) and "\0" not in path:
+            rye = self._projects.get(os.path.realpath(path))
+            if rye is not None:
+                return rye
+        raise InputError(
+            f"The project {path!r} is not served here.", next_step=f"Pass one of: {served}."
+        )
+
+    async def _signable(self, rye: Rye, given: Mapping[str, Any]) -> frozenset[str]:
+        """The capabilities of what the client asks to sign, by name: the person decides on each.
+
+        Where the grants name signatures, these alone count.
+        """
+        if any(grant.startswith("rye.sign.") for grant in self._grants):
+            return frozenset()
+        space = rye.spaces.user if given.get("source") == "user" else rye.spaces.project
+        pattern = given.get("item_id")
+        if not isinstance(pattern, str):
+            return frozenset()
+        files = await anyio.to_thread.run_sync(partial(find_files, space, pattern))
+        return frozenset(
+            capability_of("sign", kind, relative.rpartition(".")[0] or relative)
+            for kind, _, relative in files
+        )

@@ -1,0 +1,111 @@
+"""ryecore's MCP server as a real process, and the official SDK's client in front of it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from mcp.client.stdio import StdioServerParameters
+
+from mcp import Client
+from tests.house import House
+
+COMMAND = ["-m", "ryecore.cli", "mcp", "serve"]
+TOKEN = "a-token-of-the-tests"
+
+
+def environ(house: House, **more: str) -> dict[str, str]:
+    return {**house.environ, "USER_SPACE": str(house.user), **more}
+
+
+@asynccontextmanager
+async def stdio(
+    house: House, *args: str, mode: str = "auto", **options: Any
+) -> AsyncIterator[Client]:
+    """A client that has started the server."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=[*COMMAND, "--project", str(house.project), *args],
+        env=environ(house),
+        cwd=str(house.project),
+    )
+    async with Client(server, mode=mode, **options) as client:
+        yield client
+
+
+@contextmanager
+def process(house: House, *args: str, **variables: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """The server, its streams in the test's own hands."""
+    started = subprocess.Popen(
+        [sys.executable, *COMMAND, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=house.project,
+        env=environ(house, **variables),
+    )
+    try:
+        yield started
+    finally:
+        started.kill()
+        for stream in (started.stdin, started.stdout, started.stderr):
+            assert stream is not None
+            stream.close()
+        started.wait()
+
+
+@frozen
+class Served:
+    """A server over HTTP.
+
+    Attributes:
+        url: Where.
+        process: The server.
+    """
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+
+
+@contextmanager
+def http(house: House, *args: str, **variables: str) -> Iterator[Served]:
+    """The server over HTTP on a free port, as soon as it listens."""
+    variables.setdefault("RYE_MCP_TOKEN", TOKEN)
+    with process(house, "--http", "0", *args, **variables) as started:
+        assert started.stderr is not None
+        line = started.stderr.readline().decode()
+        assert "ryecore serves MCP at " in line, line + started.stderr.read().decode()
+        yield Served(line.rpartition(" ")[2].strip(), started)
+
+
+def said(result: Any) -> dict[str, Any]:
+    """The document of a result, which its text and its structured content both hold."""
+    document: dict[str, Any] = result.structured_content
+    assert json.loads(result.content[0].text) == document
+    assert result.is_error == (document["status"] == "error")
+    return document
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process still runs, and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def read_pid(fifo: Path) -> int:
+    """The number that a tool writes into a FIFO; waits for it."""
+    return int(fifo.read_text())
+
+
+def make_waiting_tool(house: House) -> tuple[str, Path]:
+    """A tool that says its process id through a FIFO, and then waits for ever."""
+    fifo = house.project / "pid"
+    os.mkfifo(fifo)
+    return house.shell("a/waits", 'echo $$ > "$1/pid"; exec sleep 1000'), fifo
