@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
-    from ryecore.state.model import ThreadRecord as ThreadRecord
-    from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.search.model import SearchResult as SearchResult
     from ryecore.search.model import SearchResults as SearchResults
+    from ryecore.state.model import ThreadRecord as ThreadRecord
+    from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.sync import SyncRye as SyncRye
 
 _HOMES = {

@@ -5,18 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
 from ryecore.actions.execute import ExecuteOptions
-from ryecore.actions.fetch import FetchedItem, FetchOptions
-from ryecore.actions.launch import check_factory
-from ryecore.actions.payload import Settings
 from ryecore.actions.running import Running
-from ryecore.actions.sign import SignReport
+from ryecore.actions.settings import Settings, check_factory
 from ryecore.actions.threads import Threads
-from ryecore.actions.verify import VerifyReport
 from ryecore.chain.config import HostConfig
 from ryecore.chain.environment import InheritEnv
 from ryecore.chain.model import ChainTrace, ExecutionResult
@@ -27,10 +23,15 @@ from ryecore.items.spaces import Space, discover_bundles
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
-from ryecore.policy.approval import Approve
-from ryecore.search.model import SearchResults
 from ryecore.state.model import Durability
-from ryecore.wiring import Parts, wire
+from ryecore.wiring import Parts
+
+if TYPE_CHECKING:
+    from ryecore.actions.fetch import FetchedItem
+    from ryecore.actions.sign import SignReport
+    from ryecore.actions.verify import VerifyReport
+    from ryecore.policy.approval import Approve
+    from ryecore.search.model import SearchResults
 
 __all__ = ["Rye"]
 
@@ -71,7 +72,7 @@ class Rye:
         trust_project_interpreters: bool = False,
         config: HostConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
-        approve: Approve | None = None,
+        approve: "Approve | None" = None,
         deps_factory: str | None = None,
         durability: Durability = "process",
     ) -> Self:
@@ -119,7 +120,7 @@ class Rye:
             durability=durability,
             deps_factory=check_factory(deps_factory),
         )
-        return cls(wire(settings, environ, approve))
+        return cls(Parts(settings, environ, approve))
 
     async def execute(
         self,
@@ -218,7 +219,7 @@ class Rye:
         destination: Literal["project", "user"] | None = None,
         overwrite: bool = False,
         ctx: CallContext | None = None,
-    ) -> FetchedItem:
+    ) -> "FetchedItem":
         """Read one item of any kind, verified; copy it to another space where that is wished.
 
         Args:
@@ -235,6 +236,8 @@ class Rye:
         Raises:
             RyeError: It can't be found, doesn't verify, or can't be copied.
         """
+        from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
+
         options = FetchOptions(source, destination, overwrite)
         call = partial(self._parts.fetch, ref, options, ctx or CallContext())
         return await self._running.run(ref, call)
@@ -248,7 +251,7 @@ class Rye:
         limit: int = 10,
         offset: int = 0,
         ctx: CallContext | None = None,
-    ) -> SearchResults:
+    ) -> "SearchResults":
         """Find items by their names, what they say of themselves, and what they hold.
 
         Args:
@@ -276,7 +279,7 @@ class Rye:
         *,
         space: Literal["project", "user"] = "project",
         ctx: CallContext | None = None,
-    ) -> SignReport:
+    ) -> "SignReport":
         """Sign one item, or all that a glob matches, with the author's key.
 
         Args:
@@ -294,7 +297,7 @@ class Rye:
 
     async def request_signing(
         self, pattern: str, *, ctx: CallContext, space: Literal["project", "user"] = "project"
-    ) -> SignReport:
+    ) -> "SignReport":
         """Sign on behalf of a model, a tool or an MCP client, once the host has approved.
 
         Args:
@@ -334,7 +337,7 @@ class Rye:
         *,
         space: Literal["project", "user"] = "project",
         ctx: CallContext | None = None,
-    ) -> VerifyReport:
+    ) -> "VerifyReport":
         """Verify every file that a glob matches, and run nothing.
 
         Args:
@@ -366,9 +369,7 @@ class Rye:
         """Cancel what still runs, and wait until none of its processes is left."""
         await self._running.aclose()
         with anyio.CancelScope(shield=True):
-            await self._parts.execute.aclose()
-        self._parts.store.close()
-        self._parts.search.close()
+            await self._parts.aclose()
 
     async def __aenter__(self) -> Self:
         return self

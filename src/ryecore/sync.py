@@ -8,21 +8,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from ryecore.actions.fetch import FetchedItem
-from ryecore.actions.sign import SignReport
-from ryecore.actions.threads import ThreadReport, Threads
-from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.errors import RyeClosed
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
-from ryecore.search.model import SearchResults
-from ryecore.state.model import ThreadRecord
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
+
+    from ryecore.actions.fetch import FetchedItem
+    from ryecore.actions.sign import SignReport
+    from ryecore.actions.threads import ThreadReport, Threads
+    from ryecore.actions.verify import VerifyReport
+    from ryecore.search.model import SearchResults
+    from ryecore.state.model import ThreadRecord
 
 __all__ = ["SyncRye", "SyncThreads"]
 
@@ -91,17 +92,17 @@ class SyncRye:
         """The JSON Schema of a tool's parameters or a directive's inputs; see `Rye.schema`."""
         return self._call(ref, partial(self._rye.schema, ref))
 
-    def fetch(self, ref: str | ItemRef, **options: Any) -> FetchedItem:
+    def fetch(self, ref: str | ItemRef, **options: Any) -> "FetchedItem":
         """Read one item of any kind, verified; see `Rye.fetch` for the options."""
         return self._call(ref, partial(self._rye.fetch, ref, **options))
 
-    def search(self, query: str, **options: Any) -> SearchResults:
+    def search(self, query: str, **options: Any) -> "SearchResults":
         """Find items; see `Rye.search` for the query language and the options."""
         return self._call(query, partial(self._rye.search, query, **options))
 
     def sign(
         self, pattern: str | os.PathLike[str], *, space: Literal["project", "user"] = "project"
-    ) -> SignReport:
+    ) -> "SignReport":
         """Sign one item, or all that a glob matches; see `Rye.sign`."""
         return self._rye.sign(pattern, space=space)
 
@@ -111,7 +112,7 @@ class SyncRye:
 
     def verify_all(
         self, pattern: str, *, space: Literal["project", "user"] = "project"
-    ) -> VerifyReport:
+    ) -> "VerifyReport":
         """Verify every file that a glob matches; see `Rye.verify_all`."""
         return self._rye.verify_all(pattern, space=space)
 
@@ -155,7 +156,7 @@ class SyncThreads:
     """
 
     def __init__(
-        self, threads: Threads, call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
+        self, threads: "Threads", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
     ) -> None:
         self._threads = threads
         self._call = call
@@ -166,26 +167,26 @@ class SyncThreads:
         all: bool = False,  # noqa: A002 - the word of `Threads.list`
         limit: int = 50,
         offset: int = 0,
-    ) -> tuple[ThreadRecord, ...]:
+    ) -> "tuple[ThreadRecord, ...]":
         """List the threads that have not ended, or all; see `Threads.list`."""
         found: tuple[ThreadRecord, ...] = self._call(
             "threads", partial(self._threads.list, all=all, limit=limit, offset=offset)
         )
         return found
 
-    def show(self, thread_id: str) -> ThreadReport:
+    def show(self, thread_id: str) -> "ThreadReport":
         """Show a thread and what came of it; see `Threads.show`."""
         return self._report(partial(self._threads.show, thread_id))
 
-    def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
+    def wait(self, thread_id: str, *, timeout_s: float | None = None) -> "ThreadReport":
         """Wait until a thread has ended; see `Threads.wait`."""
         return self._report(partial(self._threads.wait, thread_id, timeout_s=timeout_s))
 
-    def cancel(self, thread_id: str) -> ThreadReport:
+    def cancel(self, thread_id: str) -> "ThreadReport":
         """Ask a thread to stop; see `Threads.cancel`."""
         return self._report(partial(self._threads.cancel, thread_id))
 
-    def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
+    def kill(self, thread_id: str, *, grace_s: float = 3.0) -> "ThreadReport":
         """End the process that runs a thread; see `Threads.kill`."""
         return self._report(partial(self._threads.kill, thread_id, grace_s=grace_s))
 
@@ -196,6 +197,6 @@ class SyncThreads:
         )
         return read
 
-    def _report(self, call: Callable[[], Awaitable[ThreadReport]]) -> ThreadReport:
+    def _report(self, call: Callable[[], "Awaitable[ThreadReport]"]) -> "ThreadReport":
         report: ThreadReport = self._call("threads", call)
         return report

@@ -1,20 +1,17 @@
-"""How the parts of a Rye are put together. Nothing here decides or does anything."""
+"""How the parts of a Rye are put together. Nothing here decides or does anything.
+
+What executes tools is made at once. Every other part is made, and its module imported, when it is
+first needed.
+"""
 
 import warnings
 from collections.abc import Mapping
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from ryecore.actions.execute import ExecuteAction
-from ryecore.actions.fetch import FetchAction
-from ryecore.actions.launch import LaunchAction
-from ryecore.actions.payload import Settings
-from ryecore.actions.search import SearchAction
-from ryecore.actions.sign import SignAction
-from ryecore.actions.verify import VerifyAction
+from ryecore.actions.settings import Settings
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.environment import EnvResolver
@@ -31,20 +28,29 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
-from ryecore.policy.approval import Approve
 from ryecore.state.lazy import LazyThreadStore
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
+    from ryecore.actions.fetch import FetchAction
+    from ryecore.actions.launch import LaunchAction
+    from ryecore.actions.search import SearchAction
+    from ryecore.actions.sign import SignAction
+    from ryecore.actions.verify import VerifyAction
+    from ryecore.policy.approval import Approve
 
-__all__ = ["Parts", "wire"]
+__all__ = ["Parts"]
 
 _DEV_MODE: Final = "RYE_DEV_MODE"
 
 
-@frozen
 class Parts:
     """What a Rye is made of.
+
+    Args:
+        settings: How the Rye is opened.
+        environ: The environment that tools may inherit from.
+        approve: Asked before anything is signed or copied on behalf of a model.
 
     Attributes:
         project: The project's folder.
@@ -53,96 +59,112 @@ class Parts:
         keys: The author's keys.
         store: The project's threads.
         execute: Executes tools and directives.
-        fetch: Reads and copies items.
-        search: Finds items.
-        sign: Signs them.
-        verify: Verifies them.
-    """
-
-    project: Path
-    spaces: Spaces
-    trust: TrustStore
-    keys: AuthorKeys
-    store: LazyThreadStore
-    execute: ExecuteAction
-    fetch: FetchAction
-    search: SearchAction
-    sign: SignAction
-    verify: VerifyAction
-
-
-def wire(settings: Settings, environ: Mapping[str, str], approve: Approve | None) -> Parts:
-    """Put the parts of a Rye together.
-
-    Args:
-        settings: How it is opened.
-        environ: The environment that tools may inherit from.
-        approve: Asked before anything is signed or copied on behalf of a model.
-
-    Returns:
-        The parts.
 
     Raises:
         ConfigError: A setting can't be used.
         SigningError: A trusted key is none.
     """
-    project, user = Path(settings.project_path), Space("user", Path(settings.user_space) / ".ai")
-    spaces = Spaces(Space("project", project / ".ai"), user, settings.system_spaces)
-    trust = TrustStore(spaces, [PublicKey.from_pem(pem) for pem in settings.trusted_keys])
-    file_types = FileTypes(spaces, trust)
-    forms = file_types.comment_forms
-    dev_mode = environ.get(_DEV_MODE) == "1"
-    if dev_mode:
-        warnings.warn(
-            f"{_DEV_MODE}=1: integrity errors are warnings, and what runs is not verified.",
-            stacklevel=3,
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], approve: "Approve | None"
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._approve = approve
+        self.project = project = Path(settings.project_path)
+        user = Space("user", Path(settings.user_space) / ".ai")
+        self.spaces = Spaces(Space("project", project / ".ai"), user, settings.system_spaces)
+        self.keys = AuthorKeys(user, environ)
+        host_keys = [PublicKey.from_pem(pem) for pem in settings.trusted_keys]
+        self.trust = TrustStore(self.spaces, host_keys)
+        self.store = LazyThreadStore(self.spaces.project.root, user.root, settings.durability)
+        file_types = FileTypes(self.spaces, self.trust)
+        self._forms = file_types.comment_forms
+        dev_mode = environ.get(_DEV_MODE) == "1"
+        if dev_mode:
+            warnings.warn(
+                f"{_DEV_MODE}=1: integrity errors are warnings, and what runs is not verified.",
+                stacklevel=3,
+            )
+        verifier = Verifier(self.trust, dev_mode=dev_mode, file_types=self._forms)
+        auditor = Verifier(self.trust, dev_mode=dev_mode, file_types=self._forms, remember=False)
+        interpreters = Interpreters(
+            project,
+            lambda evidence: (
+                settings.trust_project_interpreters
+                or is_project_trusted(user, project, verifier, evidence)
+            ),
         )
-    verifier = Verifier(trust, dev_mode=dev_mode, file_types=forms)
-    auditor = Verifier(trust, dev_mode=dev_mode, file_types=forms, remember=False)
-    strict = Verifier(trust, file_types=forms)  # in dev mode too
-    interpreters = Interpreters(
-        project,
-        lambda evidence: (
-            settings.trust_project_interpreters
-            or is_project_trusted(user, project, verifier, evidence)
-        ),
-    )
-    configs = ConfigResolver(spaces, verifier, settings.config)
-    preparer = Preparer(
-        ChainBuilder(spaces, verifier, file_types),
-        Sealer(Seals(Path(settings.cache_dir)), verifier),
-        EnvResolver(project, environ, interpreters, settings.inherit_env),
-        configs,
-        {
-            "project_path": str(project),
-            "user_space": str(user.root.parent),
-            "system_space": str(built_in_space().root),
-        },
-    )
-    executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
-    store = LazyThreadStore(spaces.project.root, user.root, settings.durability)
-    keys = AuthorKeys(user, environ)
+        self._verifier = verifier
+        self._configs = ConfigResolver(self.spaces, verifier, settings.config)
+        preparer = Preparer(
+            ChainBuilder(self.spaces, verifier, file_types),
+            Sealer(Seals(Path(settings.cache_dir)), verifier),
+            EnvResolver(project, environ, interpreters, settings.inherit_env),
+            self._configs,
+            {
+                "project_path": str(project),
+                "user_space": settings.user_space,
+                "system_space": str(built_in_space().root),
+            },
+        )
+        self._executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
+        self.execute = ExecuteAction(
+            self.spaces, self._executor, lambda: self._launch, lambda: self._directives
+        )
 
-    @cache
-    def directives() -> "DirectiveAction":
-        from ryecore.actions.directive import DirectiveAction  # noqa: PLC0415 - a whole room
+    @cached_property
+    def fetch(self) -> "FetchAction":
+        """Reads and copies items."""
+        from ryecore.actions.fetch import FetchAction  # noqa: PLC0415
 
-        return DirectiveAction(spaces, verifier, configs)
+        return FetchAction(self.spaces, self._verifier, self._forms, self._approve)
 
-    return Parts(
-        project,
-        spaces,
-        trust,
-        keys,
-        store,
-        execute=ExecuteAction(
-            spaces, executor, LaunchAction(executor, store.open, settings, environ), directives
-        ),
-        fetch=FetchAction(spaces, verifier, forms, approve),
-        search=SearchAction(spaces, user.root / "cache" / "search", strict, forms),
-        sign=SignAction(spaces, keys, strict, forms, approve),
-        verify=VerifyAction(spaces, verifier, forms),
-    )
+    @cached_property
+    def search(self) -> "SearchAction":
+        """Finds items."""
+        from ryecore.actions.search import SearchAction  # noqa: PLC0415
+
+        index = self.spaces.user.root / "cache" / "search"
+        return SearchAction(self.spaces, index, self._strict_verifier, self._forms)
+
+    @cached_property
+    def sign(self) -> "SignAction":
+        """Signs items."""
+        from ryecore.actions.sign import SignAction  # noqa: PLC0415
+
+        return SignAction(self.spaces, self.keys, self._strict_verifier, self._forms, self._approve)
+
+    @cached_property
+    def verify(self) -> "VerifyAction":
+        """Verifies items."""
+        from ryecore.actions.verify import VerifyAction  # noqa: PLC0415
+
+        return VerifyAction(self.spaces, self._verifier, self._forms)
+
+    @cached_property
+    def _directives(self) -> "DirectiveAction":
+        from ryecore.actions.directive import DirectiveAction  # noqa: PLC0415
+
+        return DirectiveAction(self.spaces, self._verifier, self._configs)
+
+    @cached_property
+    def _launch(self) -> "LaunchAction":
+        from ryecore.actions.launch import LaunchAction  # noqa: PLC0415
+
+        return LaunchAction(self._executor, self.store.open, self._settings, self._environ)
+
+    @cached_property
+    def _strict_verifier(self) -> Verifier:
+        """Verifies in dev mode too."""
+        return Verifier(self.trust, file_types=self._forms)
+
+    async def aclose(self) -> None:
+        """End what is kept, and close what is open."""
+        await self.execute.aclose()
+        self.store.close()
+        if "search" in self.__dict__:  # a part that was never needed isn't made to be closed
+            self.search.close()
 
 
 def _keep_connectors() -> KeptProcesses:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from ryecore.actions.allowed import check_capability
-from ryecore.actions.launch import LaunchAction
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
@@ -18,6 +17,7 @@ from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
+    from ryecore.actions.launch import LaunchAction
 
 __all__ = ["ExecuteAction", "ExecuteOptions"]
 
@@ -63,7 +63,7 @@ class ExecuteAction:
         self,
         spaces: Spaces,
         executor: PrimitiveExecutor,
-        launch: LaunchAction,
+        launch: "Callable[[], LaunchAction]",
         directives: "Callable[[], DirectiveAction]",
     ) -> None:
         self._spaces = spaces
@@ -107,7 +107,7 @@ class ExecuteAction:
         if ref.kind == "directive":
             return await self._directives().execute(ref, given, options, ctx)
         if options.async_:
-            return await self._launch(ref, given, options.timeout_s, ctx)
+            return await self._launch()(ref, given, options.timeout_s, ctx)
         return await self._executor.execute(
             ref,
             given,

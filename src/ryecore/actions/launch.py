@@ -6,7 +6,6 @@ registry: the process ends the thread itself, or is found dead.
 Source: seed 001, "Async mode"; decisions 33 and 35 to 37.
 """
 
-import re
 import sys
 import time
 import uuid
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio.to_thread
 from attrs import frozen
 
-from ryecore.actions.payload import Payload, Settings
+from ryecore.actions.payload import Payload
+from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.render import StyledText
-from ryecore.errors import ConfigError, InputError, RyeError
+from ryecore.errors import InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, spawn_detached
 from ryecore.policy import CallContext
@@ -28,10 +28,9 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
-__all__ = ["LaunchAction", "LaunchedThread", "check_factory"]
+__all__ = ["LaunchAction", "LaunchedThread"]
 
 _RUNNER: Final = "ryecore.detached"
-_FACTORY: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @frozen(kw_only=True)
@@ -187,16 +186,3 @@ class LaunchAction:
             raise
         threads.registry.update_pid(thread_id, process)
         return process
-
-
-def check_factory(deps_factory: str | None) -> str | None:
-    """The name of a factory, as it is.
-
-    Raises:
-        ConfigError: It is not of the form `package.module:function`.
-    """
-    if deps_factory is None or _FACTORY.fullmatch(deps_factory):
-        return deps_factory
-    raise ConfigError(
-        f"deps_factory is {deps_factory!r}.", next_step="Write package.module:function."
-    )

@@ -5,64 +5,20 @@ by the host's `deps_factory`, or has no meaning in another process. Nothing of i
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
 from attrs import asdict, field, frozen
 
+from ryecore.actions.settings import Settings
 from ryecore.errors import InputError
 from ryecore.items.spaces import Space
 from ryecore.policy import CallContext
-from ryecore.state.model import Durability
 
-__all__ = ["Payload", "Settings"]
+__all__ = ["Payload"]
 
 _VERSION: Final = 1
-
-
-@frozen
-class Settings:
-    """How a Rye was opened, as data: enough to open the same one in another process.
-
-    Attributes:
-        project_path: The project's folder.
-        user_space: The folder that holds the user's `.ai`.
-        system_spaces: The system bundles.
-        inherit_env: What tools inherit of the environment.
-        trusted_keys: The PEM of the public keys that the host vouches for.
-        trust_project_interpreters: Whether an interpreter inside the project may run.
-        config: What the host sets.
-        cache_dir: Where verified files are sealed.
-        durability: What a change of state survives.
-        deps_factory: `package.module:function`, which rebuilds what the host injects.
-    """
-
-    project_path: str
-    user_space: str
-    system_spaces: tuple[Space, ...]
-    inherit_env: str | Collection[str]
-    trusted_keys: tuple[str, ...]
-    trust_project_interpreters: bool
-    config: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    cache_dir: str
-    durability: Durability
-    deps_factory: str | None
-
-    def to_options(self) -> dict[str, Any]:
-        """The settings as the arguments of `Rye.open`."""
-        return {
-            "project_path": self.project_path,
-            "user_space": self.user_space,
-            "system_spaces": self.system_spaces,
-            "inherit_env": self.inherit_env,
-            "trusted_keys": self.trusted_keys,
-            "trust_project_interpreters": self.trust_project_interpreters,
-            "config": self.config,
-            "cache_dir": self.cache_dir,
-            "durability": self.durability,
-            "deps_factory": self.deps_factory,
-        }
 
 
 @frozen

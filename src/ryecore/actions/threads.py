@@ -79,9 +79,9 @@ class Threads:
     async def list(
         self,
         *,
-        all: bool = False,
+        all: bool = False,  # noqa: A002 - the word of `rye threads list`
         limit: int = 50,
-        offset: int = 0,  # noqa: A002 - the field's word
+        offset: int = 0,
     ) -> tuple[ThreadRecord, ...]:
         """List the threads that have not ended; those nobody runs any more are ended first.
 
