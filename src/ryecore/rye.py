@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
-from ryecore.actions.execute import ExecuteOptions
+from ryecore.actions.options import ExecuteOptions
 from ryecore.actions.running import Running
 from ryecore.actions.settings import Settings, check_factory
 from ryecore.actions.threads import Threads

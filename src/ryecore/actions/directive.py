@@ -5,11 +5,12 @@ No model is needed. A dry run shows what its thread would run under.
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio.to_thread
 from attrs import frozen
 
+from ryecore.actions.options import ExecuteOptions
 from ryecore.actions.results import DirectivePlan, DirectiveResult
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.model import ValidChain
@@ -38,9 +39,6 @@ from ryecore.policy import CallContext
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
-
-if TYPE_CHECKING:
-    from ryecore.actions.execute import ExecuteOptions
 
 __all__ = ["MAX_EXTENDS", "DirectiveAction"]
 
@@ -87,7 +85,7 @@ class DirectiveAction:
         self,
         ref: ItemRef,
         parameters: Mapping[str, object],
-        options: "ExecuteOptions",
+        options: ExecuteOptions,
         ctx: CallContext,
     ) -> DirectiveResult:
         """Execute a directive, or show what its thread would run under.
@@ -136,7 +134,7 @@ class DirectiveAction:
         self,
         ref: ItemRef,
         parameters: Mapping[str, object],
-        options: "ExecuteOptions",
+        options: ExecuteOptions,
         ctx: CallContext,
         log: Trace,
         started: float,

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.matrix import check_cell, check_modes
+from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.prepared import PreparedChain
@@ -19,34 +18,7 @@ if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
 
-__all__ = ["ExecuteAction", "ExecuteOptions"]
-
-
-@frozen
-class ExecuteOptions:
-    """How to execute.
-
-    Attributes:
-        dry_run: Validate without executing.
-        target: `local`, `remote` or `remote:NAME`.
-        thread: `inline` or `fork`.
-        async_: Return at once.
-        model: The model of a directive's thread.
-        limit_overrides: Limits of a directive's thread.
-        timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
-        trace: Whether the result carries the events.
-        output_log: A file that a tool's output is also written to as it comes.
-    """
-
-    dry_run: bool = False
-    target: str = "local"
-    thread: str = "inline"
-    async_: bool = False
-    model: str | None = None
-    limit_overrides: Mapping[str, float] | None = None
-    timeout_s: float | None = None
-    trace: bool = False
-    output_log: str | None = None
+__all__ = ["ExecuteAction"]
 
 
 class ExecuteAction:

@@ -13,9 +13,9 @@ use super::launch::{Launched, SignalsBlocked, Stdio, launch};
 use super::mailbox::Waiter;
 use super::procfs::ProcessId;
 use super::reactor::{self, Token, next_token};
-use super::run::{Kit, above_stdio};
+use super::run::Kit;
 use super::spec::Program;
-use super::streams::open_log;
+use super::streams::{above_stdio, open_log};
 use crate::error::{Error, OsFailure, Result};
 
 /// A start that the reactor is asked for; the answer goes to `answer`.

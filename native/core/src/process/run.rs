@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
@@ -15,7 +15,7 @@ use super::procfs::Snapshot;
 use super::reactor::Token;
 use super::signal::signal_group;
 use super::spec::{Limits, Program};
-use super::streams::{Capture, Feed, Log};
+use super::streams::{Capture, Feed, Log, above_stdio};
 use crate::error::OsFailure;
 
 /// How a run ended.
@@ -91,15 +91,6 @@ impl Kit {
             null: above_stdio(open("/dev/null", flags, Mode::empty())?)?,
         })
     }
-}
-
-/// A host that closed its own streams gets 0, 1 or 2 for a new pipe, which a child would take for
-/// one of its streams.
-pub(super) fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, Errno> {
-    if fd.as_raw_fd() > 2 {
-        return Ok(fd);
-    }
-    fcntl_dupfd_cloexec(&fd, 3)
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {

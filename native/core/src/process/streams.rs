@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fstat, open};
-use rustix::io::{Errno, read, write};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
 
-use super::run::above_stdio;
 use crate::error::OsFailure;
 
 /// How much is read of one pipe before the others have their turn. More than any pipe holds, so
@@ -17,6 +16,15 @@ const TURN_BYTES: usize = 2 * 1024 * 1024;
 
 /// How much of a run's output its log takes.
 const LOG_BYTES: u64 = 256 * 1024 * 1024;
+
+/// A host that closed its own streams gets 0, 1 or 2 for a new pipe, which a child would take for
+/// one of its streams.
+pub(super) fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    fcntl_dupfd_cloexec(&fd, 3)
+}
 
 /// A log to append to, made for its owner alone where it is missing.
 pub(super) fn open_log(path: &Path) -> Result<OwnedFd, OsFailure> {
