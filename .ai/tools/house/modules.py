@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:zrX1wgvStkLGmW5pVJgDAMDd-abfTcRXnjHku_MkHjOf-YJK29FJmc0VE4AS-vgCIpsbayGAsCMvXd8qt9pfDQ:00a7264619cf61ad
+# rye:signed:2026-11-22T01:49:30Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:b2XIf_irEf-TyomxODK-z4Flrx3m0-n0bEzjhENac4WV87lwYXbWJAaBV536dV-R82YIwLnrl0U89hsLiwERAA:ad216e84600b909a
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -31,6 +31,7 @@ __all__ = ["Dependencies"]
 
 _MAX_THREADS: Final = 4
 _FILES_A_THREAD: Final = 64  # below this a thread costs more than it saves
+_ONE_FOLDER: Final = TreeFilter(recursive=False)
 
 
 class Dependencies:
@@ -88,6 +89,36 @@ class Dependencies:
                 evidence.file(str(item.source.path), sha256(item.content).hexdigest())
         return found
 
+    def verify_named(
+        self, root: Path, names: Sequence[str], owner: VerifiedItem, evidence: Evidence
+    ) -> dict[str, VerifiedItem]:
+        """Verify files that the tool names, such as the binary that it runs.
+
+        Args:
+            root: The anchor.
+            names: Slash paths below the tool's folder.
+            owner: The tool.
+            evidence: Told the stat of their folders, since they may be large.
+
+        Returns:
+            The verified files by slash path below the anchor.
+
+        Raises:
+            IntegrityError: One of them doesn't verify.
+            AnchorError: One of them isn't there, or lies outside the anchor.
+        """
+        batch = _Batch(self._verifier, root, owner, "names")
+        found: dict[str, VerifiedItem] = {}
+        for name in names:
+            path, seen = _named(name, owner), Evidence()
+            batch.check_link(str(path))
+            with _readable(root):
+                stat = TreeStat(str(path.parent), _ONE_FOLDER, stat_tree(path.parent, _ONE_FOLDER))
+                found[path.relative_to(root).as_posix()] = batch.verify_file(str(path), seen)
+            evidence.tree(stat)
+            evidence.add(seen, but_files_below=str(path.parent))
+        return found
+
     def package_folders(
         self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
     ) -> tuple[dict[str, Path], bool]:
@@ -127,6 +158,23 @@ def _readable(root: Path) -> Iterator[None]:
         ) from problem
 
 
+def _named(name: str, owner: VerifiedItem) -> Path:
+    """The path of a file that a tool names."""
+    folder = owner.source.path.parent
+    path = folder / name
+    if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
+        raise AnchorError(
+            f"{owner.source.path} names the file {name!r}, which is none in its own folder.",
+            next_step=f"Put the file into {folder}, and name it by its name alone.",
+        )
+    if not os.path.lexists(path):
+        raise AnchorError(
+            f"{owner.source.path} names the file {path}, which is not there.",
+            next_step="Build it, put it there and sign it, or correct the name.",
+        )
+    return path
+
+
 def _importable(top: str, sources: TreeFilter) -> Iterator[str]:
     """Files of the runtime's extensions, and others that a sidecar vouches for."""
     for name, _ in list_tree(top, sources):
@@ -140,9 +188,12 @@ def _importable(top: str, sources: TreeFilter) -> Iterator[str]:
 
 
 class _Batch:
-    """Verifies files of one anchor."""
+    """Verifies files of one anchor, which the tool can import or otherwise needs."""
 
-    def __init__(self, verifier: Verifier, root: Path, owner: VerifiedItem) -> None:
+    def __init__(
+        self, verifier: Verifier, root: Path, owner: VerifiedItem, verb: str = "can import"
+    ) -> None:
+        self._verb = verb
         self._verifier = verifier
         self._root = str(root)
         self._owner = owner
@@ -172,18 +223,19 @@ class _Batch:
         if path == str(owner.path):
             return self._owner
         if os.path.islink(path):
-            self._check_link(path)
+            self.check_link(path)
         relative = path[len(self._kind_folder) + 1 :]
-        ref = ItemRef("tool", relative.rpartition(".")[0])
+        ref = ItemRef("tool", relative.removesuffix(os.path.splitext(path)[1]))
         try:
             return verifier.verify(ItemSource(ref, Path(path), owner.space, relative), evidence)
         except IntegrityError as error:
             error.message = (
-                f"'{owner.ref.id}' can import a file that doesn't verify: {error.message}"
+                f"'{owner.ref.id}' {self._verb} a file that doesn't verify: {error.message}"
             )
             raise
 
-    def _check_link(self, path: str) -> None:
+    def check_link(self, path: str) -> None:
+        """Refuse a path that leads out of the anchor, by its last part or by one before."""
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
             raise AnchorError(
                 f"{path} is a link that leaves the anchor {self._root}.",

@@ -1,6 +1,7 @@
 """Execute a tool through its verified chain."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ import anyio.to_thread
 from attrs import evolve
 
 from ryecore.chain.interpreters import Interpreters
+from ryecore.chain.layout import Layout
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
@@ -222,17 +224,17 @@ class PrimitiveExecutor:
                 prepared.layout.deps,
                 unknown,
             )
-            plan = _within_deadline(self._with_program(plan), ctx)
+            plan = _within_deadline(self._with_program(plan, prepared.layout), ctx)
         if unknown:
             log.add("template", item_id=prepared.chain.head.item_id, unknown=sorted(unknown))
         log.add("plan", command=plan.command, cwd=plan.cwd, timeout_s=plan.timeout_s)
         return plan
 
-    def _with_program(self, plan: ExecutionPlan) -> ExecutionPlan:
+    def _with_program(self, plan: ExecutionPlan, layout: Layout) -> ExecutionPlan:
         """The plan with its command as a path that may run."""
         refused: list[str] = []
         for program in find_on_path(plan.command, plan.env.get("PATH", "")):
-            if self._interpreters.may_run(program, Evidence()):
+            if self._interpreters.may_run(program, Evidence()) or layout.holds(program):
                 return plan if program == plan.command else evolve(plan, command=program)
             refused.append(program)
         if refused:
@@ -240,6 +242,13 @@ class PrimitiveExecutor:
                 f"{refused[0]} lies inside the project, which is not trusted.",
                 next_step="If you trust this project's own programs: rye trust-project",
                 tried=tuple(refused),
+            )
+        if layout.holds(plan.command) and os.path.isfile(plan.command):
+            raise InterpreterNotFound(
+                f"{layout.as_authored(plan.command)} is not a program: it is neither a binary nor "
+                "a script that begins with #!.",
+                next_step="Put the program itself there and sign it.",
+                tried=(plan.command,),
             )
         raise InterpreterNotFound(
             f"{plan.command} is not a program"
@@ -275,7 +284,8 @@ class PrimitiveExecutor:
                     return await primitive.run(plan)
                 with _cancelled_by(ctx.cancellation):
                     return await primitive.run(plan)
-            except SpawnFailed:
+            except SpawnFailed as problem:
+                problem.message = prepared.layout.as_authored(problem.message)
                 self._cache.forget(ref)  # an interpreter may have gone; look again next time
                 raise
             raise CallCancelled(f"{ref} was cancelled by its caller.")

@@ -4,7 +4,7 @@ Source: decision 16.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import evolve, frozen
@@ -12,9 +12,11 @@ from attrs import evolve, frozen
 from ryecore.chain.anchor import find_anchor
 from ryecore.chain.dependencies import Dependencies
 from ryecore.chain.model import Chain, ChainElement, Deps
+from ryecore.chain.plan import merge_configs
 from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec
+from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
-from ryecore.errors import AnchorError
+from ryecore.errors import AnchorError, ConfigError
 from ryecore.items.evidence import Evidence
 from ryecore.items.sealed import NOWHERE, SealedTree, Seals
 from ryecore.items.spaces import ItemSource
@@ -54,6 +56,11 @@ class Layout:
         for sealed, authored in self.origins.items():
             text = text.replace(sealed, authored)
         return text
+
+    def holds(self, path: str) -> bool:
+        """Whether a path leads into one of the sealed folders, and not through a link out again."""
+        real = os.path.realpath(path)
+        return any(real.startswith(os.path.realpath(root) + os.sep) for root in self.origins)
 
     @property
     def values(self) -> dict[str, object]:
@@ -120,7 +127,8 @@ class Sealer:
             )
             if root is None:
                 return self._single_file(layout, tool, trace, evidence)
-            return self._anchored(layout, tool, root, deps, trace, evidence)
+            named = _named_files(chain, deps)
+            return self._anchored(layout, tool, root, deps, named, trace, evidence)
 
     def _with_links(self, layout: Layout, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
         """With the items whose paths the runtime takes, each sealed by itself."""
@@ -162,11 +170,13 @@ class Sealer:
         tool: VerifiedItem,
         root: Path,
         deps: VerifyDepsSpec,
+        named: Sequence[str],
         trace: Trace,
         evidence: Evidence,
     ) -> Layout:
         inside = tool.source.path.relative_to(root).as_posix()
         files = self._dependencies.verify_tree(root, deps, tool, evidence)
+        files |= self._dependencies.verify_named(root, named, tool, evidence)
         if not tool.is_verified or any(not item.is_verified for item in files.values()):
             trace.add("seal", anchor=str(root), files=len(files), deps="unverified")
             return evolve(layout, anchor_path=root, deps="unverified")
@@ -234,3 +244,19 @@ class Sealer:
             origins={**layout.origins, str(sealed.root): str(folder)},
             dependencies=tuple(item.source for item in files.values()),
         )
+
+
+def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
+    """The files that `verify_deps.files` names, by the chain's own configuration alone."""
+    config, bound = merge_configs(chain.elements)
+    names: list[str] = []
+    for text in deps.files:
+        template = Template({}, bound, config)
+        names.append(template.text(text))
+        if template.unknown:
+            missing = ", ".join(sorted(template.unknown))
+            raise ConfigError(
+                f"{chain.head.path} doesn't say which file it runs: its config has no {missing}.",
+                next_step=f"Write it into the tool's config, as in {missing}: NAME, and sign it.",
+            )
+    return names

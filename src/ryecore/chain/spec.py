@@ -93,13 +93,23 @@ class AnchorSpec:
 
 @frozen
 class VerifyDepsSpec:
-    """Which files beside a tool are verified, and so can be imported."""
+    """Which files beside a tool are verified, and so can be imported.
+
+    Attributes:
+        enabled: Whether any are.
+        scope: Where they stand; `tool_file` means that only `files` count.
+        recursive: Whether folders are entered.
+        extensions: Which files count; others enter by a signed sidecar alone.
+        exclude_dirs: Names of folders that are not entered.
+        files: Templates of files in the tool's folder that must be there, whatever their extension.
+    """
 
     enabled: bool = False
     scope: DepsScope = "anchor"
     recursive: bool = True
     extensions: tuple[str, ...] = ()
     exclude_dirs: tuple[str, ...] = ("__pycache__", ".venv", "node_modules", ".git")
+    files: tuple[str, ...] = ()
 
 
 @frozen
@@ -273,6 +283,7 @@ _SCHEMA: Final[Mapping[str, object]] = {
                 "recursive": {"type": "boolean"},
                 "extensions": _TEXTS,
                 "exclude_dirs": _TEXTS,
+                "files": _TEXTS,
             },
             "additionalProperties": False,
         },
@@ -400,6 +411,7 @@ def _verify_deps(declared: Mapping[str, Any]) -> VerifyDepsSpec:
         recursive=declared.get("recursive", default.recursive),
         extensions=tuple(declared.get("extensions", default.extensions)),
         exclude_dirs=tuple(declared.get("exclude_dirs", default.exclude_dirs)),
+        files=tuple(declared.get("files", default.files)),
     )
 
 

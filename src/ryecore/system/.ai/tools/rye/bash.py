@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:YtG6ggib-djA9J18BMv91GGwnhSGkX3zW2wmn4vG8T1JEO9ScQbjgCbgKIBiHkqSeCWYDk2izZh2R0f7vt0eBA:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:ASm0apTNz_U215-DAtXS8iaqh50eGjZBXsb-gtYaB0o3JMjY_iuska4Box0v-N27mvW-El-Uigt2iVNgQVJJDw:3886248b17e84144
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:agl-lzUvd9MM_DVxfI4FMfIrSUJamjAZyq3KVeJw3u53KGcJPIr4PQ8eXjZI_ayTqrPrJl3uATQWZVO2Ky2gCA:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:GJJp8KOecz9ABx7bGD-F7Go3bWCMxtGhTSl7VgT4SRCo2j444fVjzdNSA48j3Ec-lnQ9nPmmSqW4Crb1UAHhAQ:3886248b17e84144
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

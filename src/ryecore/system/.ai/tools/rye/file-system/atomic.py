@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:yw-QHGW4MfiBEC7Nl7D7-uq2H7vWD6gllxg21dAudoj4q00KIfIQBoZXEs3InJTMhYiUK7fOv_HnZAbf3McaBw:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:lsI797kEgrrgetIMLyiRajRm28Q8nzBt5EChx4V5znUZuP3nr8cT8pa_EI3H8sktR2XCXRfxyF564fQc8AruCw:3886248b17e84144
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:6z0DruREUN6gWZWIanwphlAdDj9SOiJW2SFvdLrez8k3o74gXRYMN_kcJW9tK56Rn1yd65P5Wa7wG79kYX2mCA:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:v9tm_0MIfhLABFbLE6V3PYlsJ7ZvmpWB-jL1nYr62QqZF5mMzFTEXU2gSB1RAS1CAOO031cuoFabhs0bFrjwBA:3886248b17e84144
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

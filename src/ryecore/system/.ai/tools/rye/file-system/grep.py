@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:FLmjE1pYKi6h-FLfuDRkSpxCkrI9tW6tHAnYxaKrbOnei0xIdBACBQb5qv13DChPmAxsD1xCrm9Xd9GE8OmvAw:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:MIoEs7CU__Iow7mQI5fKLTFU29NlobPbyruzVD-XoY3Hsy8m0MotTLh_oH3_jBPi3iOvNLJU8iIBx5MZ0qknDA:3886248b17e84144
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

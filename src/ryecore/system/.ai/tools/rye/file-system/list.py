@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:YHbjB1qJHOeBBGoZW71Tp-F6fzREr6AE6cS6zQ6LVihJL8Je5t_9Ebpj5CB4uTeIL1rk4sCGwatreTFZARONBA:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:6lv8U20cHTqmD80Sgj686U1KgENUGcp-TyKr_4M0k53QTvoio4Oo14PCC4by0zEr0zkl2i5W6ab8xZG6CzvyAw:3886248b17e84144
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:_dAOaE5KgTlnD-TBO9jsuZchMakgO5X3szPPjhHl5YiTF9Dq2-BemEF8yRPLDJ2ats2Y2CrTQOxkf8Q6csNrDw:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:F1YpZ2GtEkilXlfhFVGWBm7EhZABySDyStQs78ZFk6x2WVcuFhAq027WeqcKOh_e1DLu2RWQHgdsnL6HM23WBw:3886248b17e84144
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

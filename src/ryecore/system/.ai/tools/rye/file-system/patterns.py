@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:ii5jWk-QQua7FhUTPwdoZ8vY6cDGaFtfObIDcE7LBhj8ICCnCUq_Ouf2ewtk0BscvpTO1nFwsOxLKlV_4LYXDg:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:g3xDQyZaQoCEQ07xq7ObiYh_D1V8FfxPukO_S5d3POe-8BjkqRNcopjt9wTJTsO1w9jsD2H9x60ye_D3tIhKCQ:3886248b17e84144
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

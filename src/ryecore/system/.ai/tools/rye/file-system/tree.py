@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:TdG5nCfuxFvD3-LTobU4Z3a4-XGXhElFx1QWEA4220JdR_rPgB1J-YIG1U1FKxPXScaL2KqGZoEiEuaovkQbDg:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:c8-1jwE78W6bLuuhPfA-8adJ_1iADIybSvJHNRVXRCGRz7mpfJEX7-PGqNIJzpjlNyKl9NlpR0dMcISsUCXACA:3886248b17e84144
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:22:09Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:u8mQUE_4EWTsb6FHqYXb7Uy3LghUVgbDv0_Yl3IB8w-c10wQjF4sQuwg1vQeqMWhRvQG7DPYjiG3rqdKARA9Ag:ee9cfdad9a9671f7
+# rye:signed:2026-11-22T01:49:29Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:YMLzVBX7I52a0F4GNrd6LGIkloNnkEPlrv7AHGlWDmhu6-YhP6gzVtkqjl1HtjAh6ePW-awAlbEAeYvuLFlsCg:3886248b17e84144
 """Write a text file in one step."""
 
 from __future__ import annotations

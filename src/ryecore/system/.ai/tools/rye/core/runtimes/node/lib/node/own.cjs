@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T01:22:09Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:gXZnqCNX6YbziJiWAzILOo6oEzcVO5le5juaBdjjYBfmOVFzLIq9b3DD6xj5GXuzv-GyyCSAh7T-Atg2mOh1CA:ee9cfdad9a9671f7
+// rye:signed:2026-11-22T01:49:29Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:05pPiDHgm8Gez_o9tA6Z1JGf6C24T69t0Cs7kgXyg9svlOnig2BumULbSNjCJHbKLKa_39UVccV6zignOHWEAg:3886248b17e84144
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
