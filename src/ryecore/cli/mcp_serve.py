@@ -125,7 +125,7 @@ async def _serve(
         options = {"grants": frozenset(grants)} if grants else {}
         server = create_server(ryes, approvals=approvals, **options)
         if address is None:
-            await _until_told_to_end(partial(serve_stdio, server))
+            await _until_told_to_end(partial(serve_stdio, server), ryes)
         else:
             host, port = address
             await _until_told_to_end(
@@ -137,18 +137,21 @@ async def _serve(
                     port=port,
                     allowed_hosts=allowed_hosts,
                     announce=_announce,
-                )
+                ),
+                ryes,
             )
 
 
-async def _until_told_to_end(serve: Callable[[], Awaitable[None]]) -> None:
-    """Serve until that ends, or a signal comes."""
+async def _until_told_to_end(serve: Callable[[], Awaitable[None]], ryes: Sequence[Rye]) -> None:
+    """Serve until that ends, or a signal comes: then each call that runs is ended and answered."""
     refusal: RyeError | None = None
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async with anyio.create_task_group() as tasks:
 
             async def listen() -> None:
                 async for _ in signals:
+                    for rye in ryes:
+                        await rye.aclose()
                     tasks.cancel_scope.cancel()
 
             tasks.start_soon(listen)

@@ -1,6 +1,7 @@
 """The server over streamable HTTP, for clients that find it running. asyncio alone: uvicorn's."""
 
 import hmac
+import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -118,6 +119,12 @@ class _Web(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # A stream that a client holds open is cut off, which uvicorn would show with a traceback.
+        for name in ("uvicorn.error", "mcp"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        await super().shutdown(sockets)
 
 
 class _BearerToken:

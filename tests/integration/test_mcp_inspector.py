@@ -1,0 +1,49 @@
+"""The MCP Inspector, which others wrote, in front of ryecore's server."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from tests.house import House
+from tests.mcp_clients import COMMAND, TOKEN, environ, http
+from tests.npm import npm_program
+
+
+def inspect(house: House, *args: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [npm_program("mcp", "mcp-inspector"), "--cli", *args],
+        cwd=house.project,
+        env={**environ(house), "PATH": environ(house)["PATH"]},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_the_inspector_lists_the_tools_and_calls_one_over_stdio(house: House) -> None:
+    ref = house.shell("a/t", "cat")
+    server = [sys.executable, *COMMAND]
+    listed = inspect(house, *server, "--method", "tools/list")
+    called = inspect(
+        house, *server, "--method", "tools/call", "--tool-name", "rye_execute",
+        "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={house.project}",
+        "--tool-arg", 'parameters={"a": 1}',
+    )  # fmt: skip
+    assert [tool["name"] for tool in listed["tools"]] == ["rye_execute", "rye_fetch"]
+    assert called["structuredContent"]["data"] == {"a": 1}
+
+
+def test_the_inspector_calls_a_tool_over_http(house: House) -> None:
+    ref = house.shell("a/t", "cat")
+    with http(house) as served:
+        called = inspect(
+            house, served.url, "--transport", "http", "--header", f"Authorization: Bearer {TOKEN}",
+            "--method", "tools/call", "--tool-name", "rye_execute",
+            "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={house.project}",
+        )  # fmt: skip
+    assert called["structuredContent"]["status"] == "success"
