@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import anyio
 from attrs import define, field
 
-from ryecore.errors import McpError, SpawnFailed
+from ryecore.errors import McpError, RyeError, SpawnFailed
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, RunningProcess
 from ryecore.mcp_client.wire import error_from, receive_frame, send_frame
 
@@ -155,12 +155,14 @@ class ConnectorPool:
         started = time.perf_counter()
         self._forget_if_forked()
         with anyio.move_on_after(plan.timeout_s):
-            for _ in range(2):
+            for is_last in (False, True):
                 connector = await self._connector(plan)
-                document = await self._call(connector, plan)
-                if document is not None:
-                    return _result("exited", document, started, connector.pid)
-            raise await self._why_gone(connector, plan)
+                outcome = await self._call(connector, plan)
+                if isinstance(outcome, bytes):
+                    return _result("exited", outcome, started, connector.pid)
+                self._drop(connector)
+                if is_last:
+                    raise outcome or await self._why_gone(connector, plan)
         return _result("timed_out", b"", started, 0)
 
     async def aclose(self) -> None:
@@ -200,8 +202,8 @@ class ConnectorPool:
         connector.retire()
         self._retired.append(connector)
 
-    async def _call(self, connector: _Connector, plan: Plan) -> bytes | None:
-        """Make one call; None where the connector was gone before the call began."""
+    async def _call(self, connector: _Connector, plan: Plan) -> bytes | RyeError | None:
+        """Make one call; not bytes where its server was gone before it began, but maybe why."""
         ours, theirs = socket.socketpair()
         connector.calls += 1
         try:
@@ -213,12 +215,11 @@ class ConnectorPool:
                 await send_frame(ours, b"C", json.dumps(call).encode())
                 return await self._answer(ours, plan)
         except OSError:
-            self._drop(connector)
             return None
         finally:
             connector.calls -= 1
 
-    async def _answer(self, connection: socket.socket, plan: Plan) -> bytes | None:
+    async def _answer(self, connection: socket.socket, plan: Plan) -> bytes | RyeError | None:
         has_begun = False
         while True:
             try:
@@ -229,11 +230,13 @@ class ConnectorPool:
                 case None if has_begun:
                     return _failure("The MCP server's connector ended while the call ran.")
                 case None:
-                    raise BrokenPipeError
+                    return None
                 case (b"B", _):
                     has_begun = True
                 case (b"D", document):
                     return document
+                case (b"A", why):
+                    return error_from(why)
                 case (_, refusal):
                     raise error_from(refusal)
 

@@ -18,12 +18,12 @@ from ryecore.errors import RyeError
 from ryecore.mcp_client.connector import Wish, answer, open_server, read_wish
 from ryecore.mcp_client.guard import Guard
 from ryecore.mcp_client.session import ServerSession
-from ryecore.mcp_client.wire import receive_frame, refusal_of, send_frame
+from ryecore.mcp_client.wire import Kind, receive_frame, refusal_of, send_frame
 
 __all__ = ["serve_calls"]
 
 _MAX_CALL_BYTES: Final = 80 * 1024 * 1024
-_LAST_WORDS_S: Final = 1.0
+_LAST_WORDS_S: Final = 5.0
 
 
 class _Service:
@@ -32,6 +32,7 @@ class _Service:
     def __init__(self, whole: anyio.CancelScope) -> None:
         self._whole = whole
         self._is_settled = anyio.Event()
+        self.is_called = anyio.Event()
         self._session: ServerSession | None = None
         self._refusal: RyeError | None = None
         self._calls = 0
@@ -74,6 +75,7 @@ class _Service:
 
     async def _serve(self, connection: socket.socket) -> None:
         self._calls += 1
+        self.is_called.set()
         try:
             with connection, suppress(OSError):  # the host may have left
                 connection.setblocking(False)
@@ -117,7 +119,9 @@ class _Service:
             wish = read_wish(arguments[arguments.index(sys.argv[0]) + 1 :])
             document = await answer(wish, session, call["params"], begin)
         except RyeError as error:
-            await send_frame(connection, b"R", _as_json(refusal_of(error)))
+            # Where the server has gone meanwhile, another one may take the call.
+            kind: Kind = b"A" if session.is_broken else b"R"
+            await send_frame(connection, kind, _as_json(refusal_of(error)))
         else:
             await send_frame(connection, b"D", _as_json(document))
 
@@ -139,6 +143,7 @@ async def serve_calls(wish: Wish, guard: Guard) -> None:
             async with anyio.create_task_group() as calls:
                 accepting.start_soon(service.accept, control, calls)
                 await service.hold(wish, guard)
-                # Those who still wait are told why, but not for long.
+                # Those who still wait are told why, and who is about to call first; not for long.
                 whole.deadline = anyio.current_time() + _LAST_WORDS_S
+                await service.is_called.wait()
             accepting.cancel_scope.cancel()

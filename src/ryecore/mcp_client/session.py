@@ -169,6 +169,11 @@ class ServerSession:
         """Say why the server can't be used any more."""
         self._peer.fail(problem)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the server can't be used any more."""
+        return self._peer.broken.is_set()
+
     async def until_broken(self) -> None:
         """Wait until the server can't be used any more."""
         await self._peer.broken.wait()

@@ -12,7 +12,7 @@ from ryecore.errors import ConfigError, McpError, McpToolChanged, MetadataError,
 __all__ = ["Kind", "error_from", "receive_frame", "refusal_of", "send_frame"]
 
 Kind = Literal[b"C", b"B", b"D", b"R", b"A"]
-"""A call; that it has begun; its document; a refusal: nothing ran; ask another connector."""
+"""A call; that it has begun; its document; a refusal; and one that another server may not make."""
 
 _HEADER_BYTES: Final = 9
 _CHUNK_BYTES: Final = 256 * 1024

@@ -1,0 +1,285 @@
+"""Servers that are kept: shared by calls, started again when they died, and gone at the end."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore import CallContext, CancelToken
+from ryecore.errors import CallCancelled
+from ryecore.mcp_client.pool import ConnectorPool
+from tests.house import House
+from tests.mcp_house import assert_gone, mcp_tool, nothing_left, pids, stdio_server
+
+pytestmark = pytest.mark.anyio
+
+
+def text_of(done) -> str:
+    assert done.success, done.error
+    return done.data["content"][0]["text"]
+
+
+def servers(house: House) -> int:
+    """How many servers were started; each tells of its connector and of itself."""
+    return len(pids(house)) // 2
+
+
+async def test_calls_share_one_server(house: House, anyio_backend: str):
+    stdio_server(house)
+    echo, where = mcp_tool(house), mcp_tool(house, "where")
+    async with house.open() as rye:
+        assert text_of(await rye.execute(echo, {"text": "one"})) == "one"
+        assert text_of(await rye.execute(echo, {"text": "two"})) == "two"
+        assert text_of(await rye.execute(where)) == str(house.project)
+        assert servers(house) == 1
+    assert_gone(pids(house))
+
+
+async def test_fifty_calls_at_once_each_get_their_own_answer(house: House, anyio_backend: str):
+    stdio_server(house)
+    ref, answers = mcp_tool(house), {}
+
+    async def call(number: int) -> None:
+        answers[number] = text_of(await rye.execute(ref, {"text": f"hello {number}"}))
+
+    with nothing_left(house):
+        async with house.open() as rye, anyio.create_task_group() as calls:
+            for number in range(50):
+                calls.start_soon(call, number)
+            # all of them, the starting one too, at the same time
+        await rye.aclose()
+    assert answers == {number: f"hello {number}" for number in range(50)}
+    assert servers(house) == 1
+
+
+async def test_two_ryes_share_nothing(house: House, anyio_backend: str):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as one, house.open() as other:
+        await one.execute(ref, {"text": "hi"})
+        await other.execute(ref, {"text": "hi"})
+        assert servers(house) == 2
+
+
+async def test_another_environment_is_another_server(house: House, anyio_backend: str):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        await rye.execute(ref, {"text": "hi"})
+        (house.project / ".env").write_text("FAVOURITE=blue\n")
+        env = mcp_tool(house, "env")
+        assert text_of(await rye.execute(env, {"name": "FAVOURITE"})) == "blue"
+        assert servers(house) == 2
+
+
+async def test_a_server_that_died_between_calls_is_started_again(house, anyio_backend):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        for number in range(3):
+            assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
+            connector, server = pids(house)[-2:]
+            os.kill(server if number else connector, signal.SIGKILL)
+            assert_gone([server])
+        assert text_of(await rye.execute(ref, {"text": "again"})) == "again"
+        assert servers(house) == 4
+
+
+async def test_a_call_during_which_the_server_dies_is_not_repeated(house, anyio_backend):
+    stdio_server(house, "dies-once", str(house.root / "died"))
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        done = await rye.execute(ref, {"text": "hi"})
+        assert not done.success
+        assert "ended with exit code 7" in done.error
+        assert servers(house) == 1
+        assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
+
+
+async def test_a_connector_that_is_killed_in_a_call_fails_that_call_alone(house, anyio_backend):
+    fifo = house.root / "called"
+    os.mkfifo(fifo)
+    stdio_server(house, "good", str(fifo))
+    ref, errors = mcp_tool(house, "hang"), []
+
+    async def call() -> None:
+        errors.append((await rye.execute(ref)).error)
+
+    async with house.open() as rye:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call)
+            await anyio.to_thread.run_sync(fifo.read_bytes)
+            os.kill(pids(house)[0], signal.SIGKILL)
+        assert errors == ["The MCP server's connector ended while the call ran."]
+        assert text_of(await rye.execute(mcp_tool(house), {"text": "hi"})) == "hi"
+    assert_gone(pids(house))
+
+
+async def test_a_cancelled_call_is_told_to_the_server_which_goes_on(house, anyio_backend):
+    fifo = house.root / "called"
+    os.mkfifo(fifo)
+    stdio_server(house, "records", str(fifo))
+    hang, echo, token = mcp_tool(house, "hang"), mcp_tool(house), CancelToken()
+
+    async def call() -> None:
+        with pytest.raises(CallCancelled):
+            await rye.execute(hang, ctx=CallContext(cancellation=token))
+
+    async with house.open() as rye:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call)
+            await anyio.to_thread.run_sync(fifo.read_bytes)
+            token.cancel()
+        assert text_of(await rye.execute(echo, {"text": "still here"})) == "still here"
+    said = Path(f"{fifo}.said").read_text().split()
+    assert "notifications/cancelled" in said
+    assert servers(house) == 1
+
+
+async def test_a_server_that_goes_mute_after_a_cancelled_call_is_dropped(house, anyio_backend):
+    fifo = house.root / "called"
+    os.mkfifo(fifo)
+    stdio_server(house, "mute-once", str(fifo))
+    hang, echo, token, ends = mcp_tool(house, "hang"), mcp_tool(house), CancelToken(), {}
+
+    async def call(name: str, ref: str, ctx: CallContext | None = None) -> None:
+        try:
+            done = await rye.execute(ref, {"text": name}, ctx=ctx)
+            ends[name] = done.error or text_of(done)
+        except CallCancelled:
+            ends[name] = "cancelled"
+
+    async with house.open() as rye, anyio.create_task_group() as calls:
+        calls.start_soon(call, "in flight", hang)
+        await anyio.to_thread.run_sync(fifo.read_bytes)
+        calls.start_soon(call, "muting", echo, CallContext(cancellation=token))
+        await anyio.to_thread.run_sync(fifo.read_bytes)
+        calls.start_soon(call, "not begun", echo)
+        await anyio.wait_all_tasks_blocked()
+        token.cancel()
+    assert ends["muting"] == "cancelled"
+    assert "stopped answering after a call was cancelled" in ends["in flight"]
+    assert ends["not begun"] == "not begun"  # another server answered it
+    assert_gone(pids(house))
+
+
+async def test_a_server_that_nobody_calls_ends(house: House, anyio_backend: str):
+    stdio_server(house, idle_timeout=0.2)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        await rye.execute(ref, {"text": "hi"})
+        assert_gone(pids(house))
+        assert text_of(await rye.execute(ref, {"text": "again"})) == "again"
+
+
+async def test_the_one_that_was_used_the_longest_time_ago_goes_first(house, anyio_backend):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        plan = (await rye.execute(ref, {"text": "hi"}, dry_run=True)).plan
+    pool = ConnectorPool(max_kept=2)
+    try:
+        for name in ("a", "b", "a", "c"):
+            await pool.run(partial_plan(plan, name))
+        assert servers(house) == 3
+        assert_gone(pids(house)[2:4])  # that of b
+        await pool.run(partial_plan(plan, "a"))
+        assert servers(house) == 3
+    finally:
+        await pool.aclose()
+    assert_gone(pids(house))
+
+
+def partial_plan(plan, name: str):
+    from attrs import evolve
+
+    return evolve(plan, env={**plan.env, "NAME": name})
+
+
+async def test_a_rye_that_was_opened_without_a_block_ends_them_too(house, anyio_backend):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    rye = house.open()
+    await rye.execute(ref, {"text": "hi"})
+    await rye.aclose()
+    assert_gone(pids(house))
+
+
+async def test_closing_while_a_call_runs_ends_both(house: House, anyio_backend: str):
+    fifo = house.root / "called"
+    os.mkfifo(fifo)
+    stdio_server(house, "hangs", str(fifo))
+    ref = mcp_tool(house)
+    with nothing_left(house):
+        rye = house.open()
+
+        async def call() -> None:
+            with pytest.raises(Exception, match="closed"):
+                await rye.execute(ref, {"text": "hi"})
+
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call)
+            await anyio.to_thread.run_sync(fifo.read_bytes)
+            await rye.aclose()
+
+
+async def test_no_secret_stands_in_a_command_line(house: House, anyio_backend: str):
+    house.environ["A_TOKEN"] = "hunter2-hunter2"
+    stdio_server(house, env={"A_TOKEN": "${A_TOKEN}"})
+    env = mcp_tool(house, "env")
+    async with house.open() as rye:
+        assert text_of(await rye.execute(env, {"name": "A_TOKEN"})) == "hunter2-hunter2"
+        for pid in pids(house):
+            assert b"hunter2" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+_HOST = """
+import anyio, sys
+from ryecore import Rye
+project, user, ref, leave = sys.argv[1:]
+async def call():
+    rye = Rye.open(project, user_space=user)
+    print((await rye.execute(ref, {"text": "hi"})).success, flush=True)
+    return rye
+rye = anyio.run(call)
+if leave == "killed":
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("leave", ["killed", "without a word"])
+@pytest.mark.parametrize("mode", ["stubborn", "grandchild"])
+def test_when_the_host_is_gone_so_is_all_of_it(house: House, mode: str, leave: str):
+    stdio_server(house, mode)
+    ref = mcp_tool(house)
+    host = subprocess.Popen(
+        [sys.executable, "-c", _HOST, str(house.project), str(house.user), ref, leave],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=house.environ,
+    )
+    with host:
+        assert host.stdout.readline() == b"True\n"
+        group = _group_of(pids(house)[0])
+        if leave == "killed":
+            host.kill()
+        host.wait(30)
+    assert_gone(sorted({*pids(house), *group}))
+
+
+def _group_of(leader: int) -> list[int]:
+    """The processes of a group, its guard among them."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if os.getpgid(int(entry)) == leader:
+                    found.append(int(entry))
+            except ProcessLookupError:
+                pass
+    return found

@@ -1,0 +1,120 @@
+"""MCP servers and their tools in a house, and what is left of their processes."""
+
+import gc
+import os
+import select
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ryecore.errors import McpError
+from ryecore.mcp_client.pins import ToolDeclaration
+from tests.house import PYTHON, House
+from tests.mcp_server import TOOLS
+
+STDIO = "rye/core/runtimes/mcp/stdio"
+HTTP = "rye/core/runtimes/mcp/http"
+SERVER = Path(__file__).with_name("mcp_server.py")
+_GONE_WITHIN_MS = 10_000
+
+
+def stdio_server(house: House, mode: str = "good", file: str = "", **config: object) -> str:
+    """The item of a test server that is started; its id."""
+    return server_item(
+        house,
+        **{"transport": "stdio", "command": PYTHON, "args": [str(SERVER), mode, file]} | config,
+    )
+
+
+def server_item(house: House, *, env: dict[str, str] | None = None, **config: object) -> str:
+    """The item of a server; its id."""
+    told = {"MCP_TEST_PIDS": str(house.root / "pids"), **(env or {})}
+    house.yaml(
+        "mcp/servers/test",
+        executor_id=None,
+        tool_type="mcp_server",
+        env_config={"env": told},
+        config=config,
+    )
+    return "mcp/servers/test"
+
+
+def mcp_tool(
+    house: House,
+    name: str = "echo",
+    *,
+    runtime: str = STDIO,
+    pinned: bool = True,
+    warm: bool = True,
+    declared: dict[str, Any] | None = None,
+    item_id: str = "",
+    **config: object,
+) -> str:
+    """The item of a tool of the server; its ref."""
+    one = declared or next((one for one in TOOLS if one["name"] == name), {"name": name})
+    declaration = ToolDeclaration(
+        name, one.get("description", ""), one.get("inputSchema", {"type": "object"})
+    )
+    return house.yaml(
+        item_id or f"mcp/test/{name}",
+        executor_id=runtime,
+        description=declaration.description,
+        config_schema=declaration.input_schema,
+        config={
+            "server": "mcp/servers/test",
+            "tool_name": name,
+            **({"pin": declaration.pin} if pinned else {}),
+            **({} if warm else {"keep_warm": ""}),
+            **config,
+        },
+    )
+
+
+def why(house: House, ref: str, parameters: dict[str, Any] | None = None, **options: Any) -> str:
+    """Why a call failed: a refusal in a house that keeps servers, a failed result else."""
+    try:
+        done = house.execute(ref, {"text": "hi"} if parameters is None else parameters, **options)
+    except McpError as error:
+        return str(error)
+    assert not done.success
+    return str(done.error)
+
+
+def pids(house: House) -> list[int]:
+    """The processes that the test servers told of."""
+    file = house.root / "pids"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def assert_gone(found: list[int]) -> None:
+    """Assert that there were processes, and that they end; waits for the end, not for a time."""
+    assert found
+    for pid in found:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        ended = poll.poll(_GONE_WITHIN_MS)
+        os.close(descriptor)
+        assert ended, f"process {pid} is still there"
+
+
+@contextmanager
+def nothing_left(house: House) -> Iterator[None]:
+    """Assert that a block leaves no process, no descriptor and no file behind."""
+    gc.collect()
+    before = set(os.listdir("/proc/self/fd"))
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
+        kept, tempfile.tempdir = tempfile.tempdir, folder
+        try:
+            yield
+            assert os.listdir(folder) == []
+        finally:
+            tempfile.tempdir = kept
+    assert_gone(pids(house))
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
