@@ -13,7 +13,15 @@ from typing import Final, TextIO
 from ryecore.chain.render import StyledText, render_error
 from ryecore.errors import RyeError
 
-__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "errors_shown", "show", "show_json", "show_text"]
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_REFUSED",
+    "errors_shown",
+    "show",
+    "show_json",
+    "show_piece",
+    "show_text",
+]
 
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
@@ -29,9 +37,7 @@ def show(text: StyledText, *, to_stderr: bool = False) -> None:
     if out is None:
         return
     coloured = out.isatty() and not os.environ.get("NO_COLOR")
-    shown = text.ansi() if coloured else text.plain()
-    encoding = out.encoding or "utf-8"
-    _write(out, shown.encode(encoding, errors="backslashreplace").decode(encoding))
+    _write(out, _encodable(out, text.ansi() if coloured else text.plain()))
 
 
 def show_text(text: str, rendered: StyledText) -> None:
@@ -40,8 +46,17 @@ def show_text(text: str, rendered: StyledText) -> None:
     if out is None or out.isatty():
         show(rendered)
         return
-    encoding = out.encoding or "utf-8"
-    _write(out, text.encode(encoding, errors="backslashreplace").decode(encoding))
+    _write(out, _encodable(out, text))
+
+
+def show_piece(text: str) -> None:
+    """Print a piece of a longer text as it is; on a terminal, without what could steer it."""
+    out = _stream("stdout")
+    if out is None:
+        return
+    if out.isatty():
+        text = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text)
+    _write(out, _encodable(out, text), end="")
 
 
 def show_json(document: Mapping[str, object]) -> None:
@@ -70,9 +85,14 @@ def _stream(name: str) -> TextIO | None:
     return stream
 
 
-def _write(out: TextIO, text: str) -> None:
+def _encodable(out: TextIO, text: str) -> str:
+    encoding = out.encoding or "utf-8"
+    return text.encode(encoding, errors="backslashreplace").decode(encoding)
+
+
+def _write(out: TextIO, text: str, end: str = "\n") -> None:
     try:
-        out.write(text + "\n")
+        out.write(text + end)
         out.flush()
     except OSError as problem:
         raise _OutputLostError from problem

@@ -11,8 +11,9 @@ import click
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.errors import RyeError
 from ryecore.lillux.watching import watch
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecord
@@ -85,9 +86,14 @@ def wait_threads(
 
     async def wait(threads: Threads) -> list[ThreadReport]:
         reports: dict[str, ThreadReport] = {}
+        refusals: list[RyeError] = []
 
         async def wait_for(thread_id: str) -> None:
-            reports[thread_id] = await threads.wait(thread_id, timeout_s=timeout_s)
+            try:
+                reports[thread_id] = await threads.wait(thread_id, timeout_s=timeout_s)
+            except RyeError as error:  # which a task group would wrap
+                refusals.append(error)
+                waiting.cancel_scope.cancel()
 
         async with anyio.create_task_group() as counting:
             if sys.stderr.isatty() and not as_json:
@@ -96,6 +102,8 @@ def wait_threads(
                 for thread_id in thread_ids:
                     waiting.start_soon(wait_for, thread_id)
             counting.cancel_scope.cancel()
+        if refusals:
+            raise refusals[0]
         return [reports[thread_id] for thread_id in thread_ids]
 
     with errors_shown(as_json=as_json):
@@ -149,7 +157,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
             while True:
                 ended = (await threads.show(thread_id)).ended  # before the last look at the log
                 text, offset = await threads.log(thread_id, offset=offset)
-                _print(text)
+                show_piece(text)
                 if text:
                     continue
                 if ended or not follow:
@@ -204,14 +212,6 @@ async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
-
-
-def _print(text: str) -> None:
-    for char in text if sys.stdout.isatty() else "":
-        if not char.isprintable() and char not in "\n\t":
-            text = text.replace(char, "�")  # what a tool prints doesn't steer the terminal
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
