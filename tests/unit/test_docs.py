@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -32,14 +33,16 @@ import ryecore.lillux
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
+from tests.npm import npm_program
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+_REAL_ENVIRON = dict(os.environ)
 
 _BLOCK = re.compile(
-    r"(?:^<!--\s*(?P<note>[\w ]+):(?P<said>.*?)-->\n+)?"
+    r"(?:^<!--\s*(?P<note>[\w ]+):(?P<said>(?:(?!-->).)*)-->\n+)?"
     r"^(?P<fence>`{3,})(?P<language>\w+)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=fence)$"
     r"|^<!--\s*setup:(?P<setup>.*?)-->$",
     re.MULTILINE | re.DOTALL,
@@ -131,13 +134,31 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
     yield command, "\n".join(output)
 
 
+@cache
+def _rust_folder() -> list[str]:
+    """Where the compiler itself stands; what rustup puts on the PATH needs the real home."""
+    if shutil.which("rustc", path=_REAL_ENVIRON["PATH"]) is None:
+        return []
+    asked = subprocess.run(
+        ["rustc", "--print", "sysroot"], check=True, capture_output=True, env=_REAL_ENVIRON
+    )
+    return [f"{asked.stdout.decode().strip()}/bin"]
+
+
+@pytest.fixture
+def needed(example: Path) -> dict[str, str]:
+    """What an example has to be given, had while the environment is still the real one."""
+    return {"RYE_NODE": str(npm_program("tsx", "tsx"))} if "typescript" in example.name else {}
+
+
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     home, project = tmp_path / "ada", tmp_path / "ada" / "shop"
     project.mkdir(parents=True)
-    interpreters = f"{Path(sys.executable).parent}:{Path(sys.executable).resolve().parent}"
+    python = Path(sys.executable)
+    programs = [str(python.parent), str(python.resolve().parent), *_rust_folder()]
     environ = {
-        "PATH": f"{interpreters}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": ":".join([*programs, "/usr/local/bin", "/usr/bin", "/bin"]),
         "HOME": str(home),
         "LOGNAME": "ada",
         "LANG": "C.UTF-8",
@@ -156,8 +177,9 @@ def test_every_block_of_a_page_does_what_the_page_says(
     page: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = page.read_text()
-    if ".rb" in text and "console" in text and shutil.which("ruby") is None:
-        pytest.skip("the page runs Ruby, which is not installed here; CI installs it")
+    for language, program in {"ruby": "ruby", "javascript": "node", "rust": "rustc"}.items():
+        if f"```{language}" in text and "console" in text and shutil.which(program) is None:
+            pytest.skip(f"the page runs {program}, which is not installed here; CI installs it")
     previous = ""
     assert not re.search(r"^\s*```", _BLOCK.sub("", text), re.MULTILINE), "a block is passed over"
     for found in _BLOCK.finditer(text):
@@ -187,12 +209,12 @@ def test_every_block_of_a_page_does_what_the_page_says(
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_named)
 def test_every_example_runs_in_under_sixty_lines_and_touches_nothing_of_the_user(
-    example: Path, reader: Reader
+    example: Path, needed: dict[str, str], reader: Reader
 ) -> None:
     done = subprocess.run(
         [sys.executable, str(example)],
         cwd=reader.project,
-        env=reader.environ,
+        env=reader.environ | needed,
         check=False,
         capture_output=True,
         text=True,
