@@ -1,6 +1,7 @@
 """search: find items by what they are called, what they say of themselves and what they hold."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -100,6 +101,8 @@ class SearchAction:
         _check_number("limit", limit, 1, _MAX_LIMIT)
         _check_number("offset", offset, 0, 2**31)
 
+        asked_ns = time.monotonic_ns()
+
         def wanted(found: "Found") -> bool:
             ref, space = found.source.ref, found.source.space
             return (
@@ -114,7 +117,7 @@ class SearchAction:
 
         def search() -> SearchResults:
             index = self._opened()
-            found = [one for one in index.find(match, where.kinds) if wanted(one)]
+            found = [one for one in index.find(match, where.kinds, asked_ns) if wanted(one)]
             page = found[offset : offset + limit]
             shown = index.show(match, page)
             verifier = self._verifier.for_batch()

@@ -85,28 +85,46 @@ class SearchIndex:
         self._spaces = {space.label: space for space in spaces}
         self._file_types = file_types
         self._store = IndexStore(spaces, folder)
+        self._walked: tuple[Store | None, dict[str, int]] = (None, {})
 
-    def find(self, match: str | None, kinds: Sequence[str]) -> list[Found]:
+    def find(
+        self, match: str | None, kinds: Sequence[str], asked_ns: int | None = None
+    ) -> list[Found]:
         """Every item that fits, the best first.
 
         Args:
             match: What FTS5 is asked; None for everything.
             kinds: The kinds to look through.
+            asked_ns: When the search was asked for (`time.monotonic_ns`); now by default. Of many
+                that are asked at once, one walks the folders for all.
 
         Raises:
             ConfigError: This Python's SQLite can't search text.
         """
-        file_types = self._file_types()
-        seen = {
-            (file.space.label, file.kind, file.relative): file
-            for file in walk(self._spaces.values(), kinds, tuple(sorted(file_types)))
-        }
+        since_ns = time.monotonic_ns() if asked_ns is None else asked_ns
 
         def ask(store: Store) -> list[Found]:
-            _refresh(store, seen, kinds, file_types)
+            self._refresh(store, kinds, since_ns)
             return self._find(store, match, kinds)
 
         return self._store.use(ask)
+
+    def _refresh(self, store: Store, kinds: Sequence[str], since_ns: int) -> None:
+        """Bring the index in step with the files, unless that was done since."""
+        if self._walked[0] is not store:
+            self._walked = (store, {})
+        walked = self._walked[1]
+        stale = [kind for kind in kinds if walked.get(kind, -1) < since_ns]
+        if not stale:
+            return
+        begun_ns = time.monotonic_ns()
+        file_types = self._file_types()
+        seen = {
+            (file.space.label, file.kind, file.relative): file
+            for file in walk(self._spaces.values(), stale, tuple(sorted(file_types)))
+        }
+        _refresh(store, seen, stale, file_types)
+        walked.update(dict.fromkeys(stale, begun_ns))
 
     def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[Found]:
         weights = ", ".join(map(str, _WEIGHTS))

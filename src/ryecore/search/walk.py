@@ -81,6 +81,7 @@ def _walk(
         try:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _SKIPPED_FOLDERS:
+                    check_item_id(name)  # else no id leads through it, however deep it goes
                     yield from _walk(space, kind, root, f"{name}/", extensions)
                 continue
             stem, dot, _ = name.rpartition(".")

@@ -10,11 +10,6 @@ from ryecore.errors import InputError, InvalidQuery
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 async def search(house, query, **options):
     async with house.open() as rye:
         return await rye.search(query, **options)

@@ -1,10 +1,12 @@
 """The index: in step with the files, read no more than needed, never trusted, never in the way."""
 
 import os
+import select
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -220,3 +222,59 @@ def test_threads_of_one_process_and_eight_processes_may_search_at_once(house, fo
         thread.join()
     assert totals == [40] * 20
     assert [process.communicate()[0].strip() for process in processes] == ["40"] * 8
+
+
+@pytest.mark.root
+def test_a_full_disk_does_not_keep_anybody_from_searching(house, small_disk):
+    for number in range(100):
+        write(house, f"n{number}", f"tides {'and words ' * 200}")
+    index = SearchIndex(house.open().spaces, small_disk / "search", dict)
+    assert len(found(index, "tides")) == 100
+    assert len(found(index, "tides")) == 100
+    index.close()
+
+
+def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(house, folder, index):
+    for number in range(300):
+        write(house, f"n{number}", f"tides {'and words ' * 50}")
+    program = (
+        "import sys; from ryecore import SyncRye\n"
+        "with SyncRye.open(sys.argv[1], user_space=sys.argv[2]) as rye:\n"
+        "    print(flush=True)\n"
+        "    rye.search('tides')\n"
+    )
+    for delay_ms in (0, 20, 60, 120):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(house.project), str(house.user)],
+            stdout=subprocess.PIPE,
+        ) as searching:
+            assert searching.stdout is not None
+            searching.stdout.read(1)
+            select.select([], [], [], delay_ms / 1000)  # somewhere in its work
+            searching.kill()
+        assert len(found(index, "tides")) == 300
+        index.close()
+        for path in folder.glob("*.db"):
+            path.unlink()
+
+
+def test_of_many_that_search_at_once_one_walks_for_all(house, index, reads, monkeypatch):
+    monkeypatch.setattr(index_module, "_GRAIN_NS", 3600 * 10**9)  # whoever walks reads it again
+    write(house, "a", "tides")
+    asked_ns = time.monotonic_ns()
+    for _ in range(10):
+        assert len(index.find(translate("tides"), ["knowledge"], asked_ns)) == 1
+    assert reads.taken() == ["a.md"]
+    write(house, "b", "tides")
+    assert sorted(found(index, "tides")) == ["a", "b"]
+
+
+def test_a_closed_index_holds_no_descriptor(house, index):
+    write(house, "a", "tides")
+    found(index, "tides")
+    before = len(os.listdir("/proc/self/fd"))
+    index.close()
+    assert len(os.listdir("/proc/self/fd")) < before
+    left = len(os.listdir("/proc/self/fd"))
+    assert found(index, "tides") == ["a"]  # a search that was under way while it was closed
+    assert len(os.listdir("/proc/self/fd")) == left
