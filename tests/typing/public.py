@@ -5,25 +5,35 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from ryecore import (
+    ApprovalRequest,
     CallContext,
     CancelToken,
     ExecutionResult,
+    FetchedItem,
     IntegrityError,
     ItemRef,
     Rye,
     RyeError,
+    SearchResult,
+    SearchResults,
     SigningKey,
     SignReport,
     SyncRye,
     TrustStore,
     VerifiedItem,
     rye_execute,
+    rye_fetch,
+    rye_sign,
     sign_item,
     verify_item,
 )
 from ryecore.chain.model import ChainTrace, ValidChain
 from ryecore.items.signing import SignedFile
 from ryecore.lillux import PublicKey
+
+
+async def approve(request: ApprovalRequest) -> bool:
+    return request.action == "sign" and len(request.files) == 1
 
 
 async def asynchronous(key: SigningKey) -> None:
@@ -37,6 +47,15 @@ async def asynchronous(key: SigningKey) -> None:
         assert_type(await rye.trace(ItemRef("tool", "acme/x")), ChainTrace)
         assert_type(await rye.schema("tool:acme/x"), Mapping[str, Any] | None)
         await rye.execute("tool:acme/x", ctx=CallContext(cancellation=CancelToken()))
+        found = await rye.search("tides", scope=["knowledge"], limit=5)
+        assert_type(found, SearchResults)
+        assert_type(found.results, tuple[SearchResult, ...])
+        assert_type(await rye.fetch("knowledge:acme/tides", destination="user"), FetchedItem)
+        asked = await rye.request_signing("tool:acme/x", ctx=CallContext(capabilities=frozenset()))
+        assert_type(asked, SignReport)
+    Rye.open(".", approve=approve)
+    assert_type(await rye_fetch("tool:acme/x", "."), dict[str, object])
+    assert_type(await rye_sign("tool:acme/x", "."), dict[str, object])
     assert_type(await rye_execute("tool:acme/x", "."), dict[str, object])
 
 
