@@ -186,7 +186,7 @@ class ThreadRegistry:
         try:
             wanted = check_status(status)
         except ValueError as problem:
-            raise InputError(f"{problem}.") from None
+            raise InputError(f"{problem}.", next_step="Pass one of them.") from None
         with self._database.write() as run:
             found = self._owned(run, thread_id, fence)
             if found.status == wanted:
@@ -269,8 +269,9 @@ class ThreadRegistry:
                 continue
             with self._database.write() as run:
                 found = self._row(run, record.thread_id)
-                # Between the look and this transaction another process may have claimed it.
-                if (found.fence, found.owner) != (record.fence, record.owner) or found.ended:
+                # Between the look and this transaction another process may have claimed it, or
+                # its owner renewed the lease.
+                if found.ended or _hold(found) != _hold(record):
                     continue
                 status: Status = "killed" if found.kill_requested else "error"
                 self._set_status(run, found.thread_id, status)
@@ -314,9 +315,9 @@ class ThreadRegistry:
         return self._find("ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?", (limit, offset))
 
     def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
-        """The threads whose id begins with a text."""
+        """The threads whose id begins with a text; the one that has no more than that first."""
         return self._find(
-            "WHERE substr(thread_id, 1, ?) = ? ORDER BY created_at LIMIT ?",
+            "WHERE substr(thread_id, 1, ?) = ? ORDER BY length(thread_id), created_at LIMIT ?",
             (len(prefix), prefix, limit),
         )
 
@@ -385,7 +386,9 @@ class ThreadRegistry:
         found = self._row(run, thread_id)
         if fence is not None and found.fence != fence:
             raise StateError(
-                f"Another process has taken the thread {thread_id} over.", thread_id=thread_id
+                f"Another process has taken the thread {thread_id} over.",
+                next_step="Stop what runs here: the other process tells what becomes of it.",
+                thread_id=thread_id,
             )
         return found
 
@@ -406,6 +409,11 @@ class ThreadRegistry:
             " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",
             (thread_id, body),
         )
+
+
+def _hold(record: ThreadRecord) -> tuple[object, ...]:
+    """Who holds a thread, and until when."""
+    return (record.fence, record.owner, record.lease_until)
 
 
 def _columns(process: ProcessId) -> tuple[str, int, int, int]:
@@ -443,7 +451,10 @@ def _as_json(result: object) -> str:
     try:
         return json.dumps(result, default=str)  # ASCII: half a character is kept too
     except (TypeError, ValueError, RecursionError) as problem:
-        raise InputError(f"The result can't be written as JSON: {problem}.") from None
+        raise InputError(
+            f"The result can't be written as JSON: {problem}.",
+            next_step="Return text, numbers, booleans, null, lists and mappings with text keys.",
+        ) from None
 
 
 def _epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
@@ -464,6 +475,7 @@ def _not_found(thread_id: str) -> ThreadNotFound:
 def _ended(record: ThreadRecord, what: str) -> ThreadEnded:
     return ThreadEnded(
         f"The thread {record.thread_id} is {record.status} and can't {what}.",
+        next_step=f"See what became of it: rye threads show {record.thread_id}",
         thread_id=record.thread_id,
         state=record.status,
     )

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from ryecore.errors import ProcessError, StateError, ThreadNotFound
 from ryecore.items.files import write_atomically
-from ryecore.lillux.processes import ProcessId, current_process, kill_process, process_status
+from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.lillux.watching import Watcher, watch
 from ryecore.state.attestation import attested_folder
 from ryecore.state.database import Database
@@ -29,6 +29,8 @@ __all__ = ["ThreadStore"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
+_LEASE_GRAIN_S: Final = 0.1
+"""So that a wait for a lease's end wakes behind it, and one that looks again doesn't spin."""
 
 
 class ThreadStore:
@@ -191,17 +193,26 @@ class ThreadStore:
     async def _owner_gone(self, record: ThreadRecord) -> None:
         owner = record.owner
         if owner is None or not can_be_looked_at(owner, current_process()):
-            await anyio.sleep(max(record.lease_until - self.registry.now(), 0) + 0.1)
+            await self._lease_over(record)
             return
         try:
             descriptor = os.pidfd_open(owner.pid)
-        except OSError:
+        except ProcessLookupError:
+            return
+        except OSError:  # there is no descriptor left, for one
+            await self._lease_over(record)
             return
         try:
-            if _runs(owner):  # else the number is another process's by now
+            if process_status(owner) == "running":  # else the number is another process's by now
                 await anyio.wait_readable(descriptor)
+        except ProcessError:
+            await self._lease_over(record)
         finally:
             os.close(descriptor)
+
+    async def _lease_over(self, record: ThreadRecord) -> None:
+        now = await anyio.to_thread.run_sync(self.registry.now)
+        await anyio.sleep(max(record.lease_until - now, 0) + _LEASE_GRAIN_S)
 
     def cancel(self, thread_id: str) -> ThreadRecord:
         """Ask a thread to stop; its owner ends what runs, and then the thread.
@@ -250,14 +261,14 @@ class ThreadStore:
         if record.status == "created":
             # Nobody runs it yet, and who comes to claim it finds that it has ended.
             result = {"status": "error", "error": "It was stopped before it began."}
-            self.settle(thread_id, "killed" if kill else "cancelled", result, record.fence)
-            return self.registry.get_thread(thread_id)
+            try:
+                self.settle(thread_id, "killed" if kill else "cancelled", result, record.fence)
+            except StateError:
+                if self.registry.get_thread(thread_id).status == "created":
+                    raise
+                # It was claimed in between, and who claimed it finds the wish.
+            record = self.registry.get_thread(thread_id)
+            if record.ended:
+                return record
         self.announce(thread_id, "stopping")
         return record
-
-
-def _runs(process: ProcessId) -> bool:
-    try:
-        return process_status(process) == "running"
-    except ProcessError:
-        return False

@@ -263,6 +263,28 @@ def test_a_stranger_is_dead_only_when_its_lease_is_over(registry: ThreadRegistry
     assert registry.get_thread("a").lease_until >= record.lease_until
 
 
+def test_who_renews_meanwhile_is_not_declared_dead(tmp_path: Path) -> None:
+    database = Database(tmp_path / "threads.db", MIGRATIONS)
+    registry = ThreadRegistry(database)
+    registry.register("a", "tool:x")
+    fence = registry.claim("a", evolve(current_process(), boot_id="another boot", pid=1))
+    with database.write() as run:
+        run.execute("UPDATE threads SET lease_until = 0")
+    seen = registry.list_active()
+    registry.renew("a", fence)
+    assert registry.settle_abandoned(seen) == ()
+    with database.write() as run:
+        run.execute("UPDATE threads SET lease_until = 0")
+    assert registry.settle_abandoned(registry.list_active()) == ("a",)
+
+
+def test_an_id_is_found_though_many_others_begin_with_it(registry: ThreadRegistry) -> None:
+    for number in range(12):
+        registry.register(f"x-{number}", "tool:x")
+    registry.register("x", "tool:x")
+    assert registry.find_by_prefix("x")[0].thread_id == "x"
+
+
 def test_a_living_owner_needs_no_lease(registry: ThreadRegistry) -> None:
     registry.register("a", "tool:x")
     registry.claim("a")
