@@ -1,264 +1,285 @@
-"""The MCP server over streamable HTTP: by the SDK's client, and by plain requests."""
+"""Tools of MCP servers that are reached over HTTP: the SDK's own servers, and bad ones."""
 
+import gzip
 import json
-import os
-import signal
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-import anyio
-import anyio.to_thread
-import httpx2
-import mcp_types as types
 import pytest
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
-from mcp import Client
+from ryecore.errors import McpToolChanged
 from tests.house import House
-from tests.mcp_clients import (
-    TOKEN,
-    Served,
-    http,
-    is_alive,
-    make_waiting_tool,
-    process,
-    read_pid,
-    said,
-)
+from tests.mcp_house import HTTP, mcp_tool, server_item, why
+from tests.npm import npm_set
 
-pytestmark = pytest.mark.anyio
+PROGRAM = Path(__file__).parents[1] / "mcp_http_server.py"
+TOKEN = "hunter2-hunter2"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+@contextmanager
+def sdk_server(kind: str, token: str = "") -> Iterator[str]:
+    """A server of the SDK in a process of its own; its URL."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), kind],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"MCP_TEST_TOKEN": token},
+    )
+    try:
+        port = int(process.stdout.readline())
+        yield f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
+    finally:
+        process.kill()
+        process.communicate()
 
 
-MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
-BEARER = {"Authorization": f"Bearer {TOKEN}"}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
+def pinned(house: House, rye, name: str = "echo", **config: object) -> str:
+    """Pin a tool to what the server says of it now."""
+    listed = rye.execute("tool:mcp/servers/test").raise_for_status().data["tools"]
+    declared = next(one for one in listed if one["name"] == name)
+    return mcp_tool(house, name, runtime=HTTP, declared=declared, **config)
+
+
+@pytest.mark.parametrize("kind", ["http", "json", "stateless", "sse"])
+def test_a_server_is_called(house: House, kind: str):
+    with sdk_server(kind) as url, house.sync() as rye:
+        server_item(house, transport="sse" if kind == "sse" else "http", url=url)
+        ref = pinned(house, rye)
+        for said in ("hello", "again"):
+            done = rye.execute(ref, {"text": said})
+            assert done.data["content"] == [{"type": "text", "text": said}]
+            assert done.metadata["pinned"] is True
+
+
+def test_a_published_server_is_called(house: House):
+    package = npm_set("mcp") / "node_modules/@modelcontextprotocol/server-everything"
+    process = subprocess.Popen(
+        ["node", str(package / "dist/index.js"), "streamableHttp"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": house.environ["PATH"], "PORT": (port := str(_free_port()))},
+    )
+    try:
+        while "listening" not in (line := process.stderr.readline()).lower():
+            assert line, "it ended"
+        server_item(house, transport="http", url=f"http://127.0.0.1:{port}/mcp")
+        with house.sync() as rye:
+            ref = pinned(house, rye, "get-sum")
+            assert "42" in rye.execute(ref, {"a": 40, "b": 2}).data["content"][0]["text"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _free_port() -> int:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        return server.server_port
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_secret_of_a_header_goes_to_the_server_alone(house: House, warm: bool):
+    house.environ["A_TOKEN"] = TOKEN
+    item = {"transport": "http", "headers": {"Authorization": "Bearer ${A_TOKEN}"}}
+    with sdk_server("http", TOKEN) as url, house.sync() as rye:
+        server_item(house, env={"A_TOKEN": "${A_TOKEN}"}, url=url, **item)
+        ref = pinned(house, rye, warm=warm)
+        done = rye.execute(ref, {"text": "hi"}, trace=True)
+        assert done.success
+        assert TOKEN not in done.to_json()
+        assert TOKEN not in rye.execute(ref, {"text": "hi"}, dry_run=True).to_json()
+    house.environ["A_TOKEN"] = TOKEN + "-but-wrong"
+    with sdk_server("http", TOKEN) as url:
+        server_item(house, env={"A_TOKEN": "${A_TOKEN}"}, url=url, **item)
+        told = why(house, ref)
+        assert "401" in told
+        assert TOKEN not in told
+
+
+def test_a_tool_that_changes_on_the_server_is_refused(house: House):
+    with sdk_server("stateless") as url, house.sync() as rye:
+        server_item(house, transport="http", url=url)
+        ref, change = pinned(house, rye), pinned(house, rye, "change")
+        assert rye.execute(ref, {"text": "hi"}).success
+        assert rye.execute(change).success
+        with pytest.raises(McpToolChanged, match="Says it to me"):
+            rye.execute(ref, {"text": "hi"})
+
+
+# bad servers
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def bad_server(answer: Answer) -> Iterator[str]:
+    """A server that answers each request so; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            with suppress(OSError):  # the client had enough
+                answer(self)
+            self.close_connection = True
+
+        do_GET = do_DELETE = do_POST  # noqa: N815 - its base calls them so
+
+        def log_message(self, *said: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def status(code: int) -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(code)
+        request.send_header("content-length", "0")
+        request.end_headers()
+
+    return answer
+
+
+def body(content: bytes, kind: str = "application/json", **headers: str) -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("content-type", kind)
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.end_headers()
+        request.wfile.write(content)
+
+    return answer
+
+
+def endless(kind: str, first: bytes = b"") -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("content-type", kind)
+        request.end_headers()
+        request.wfile.write(first)
+        while True:
+            request.wfile.write(b"x" * 65536)
+
+    return answer
+
+
+NEVER = threading.Event()
+ANSWERS: dict[str, tuple[Answer, str]] = {
+    "401": (status(401), "HTTP 401"),
+    "404": (status(404), "HTTP 404"),
+    "500": (status(500), "HTTP 500"),
+    "garbage": (body(b"what is this"), "parse"),
+    "a page": (body(b"<html>", "text/html"), "content type"),
+    "endless json": (endless("application/json"), "more than 15 MiB"),
+    "endless event": (endless("text/event-stream", b"data: "), "byte limit"),
+    "compressed": (
+        body(gzip.compress(b"{}"), content_encoding="gzip"),
+        "answered in a compressed form",
+    ),
+    "never": (lambda _: NEVER.wait(20), "was not ready within"),  # type: ignore[dict-item, return-value]
 }
 
 
-def arguments(house: House, **more: Any) -> dict[str, Any]:
-    return {"project_path": str(house.project), **more}
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_bad_answer_is_an_error_that_says_so(house: House, name: str, warm: bool):
+    answer, said = ANSWERS[name]
+    with bad_server(answer) as url:
+        server_item(house, transport="http", url=url, startup_timeout=5 if name != "never" else 1)
+        told = why(house, mcp_tool(house, runtime=HTTP, warm=warm))
+        NEVER.set()
+    NEVER.clear()
+    assert said.lower() in told.lower()
 
 
-@asynccontextmanager
-async def client_of(served: Served, **options: Any) -> AsyncIterator[Client]:
-    async with (
-        create_mcp_http_client(headers=BEARER) as web,
-        Client(streamable_http_client(served.url, http_client=web), **options) as client,
-    ):
-        yield client
+def test_headers_do_not_follow_a_redirect_to_another_host(house: House):
+    house.environ["A_TOKEN"] = TOKEN
+    seen: list[str] = []
 
+    def other(request: BaseHTTPRequestHandler) -> None:
+        seen.append(str(request.headers))
+        status(200)(request)
 
-async def wait_until(check: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not check():
-            await anyio.sleep(0.01)
+    with bad_server(other) as elsewhere:
 
+        def redirect(request: BaseHTTPRequestHandler) -> None:
+            request.send_response(307)
+            request.send_header("location", elsewhere)
+            request.send_header("content-length", "0")
+            request.end_headers()
 
-@MODES
-async def test_tools_are_executed_fifty_at_once(house: House, mode: str) -> None:
-    ref = house.shell("a/t", "cat")
-    answers: dict[int, object] = {}
-    with http(house) as served:
-        async with client_of(served, mode=mode) as client:
-
-            async def call(number: int) -> None:
-                given = arguments(house, item_id=ref, parameters={"n": number})
-                answers[number] = said(await client.call_tool("rye_execute", given))["data"]
-
-            async with anyio.create_task_group() as calls:
-                for number in range(50):
-                    calls.start_soon(call, number)
-    assert answers == {number: {"n": number} for number in range(50)}
-
-
-@MODES
-async def test_a_call_that_is_cancelled_leaves_no_process(house: House, mode: str) -> None:
-    ref, fifo = make_waiting_tool(house)
-    with http(house) as served:
-        async with client_of(served, mode=mode) as client:
-            async with anyio.create_task_group() as calls:
-                calls.start_soon(client.call_tool, "rye_execute", arguments(house, item_id=ref))
-                pid = await anyio.to_thread.run_sync(read_pid, fifo)
-                calls.cancel_scope.cancel()
-            await wait_until(lambda: not is_alive(pid))
-
-
-@MODES
-async def test_the_person_at_the_client_decides_on_signatures(house: House, mode: str) -> None:
-    house.write("knowledge/k.md", "High tide.\n", sign=False)
-
-    async def approve(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert "High tide." in params.message
-        return types.ElicitResult(action="accept", content={"approve": True})
-
-    with http(house, "--allow-sign") as served:
-        async with client_of(served, mode=mode, elicitation_callback=approve) as client:
-            given = arguments(house, item_id="knowledge:k")
-            signed = said(await client.call_tool("rye_sign", given))
-    assert signed["summary"] == "Signed 1/1 items."
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_server_ends_by_a_signal_with_all_that_it_started(
-    house: House, number: int
-) -> None:
-    ref, fifo = make_waiting_tool(house)
-    body = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "tools/call",
-        "params": {"name": "rye_execute", "arguments": arguments(house, item_id=ref)},
-    }
-    with http(house) as served:
-        async with anyio.create_task_group() as calls, web(served) as opened:
-            begun = await opened.post(served.url, json=INITIALIZE)
-            session = {"Mcp-Session-Id": begun.headers["mcp-session-id"]}
-
-            async def call() -> None:
-                answer = await opened.post(served.url, json=body, headers=session)
-                assert "closed while the call ran" in answer.text
-
-            async def listen() -> None:
-                with suppress(httpx2.TransportError):  # the server ends meanwhile
-                    await opened.get(served.url, headers=session)
-
-            calls.start_soon(call)
-            calls.start_soon(listen)
-            pid = await anyio.to_thread.run_sync(read_pid, fifo)
-            served.process.send_signal(number)
-            code = await anyio.to_thread.run_sync(served.process.wait)
-        assert served.process.stderr is not None
-        assert b"Traceback" not in served.process.stderr.read()
-    assert code == 0
-    assert not is_alive(pid)
-
-
-# Plain requests.
-
-
-@asynccontextmanager
-async def web(_served: Served, **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
-    accepted = {"Accept": "application/json, text/event-stream", **BEARER, **headers}
-    async with httpx2.AsyncClient(headers=accepted, timeout=30) as opened:
-        yield opened
-
-
-async def test_nobody_gets_in_without_the_token(house: House) -> None:
-    wrong = ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer é"]
-    with http(house) as served:
-        async with web(served) as opened:
-            allowed = await opened.post(served.url, json=INITIALIZE)
-            for given in wrong:
-                opened.headers.pop("Authorization", None)
-                opened.headers = httpx2.Headers(
-                    [*opened.headers.raw, (b"Authorization", given.encode())]
-                )
-                refused = await opened.post(served.url, json=INITIALIZE)
-                assert refused.status_code == 401, given
-                assert refused.headers["www-authenticate"] == "Bearer"
-    assert allowed.status_code == 200
-
-
-async def test_a_page_of_another_name_cannot_reach_it(house: House) -> None:
-    with http(house) as served:
-        async with web(served) as opened:
-            host = await opened.post(served.url, json=INITIALIZE, headers={"Host": "evil.example"})
-            origin = await opened.post(
-                served.url, json=INITIALIZE, headers={"Origin": "https://evil.example"}
+        with bad_server(redirect) as url:
+            server_item(
+                house,
+                env={"A_TOKEN": "${A_TOKEN}"},
+                transport="http",
+                url=url,
+                headers={"x-token": "${A_TOKEN}"},
             )
-    assert (host.status_code, origin.status_code) == (421, 403)
+            assert "redirect" in why(house, mcp_tool(house, runtime=HTTP)).lower()
+    assert seen == []
 
 
-async def test_what_is_no_request_is_refused_and_the_server_goes_on(house: House) -> None:
-    ref = house.shell("a/t", "wc -c")
-    with http(house) as served:
-        async with web(served) as opened:
-            for content in (b"", b"{", b"[]", b"\xff", b"null", b'{"jsonrpc": "1.0"}'):
-                answer = await opened.post(
-                    served.url, content=content, headers={"Content-Type": "application/json"}
-                )
-                assert 400 <= answer.status_code < 500, content
-                assert "Traceback" not in answer.text
-            huge = await opened.post(
-                served.url, content=b"x" * 40_000_000, headers={"Content-Type": "application/json"}
-            )
-            assert huge.status_code == 413
-            elsewhere = await opened.get(served.url.replace("/mcp", "/other"))
-            assert elsewhere.status_code == 404
-        async with client_of(served) as client:
-            given = arguments(house, item_id=ref, parameters={"text": "x" * 20_000_000})
-            done = said(await client.call_tool("rye_execute", given))
-    assert int(done["data"]) > 20_000_000
+def test_a_server_that_is_not_there_says_so(house: House):
+    server_item(
+        house, transport="http", url=f"http://127.0.0.1:{_free_port()}/mcp?key=a-secret-key"
+    )
+    told = why(house, mcp_tool(house, runtime=HTTP))
+    assert "connect" in told.lower()
+    assert "a-secret-key" not in told
 
 
-async def test_without_authentication_it_lets_everybody_on_this_machine_in(house: House) -> None:
-    with http(house, "--no-auth") as served:
-        async with web(served) as opened:
-            del opened.headers["Authorization"]
-            answer = await opened.post(served.url, json=INITIALIZE)
-    assert answer.status_code == 200
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://example.org/", "not one of http or https"),
+        ("https://ada:secret@example.org/", "holds a user's name"),
+        ("https://", "not one of http or https"),
+    ],
+)
+def test_a_url_that_may_not_be_used_is_refused(house: House, url: str, said: str):
+    server_item(house, transport="http", url=url)
+    try:
+        told = why(house, mcp_tool(house, runtime=HTTP))
+    except Exception as error:
+        told = str(error)
+    assert said in told
+    assert "ada:secret" not in told
 
 
-async def test_a_token_is_made_and_shown_once_or_read_from_a_private_file(house: House) -> None:
-    with process(house, "--http", "0") as server:
-        assert server.stderr is not None
-        token = server.stderr.readline().decode().rpartition(" ")[2].strip()
-        url = server.stderr.readline().decode().rpartition(" ")[2].strip()
-        async with httpx2.AsyncClient(
-            headers={"Accept": "application/json, text/event-stream"}
-        ) as w:
-            answer = await w.post(
-                url, json=INITIALIZE, headers={"Authorization": f"Bearer {token}"}
-            )
-        assert len(token) > 40
-    assert answer.status_code == 200
+def test_a_certificate_that_nobody_vouches_for_is_refused(house: House, tmp_path: Path):
+    import ssl
 
-    file = house.root / "token"
-    file.write_text("short\n")
-    for mode, says in ((0o644, "Others may read"), (0o600, "fewer than 16")):
-        file.chmod(mode)
-        with process(house, "--http", "0", "--token-file", str(file)) as server:
-            _, err = server.communicate(timeout=30)
-        assert (server.returncode, says in err.decode()) == (2, True)
-
-
-async def test_the_token_reaches_no_tool_and_no_argument(house: House) -> None:
-    ref = house.shell("a/t", "env; cat /proc/$PPID/cmdline")
-    with http(house) as served:
-        async with client_of(served) as client:
-            done = said(await client.call_tool("rye_execute", arguments(house, item_id=ref)))
-    assert TOKEN not in json.dumps(done)
-
-
-async def test_a_port_that_is_taken_is_a_clear_error(house: House) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with process(house, "--http", port, "--no-auth") as server:
-            out, err = server.communicate(timeout=30)
-    assert (server.returncode, out) == (2, b"")
-    assert "Nothing can listen" in err.decode()
-
-
-async def test_the_address_may_be_named(house: House) -> None:
-    if not os.path.exists("/proc/net/if_inet6"):
-        pytest.skip("this machine has no IPv6")
-    with process(house, "--http", "[::1]:0", "--no-auth") as server:
-        assert server.stderr is not None
-        line = server.stderr.readline().decode()
-    assert "http://[::1]:" in line
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+         "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        server_item(house, transport="http", url=f"https://localhost:{server.server_port}/mcp")
+        told = why(house, mcp_tool(house, runtime=HTTP))
+        server.shutdown()
+        thread.join()
+    assert "certificate" in told.lower()
+    assert json.dumps(told)

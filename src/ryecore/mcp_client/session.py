@@ -198,7 +198,7 @@ async def _unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
     if answers:
         return answers[0]
     if isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED:
-        peer.fail("broke off")
+        peer.fail(f"broke off: {error.error.message}")
     if peer.broken.is_set() or error is None:
         raise peer.error(peer.problem)
     raise error
@@ -249,7 +249,10 @@ async def open_session(server: Server, name: str, place: Place) -> AsyncIterator
             async with ClientSession(read, write, message_handler=hear, client_info=me) as client:
                 session = ServerSession(client, peer, server.timeout_s)
                 with anyio.move_on_after(server.startup_timeout_s) as waiting:
-                    await _unless_broken(peer, partial(_say_hello, client))
+                    try:
+                        await _unless_broken(peer, partial(_say_hello, client))
+                    except MCPError as error:
+                        raise peer.error(f"can't be used: {error.error.message}") from None
                 if waiting.cancelled_caught:
                     raise peer.error(
                         f"was not ready within {server.startup_timeout_s:g} s",
