@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,16 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.house import House
-from tests.mcp_clients import is_alive, make_waiting_tool, process, read_pid, said, stdio
+from tests.mcp_clients import (
+    COMMAND,
+    environ,
+    is_alive,
+    make_waiting_tool,
+    process,
+    read_pid,
+    said,
+    stdio,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -378,6 +388,21 @@ def test_a_client_that_reads_no_more_does_not_keep_the_server(house: House) -> N
         server.stdout.read(1)  # it writes now, and the pipe is full
         server.send_signal(signal.SIGTERM)
         assert server.wait(timeout=20) == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "</dev/null"])
+def test_without_a_client_it_ends_at_once(house: House, closed: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} {' '.join(COMMAND)} {closed}"],
+        cwd=house.project,
+        env=environ(house),
+        check=False,
+        capture_output=True,
+        timeout=30,
+    )
+    assert done.returncode == (0 if closed == "</dev/null" else 2)
+    assert b"Traceback" not in done.stderr
+    assert (b"no standard input" in done.stderr) == (done.returncode == 2)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ to, and it bounds a line.
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -15,6 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+
+from ryecore.errors import ConfigError
 
 __all__ = ["serve_stdio"]
 
@@ -35,6 +38,9 @@ async def serve_stdio(server: Server[Any]) -> None:
 
     Args:
         server: What `create_server` made.
+
+    Raises:
+        ConfigError: One of them is closed.
     """
     with _wire() as (source, sink):
         to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -52,6 +58,11 @@ async def serve_stdio(server: Server[Any]) -> None:
 @contextmanager
 def _wire() -> Iterator[tuple[int, int]]:
     """The two descriptors for the protocol alone: what else is printed goes to standard error."""
+    if None in (sys.stdin, sys.stdout):  # closed before Python began; others have the numbers now
+        raise ConfigError(
+            "There is no standard input or output to serve MCP on.",
+            next_step="Have an MCP client start this, or pass --http PORT.",
+        )
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
