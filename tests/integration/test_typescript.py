@@ -86,12 +86,13 @@ def strips_types() -> bool:
 def test_without_a_tsx_that_may_run_the_error_says_what_to_do(
     house: House, request: pytest.FixtureRequest, brings_tsx: bool
 ) -> None:
-    if strips_types():
-        pytest.skip("this Node runs TypeScript by itself")
     if brings_tsx:
         request.getfixturevalue("inside")
     tool(house, READ + say("name"))
     done = house.execute(REF, {"name": "Ada"}, trace=True)
+    if strips_types():  # a newer Node needs no tsx
+        assert done.data == "Ada"
+        return
     assert not done.success
     for hint in ("npm install tsx", "rye trust-project", "RYE_NODE"):
         assert hint in done.error
