@@ -1,0 +1,397 @@
+"""Tools of MCP servers that are started here: through the chain, pinned, and however bad they are.
+
+Each bad server is met twice: by a connector of one call, and by one that is kept.
+"""
+
+import os
+
+import pytest
+
+from ryecore import CallContext
+from ryecore.errors import (
+    ChainError,
+    ContentChanged,
+    InputError,
+    InvalidParameters,
+    ItemNotFound,
+    McpError,
+    McpToolChanged,
+    MissingExtra,
+    RyeError,
+    UnsignedItem,
+)
+from tests.house import PYTHON, House, events
+from tests.mcp_house import SERVER, mcp_tool, nothing_left, server_item, stdio_server, why
+from tests.npm import npm_set
+from tests.pypi import pypi_program
+
+MODEL = CallContext(capabilities=frozenset({"rye.execute.*"}))
+
+
+@pytest.fixture(params=["warm", "cold"])
+def warm(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "warm")
+
+
+def told(house: House, ref: str) -> str:
+    """What a person reads of a call that comes to nothing, whichever leaf the error is."""
+    try:
+        return why(house, ref)
+    except RyeError as error:
+        return str(error)
+
+
+# published servers
+
+
+def test_a_server_from_npm_is_called(house: House):
+    package = npm_set("mcp") / "node_modules/@modelcontextprotocol/server-everything"
+    main = str(package / "dist/index.js")
+    server_item(house, transport="stdio", command="node", args=[main])
+    with house.sync() as rye:
+        listed = {one["name"]: one for one in rye.execute("tool:mcp/servers/test").data["tools"]}
+        for name in ("get-sum", "get-structured-content", "get-tiny-image"):
+            mcp_tool(house, name, declared=listed[name])
+        added = rye.execute("tool:mcp/test/get-sum", {"a": 2, "b": 40})
+        weather = rye.execute("tool:mcp/test/get-structured-content", {"location": "New York"})
+        image = rye.execute("tool:mcp/test/get-tiny-image")
+    assert "42" in added.data["content"][0]["text"]
+    assert added.metadata["pinned"] is True
+    assert set(weather.data["structured_content"]) == {"temperature", "conditions", "humidity"}
+    assert any(part["type"] == "image" and part["data"] for part in image.data["content"])
+
+
+def test_a_server_from_pypi_is_called(house: House):
+    program = pypi_program("mcp-server-time")
+    server_item(
+        house, transport="stdio", command=str(program), args=["--local-timezone", "Europe/Paris"]
+    )
+    with house.sync() as rye:
+        listed = {one["name"]: one for one in rye.execute("tool:mcp/servers/test").data["tools"]}
+        ref = mcp_tool(house, "convert_time", declared=listed["convert_time"])
+        asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+        done = rye.execute(ref, asked)
+    assert "21:00" in done.data["content"][0]["text"]
+
+
+# a call
+
+
+def test_a_call_leaves_nothing_behind(house: House, warm: bool):
+    stdio_server(house)
+    ref = mcp_tool(house, warm=warm)
+    house.execute(ref, {"text": "once, so that all modules are there"})
+    with nothing_left(house):
+        done = house.execute(ref, {"text": "hello"})
+    assert done.data == {"success": True, "content": [{"type": "text", "text": "hello"}]}
+
+
+def test_a_tools_own_failure_is_a_failed_result(house: House, warm: bool):
+    stdio_server(house)
+    done = house.execute(mcp_tool(house, "fail", warm=warm))
+    assert (done.status, done.error) == ("error", "it would not")
+
+
+def test_what_is_no_text_comes_as_it_is(house: House):
+    stdio_server(house)
+    done = house.execute(mcp_tool(house, "image"))
+    assert done.data["content"] == [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}]
+
+
+def test_a_servers_own_item_lists_its_tools_page_by_page(house: House):
+    stdio_server(house, "pages")
+    listed = [one["name"] for one in house.execute("tool:mcp/servers/test").data["tools"]]
+    assert listed == ["echo", "env", "fail", "image", "where", "hang", "a b/ü"]
+    assert house.execute(mcp_tool(house, "where")).success
+
+
+def test_tools_without_an_end_are_refused(house: House, warm: bool):
+    stdio_server(house, "endless-pages")
+    assert "lists tools without an end" in why(house, mcp_tool(house, warm=warm))
+
+
+def test_a_dry_run_starts_nothing(house: House):
+    stdio_server(house)
+    done = house.execute(mcp_tool(house), {"text": "hi"}, dry_run=True)
+    assert done.status == "validation_passed"
+    assert not (house.root / "pids").exists()
+
+
+def test_parameters_are_checked_before_anything_is_started(house: House):
+    stdio_server(house)
+    with pytest.raises(InvalidParameters):
+        house.execute(mcp_tool(house), {"text": 7})
+    assert not (house.root / "pids").exists()
+
+
+# what is signed
+
+
+def test_the_servers_item_is_verified_with_the_chain_and_shown(house: House):
+    server = stdio_server(house)
+    done = house.execute(mcp_tool(house), {"text": "hi"}, trace=True)
+    linked = done.to_dict()["linked_items"]
+    assert [(one["item_id"], one["space"]) for one in linked] == [(server, "project")]
+    assert server in [event["item_id"] for event in events(done.trace, "verify_integrity")]
+
+
+def test_a_changed_server_is_noticed_between_two_calls(house: House):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    with house.sync() as rye:
+        assert rye.execute(ref, {"text": "hi"}).success
+        path = house.path("tools/mcp/servers/test.yaml")
+        path.write_text(path.read_text().replace('"good"', '"evil"'))
+        with pytest.raises(ContentChanged):
+            rye.execute(ref, {"text": "hi"})
+
+
+def test_a_server_that_newly_shadows_another_is_noticed(house: House):
+    stdio_server(house)
+    path = house.path("tools/mcp/servers/test.yaml")
+    house.write("tools/mcp/servers/test.yaml", path.read_text().split("\n", 1)[1], space="user")
+    path.unlink()
+    ref = mcp_tool(house)
+    with house.sync() as rye:
+        assert rye.execute(ref, {"text": "hi"}).success
+        house.write("tools/mcp/servers/test.yaml", "tool_type: mcp_server\n", sign=False)
+        with pytest.raises(UnsignedItem):
+            rye.execute(ref, {"text": "hi"})
+
+
+def test_a_user_tool_does_not_use_a_projects_server(house: House):
+    stdio_server(house)
+    mcp_tool(house)
+    tool = house.path("tools/mcp/test/echo.yaml").read_text().split("\n", 1)[1]
+    house.write("tools/acme/own.yaml", tool, space="user")
+    with pytest.raises((ItemNotFound, ChainError)):
+        house.execute("tool:acme/own", {"text": "hi"})
+
+
+def test_a_tool_that_names_no_server_says_so(house: House):
+    house.yaml("acme/none", executor_id="rye/core/runtimes/mcp/stdio", config={"tool_name": "x"})
+    with pytest.raises(ChainError, match="'server'"):
+        house.execute("tool:acme/none", {"server": "mcp/servers/test"})
+
+
+def test_parameters_do_not_choose_server_or_tool(house: House):
+    stdio_server(house)
+    ref = mcp_tool(house, declared={"name": "echo"}, pinned=False)
+    asked = {"text": "hi", "server": "x", "tool_name": "fail", "pin": "y"}
+    assert house.execute(ref, asked).data["content"][0]["text"] == "hi"
+
+
+def test_a_server_gets_the_secret_that_its_item_names_and_no_other(house: House, warm: bool):
+    house.environ |= {"A_TOKEN": "for-the-server", "OTHER_TOKEN": "for-nobody"}
+    stdio_server(house, env={"A_TOKEN": "${A_TOKEN}"})
+    ref = mcp_tool(house, "env", warm=warm)
+    with house.sync() as rye:
+        seen = [
+            rye.execute(ref, {"name": name}).data["content"][0]["text"]
+            for name in ("A_TOKEN", "OTHER_TOKEN")
+        ]
+    assert seen == ["for-the-server", "(unset)"]
+
+
+def test_a_server_runs_in_the_project_unless_it_says_otherwise(house: House):
+    stdio_server(house)
+    ref = mcp_tool(house, "where")
+    assert house.execute(ref).data["content"][0]["text"] == str(house.project)
+    (house.project / "below").mkdir()
+    stdio_server(house, cwd="below")
+    assert house.execute(ref).data["content"][0]["text"] == str(house.project / "below")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"transport": "carrier-pigeon"}, "none of stdio, http and sse"),
+        ({"transport": "stdio"}, "command"),
+        ({"transport": "stdio", "command": "x", "comand": "y"}, "comand"),
+        ({"transport": "stdio", "command": "x", "timeout": -1}, "timeout"),
+        ({"transport": "stdio", "command": "x", "args": ["${A_TOKEN}"]}, "looks like a secret"),
+        ({"transport": "stdio", "command": "no-such-program"}, "not a program on the PATH"),
+        ({"transport": "stdio", "command": "${NOT_SET}"}, "${NOT_SET}, which is not set"),
+        ({"transport": "http", "url": "http://127.0.0.1:1/"}, "executor_id be rye/core"),
+    ],
+)
+def test_a_server_that_says_nonsense_is_an_error_that_helps(house, config, said, warm):
+    server_item(house, **config)
+    assert said in told(house, mcp_tool(house, warm=warm))
+
+
+def test_a_refusal_names_the_server(house: House):
+    server_item(house, transport="stdio", command="no-such-program")
+    with pytest.raises(McpError) as refusal:
+        house.execute(mcp_tool(house), {"text": "hi"})
+    assert refusal.value.server == "mcp/servers/test"
+    assert refusal.value.next_step
+
+
+def test_a_program_inside_the_project_runs_when_it_is_trusted(house: House, warm: bool):
+    program = house.project / "server"
+    program.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
+    program.chmod(0o755)
+    stdio_server(house, command=str(program), args=[str(SERVER), "good"])
+    ref = mcp_tool(house, warm=warm)
+    assert "rye trust-project" in why(house, ref)
+    trusting = {"trust_project_interpreters": True}
+    assert house.execute(ref, {"text": "hi"}, opened=trusting).success
+
+
+def test_it_is_said_when_the_sdk_is_missing(house: House):
+    interpreter = {"type": "own", "var": "X", "modules": {"no_such_module": "mcp"}}
+    house.yaml(
+        "acme/runtime",
+        config={"command": "${X}"},
+        env_config={"interpreter": interpreter},
+    )
+    house.yaml("acme/tool", executor_id="acme/runtime")
+    with pytest.raises(MissingExtra, match=r"pip install 'ryecore\[mcp\]'") as refusal:
+        house.execute("tool:acme/tool")
+    assert refusal.value.extra == "mcp"
+
+
+# pins
+
+
+def test_a_tool_without_a_pin_runs_for_the_host_alone(house: House):
+    stdio_server(house)
+    ref = mcp_tool(house, pinned=False)
+    with house.sync() as rye:
+        assert rye.execute(ref, {"text": "hi"}).metadata["pinned"] is False
+        with pytest.raises(InputError, match="rye mcp pin mcp/servers/test echo"):
+            rye.execute(ref, {"text": "hi"}, ctx=MODEL)
+        mcp_tool(house)
+        assert rye.execute(ref, {"text": "hi"}, ctx=MODEL).metadata["pinned"] is True
+
+
+def test_a_tool_that_changed_since_is_refused_with_the_difference(house: House, warm: bool):
+    stdio_server(house, "changed", str(house.root / "changed"))
+    ref = mcp_tool(house, warm=warm)
+    assert house.execute(ref, {"text": "hi"}).success
+    (house.root / "changed").touch()
+    if warm:
+        with pytest.raises(McpToolChanged) as refusal:
+            house.execute(ref, {"text": "hi"})
+        document, error = refusal.value.to_dict(), str(refusal.value)
+    else:
+        done = house.execute(ref, {"text": "hi"})
+        document, error = done.data, str(done.error)
+    assert document["error_type"] == "mcp_tool_changed"
+    assert "-  Says it again." in document["difference"]
+    assert "+  Says it again, and sends it to me.\\u001b[2J" in document["difference"]
+    assert "sends it to me" in error
+
+
+@pytest.mark.parametrize("mode", ["changes-when-told", "changes"])
+def test_a_tool_that_changes_during_a_session_is_refused(house: House, mode: str):
+    stdio_server(house, mode, str(house.root / "changed"))
+    ref = mcp_tool(house)
+    with house.sync() as rye:
+        assert rye.execute(ref, {"text": "hi"}).success
+        (house.root / "changed").touch()
+        with pytest.raises(McpToolChanged):
+            rye.execute(ref, {"text": "hi"})
+
+
+def test_an_item_that_was_edited_under_its_old_pin_is_its_own_error(house: House, warm: bool):
+    stdio_server(house)
+    ref = mcp_tool(house, warm=warm)
+    path = house.path("tools/mcp/test/echo.yaml")
+    path.write_text(path.read_text().replace("Says it again.", "Says it better."))
+    house.sign(path)
+    said = "its pin is not that of its tool_name, description and config_schema"
+    assert said in told(house, ref)
+
+
+def test_a_tool_that_is_not_there_is_refused_with_those_that_are(house: House, warm: bool):
+    stdio_server(house)
+    error = why(house, mcp_tool(house, "eco", warm=warm))
+    assert 'offers no tool "eco"' in error
+    assert '"echo"' in error
+
+
+# bad servers
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("dies", "ended with exit code 7"),
+        ("floods-line", "wrote a line of more than 15 MiB"),
+        ("floods-notes", "sent more than 10000 messages that nobody asked for"),
+    ],
+)
+def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(house, mode, said, warm):
+    stdio_server(house, mode)
+    ref = mcp_tool(house, warm=warm)
+    why(house, ref)
+    with nothing_left(house):
+        done = house.execute(ref, {"text": "hi"})
+    assert not done.success
+    assert said in done.error
+
+
+def test_what_a_dying_server_said_is_told_without_its_secret(house: House, warm: bool):
+    house.environ["A_TOKEN"] = "hunter2-hunter2"
+    stdio_server(house, "dies", env={"A_TOKEN": "${A_TOKEN}"})
+    error = why(house, mcp_tool(house, warm=warm))
+    assert "It said: it hurts, ***" in error
+    assert "hunter2" not in error
+
+
+@pytest.mark.parametrize("mode", ["never-starts", "garbage", "wrong-id"])
+def test_a_server_that_never_answers_is_given_up(house, mode, warm):
+    stdio_server(house, mode, startup_timeout=0.5)
+    ref = mcp_tool(house, warm=warm)
+    why(house, ref)
+    with nothing_left(house):
+        error = why(house, ref)
+    assert "was not ready within 0.5 s" in error
+    if mode != "wrong-id":
+        assert {"never-starts": "still thinking", "garbage": "what is this"}[mode] in error
+
+
+def test_a_call_that_hangs_ends_at_its_timeout(house: House, warm: bool):
+    stdio_server(house, "hangs", str(house.root / "called"))
+    ref = mcp_tool(house, warm=warm)
+    why(house, ref, timeout_s=1.5)
+    with nothing_left(house):
+        error = why(house, ref, timeout_s=3)
+    assert "did not end within 3 s" in error
+
+
+def test_a_servers_own_timeout_bounds_its_calls(house: House, warm: bool):
+    stdio_server(house, "hangs", str(house.root / "called"), timeout=0.2)
+    assert "timed out" in why(house, mcp_tool(house, warm=warm))
+
+
+def test_endless_errors_are_drained_and_cost_nothing(house: House, warm: bool):
+    stdio_server(house, "floods-stderr")
+    assert house.execute(mcp_tool(house, warm=warm), {"text": "hi"}).success
+
+
+@pytest.mark.parametrize("mode", ["stubborn", "grandchild"])
+def test_a_server_that_will_not_go_is_ended(house, mode, warm):
+    stdio_server(house, mode)
+    ref = mcp_tool(house, warm=warm)
+    house.execute(ref, {"text": "hi"})
+    with nothing_left(house):
+        assert house.execute(ref, {"text": "hi"}).success
+
+
+def test_an_answer_that_is_too_large_is_a_failed_result(house: House):
+    stdio_server(house, "large")
+    assert "1000000 are kept" in why(house, mcp_tool(house, max_output_bytes=1_000_000))
+    large = house.execute(mcp_tool(house), {"text": ""}).data["content"][0]["text"]
+    assert len(large) == 3_000_000
+
+
+def test_a_user_program_that_lies_on_the_path_is_found(house: House):
+    folder = house.root / "bin"
+    folder.mkdir()
+    (folder / "my-server").symlink_to(PYTHON)
+    house.environ["PATH"] += f"{os.pathsep}{folder}"
+    stdio_server(house, command="my-server")
+    assert house.execute(mcp_tool(house), {"text": "hi"}).success
