@@ -320,7 +320,7 @@ class Rye:
         """Verify one item, and run nothing.
 
         Args:
-            ref: A canonical ref, `kind:path.ext`, or a file's path.
+            ref: A canonical ref, a bare id, `kind:path.ext`, or a file's path.
             ctx: On whose behalf; the host's own by default.
 
         Returns:
@@ -351,8 +351,7 @@ class Rye:
         Raises:
             RyeError: Nothing matches.
         """
-        place = self.spaces.project if space == "project" else self.spaces.user
-        return self._parts.verify.all(pattern, place, ctx or CallContext())
+        return self._parts.verify.all(pattern, space, ctx or CallContext())
 
     def trust_project(self) -> Path:
         """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.

@@ -161,7 +161,7 @@ class Parts:
 
     async def aclose(self) -> None:
         """End what is kept, and close what is open."""
-        await self.execute.aclose()
+        await self._executor.aclose()
         self.store.close()
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed
             self.search.close()

@@ -304,7 +304,6 @@ WRONG = [
     {"target": "remote"},
     {"thread": "fork"},
     {"thread": None},
-    {"async": True},
     {"async_": True, "dry_run": True},
     {"model": "a/b"},
     {"limit_overrides": {"turns": 1}},

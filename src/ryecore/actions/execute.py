@@ -9,9 +9,9 @@ from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.prepared import PreparedChain
-from ryecore.errors import AmbiguousItem, InputError, InvalidItemId, ItemNotFound, RyeError
-from ryecore.items.refs import ItemRef, check_item_id
-from ryecore.items.spaces import Spaces, locate
+from ryecore.errors import InputError, InvalidItemId, RyeError
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
@@ -122,37 +122,10 @@ class ExecuteAction:
         check_capability("execute", ref, ctx)
         return ref
 
-    async def aclose(self) -> None:
-        """End the processes that are kept for the next call."""
-        await self._executor.aclose()
-
     def _ref(self, text: str) -> ItemRef:
-        """A canonical ref as it is; a bare id as the directive, else the tool (decision 10)."""
         if not isinstance(text, str) or not text:
             raise InvalidItemId("item_id is required.", next_step="Pass tool:ID or directive:ID.")
-        if ":" in text:
-            return ItemRef.parse(text)
-        check_item_id(text)
-        found = [
-            ref for ref in (ItemRef("directive", text), ItemRef("tool", text)) if self._exists(ref)
-        ]
-        if len(found) == 2:
-            raise AmbiguousItem(
-                f"{text!r} is both {found[0]} and {found[1]}.",
-                next_step="Write which one you mean.",
-                candidates=tuple(map(str, found)),
-            )
-        # An unknown id goes on as a tool, whose error lists where it was looked for.
-        return found[0] if found else ItemRef("tool", text)
-
-    def _exists(self, ref: ItemRef) -> bool:
-        try:
-            locate(ref, self._spaces)
-        except ItemNotFound:
-            return False
-        except RyeError:
-            return True
-        return True
+        return named(text, self._spaces)
 
 
 def _check_options(kind: str, options: ExecuteOptions) -> None:

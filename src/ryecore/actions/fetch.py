@@ -2,7 +2,6 @@
 
 import base64
 import os
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from ryecore.errors import AmbiguousItem, InputError, ItemError, ItemNotFound, R
 from ryecore.items.description import ItemDescription, describe
 from ryecore.items.files import write_atomically
 from ryecore.items.refs import ItemRef
-from ryecore.items.signature import CommentForm, comment_form
+from ryecore.items.signature import FileTypesReader, comment_form
 from ryecore.items.signing import SIDECAR
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem, Verifier
@@ -26,8 +25,6 @@ from ryecore.policy import CallContext
 from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
 
 __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
-
-FileTypesReader = Callable[[], Mapping[str, CommentForm]]
 
 
 @frozen

@@ -2,9 +2,9 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio.to_thread
 
@@ -18,21 +18,17 @@ from ryecore.errors import (
     UnsignedItem,
     UntrustedKey,
 )
-from ryecore.items.signature import CommentForm
+from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.search.excerpt import excerpt
+from ryecore.search.index import Found, SearchIndex, Shown
 from ryecore.search.model import SearchResult, SearchResults
 from ryecore.search.query import translate
 from ryecore.search.scope import parse_scope
 
-if TYPE_CHECKING:
-    from ryecore.search.index import Found, SearchIndex, Shown
-
 __all__ = ["SearchAction"]
-
-FileTypesReader = Callable[[], Mapping[str, CommentForm]]
 
 _MAX_LIMIT: Final = 100
 _REASONS: Final[Sequence[tuple[type[IntegrityError], str]]] = (
@@ -59,11 +55,8 @@ class SearchAction:
     def __init__(
         self, spaces: Spaces, folder: Path, verifier: Verifier, file_types: FileTypesReader
     ) -> None:
-        self._spaces = spaces
-        self._folder = folder
         self._verifier = verifier
-        self._file_types = file_types
-        self._index: SearchIndex | None = None
+        self._index = SearchIndex(spaces, folder, file_types)
 
     async def __call__(
         self,
@@ -103,7 +96,7 @@ class SearchAction:
 
         asked_ns = time.monotonic_ns()
 
-        def wanted(found: "Found") -> bool:
+        def wanted(found: Found) -> bool:
             ref, space = found.source.ref, found.source.space
             return (
                 source in (None, "all", space.name)
@@ -116,14 +109,13 @@ class SearchAction:
             )
 
         def search() -> SearchResults:
-            index = self._opened()
-            found = [one for one in index.find(match, where.kinds, asked_ns) if wanted(one)]
+            found = [one for one in self._index.find(match, where.kinds, asked_ns) if wanted(one)]
             page = found[offset : offset + limit]
-            shown = index.show(match, page)
+            shown = self._index.show(match, page)
             verifier = self._verifier.for_batch()
             return SearchResults(
                 tuple(
-                    self._result(one, shown[one.row], index, verifier, ctx)
+                    self._result(one, shown[one.row], verifier, ctx)
                     for one in page
                     if one.row in shown  # it may have been indexed anew by another process
                 ),
@@ -139,22 +131,12 @@ class SearchAction:
 
     def close(self) -> None:
         """Close the index."""
-        if self._index is not None:
-            self._index.close()
-
-    def _opened(self) -> "SearchIndex":
-        # SQLite is a large import, and whoever never searches needs none of it.
-        from ryecore.search.index import SearchIndex  # noqa: PLC0415
-
-        if self._index is None:
-            self._index = SearchIndex(self._spaces, self._folder, self._file_types)
-        return self._index
+        self._index.close()
 
     def _result(
         self,
-        found: "Found",
-        shown: "Shown",
-        index: "SearchIndex",
+        found: Found,
+        shown: Shown,
         verifier: Verifier,
         ctx: CallContext,
     ) -> SearchResult:
@@ -165,7 +147,7 @@ class SearchAction:
         if not is_verified and ctx.capabilities is not None:
             # Nobody vouches for this text, and a model may take it for an instruction.
             title, description, preview, hits = source.ref.id.rpartition("/")[2], "", "", ()
-        copies = index.copies(source.ref)
+        copies = self._index.copies(source.ref)
         place = next(
             (at for at, (path, _) in enumerate(copies) if path == source.path), len(copies)
         )
@@ -193,7 +175,7 @@ def _others(copies: tuple[tuple[Path, Space], ...], space: Space) -> tuple[tuple
     return tuple(copy for copy in copies if copy[1] != space)
 
 
-def _integrity(found: "Found", verifier: Verifier) -> tuple[str, bool]:
+def _integrity(found: Found, verifier: Verifier) -> tuple[str, bool]:
     try:
         item: VerifiedItem = verifier.verify(found.source)
     except IntegrityError as refusal:

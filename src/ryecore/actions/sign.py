@@ -1,7 +1,6 @@
 """sign: for the person whose key it is, and with that person's approval for a model."""
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -9,24 +8,23 @@ from typing import Literal
 import anyio.to_thread
 from attrs import frozen
 
-from ryecore.actions.allowed import check_capability
+from ryecore.actions.allowed import check_capability, own_space
 from ryecore.actions.approval import ask, preview_of
 from ryecore.chain.file_types import RUNTIMES_FOLDER
-from ryecore.errors import InputError, IntegrityError, ItemNotFound, SigningError, UnsignedItem
+from ryecore.errors import InputError, IntegrityError, InvalidItemId, SigningError, UnsignedItem
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.places import absolute, place_of
+from ryecore.items.places import file_called, place_of
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
-from ryecore.items.signature import CommentForm, comment_form, split_content
+from ryecore.items.signature import FileTypesReader, comment_form, split_content
 from ryecore.items.signing import SignedFile, find_files, sign_file
-from ryecore.items.spaces import ItemSource, Space, Spaces
+from ryecore.items.spaces import ItemSource, Space, Spaces, named
 from ryecore.items.verification import MAX_ITEM_BYTES, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext
 from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
 
-__all__ = ["SignAction", "SignReport", "file_called"]
+__all__ = ["SignAction", "SignReport"]
 
-FileTypesReader = Callable[[], Mapping[str, CommentForm]]
 Files = tuple[tuple[str, Path, str], ...]
 
 
@@ -121,7 +119,7 @@ class SignAction:
                 "Signing is for the person whose key it is, not for a model or a tool.",
                 next_step="Read the item, then sign it yourself: rye sign REF.",
             )
-        return self._sign(_files(pattern, self._space(space)))
+        return self._sign(_files(pattern, own_space(self._spaces, space, "signed")))
 
     async def on_behalf(
         self, pattern: str, ctx: CallContext, *, space: Literal["project", "user"] = "project"
@@ -147,7 +145,7 @@ class SignAction:
 
         Source: decision 13.
         """
-        place = self._space(space)
+        place = own_space(self._spaces, space, "signed")
         if pattern.partition(":")[0] not in KIND_FOLDERS:
             raise InputError(
                 f"{pattern!r} doesn't say what kind of item it names.",
@@ -156,7 +154,7 @@ class SignAction:
         files = await anyio.to_thread.run_sync(find_files, place, pattern)
         self._keys.load()  # without one, nobody needs to be asked
         for kind, _, relative in files:
-            check_capability("sign", ItemRef(kind, relative.rpartition(".")[0] or relative), ctx)
+            check_capability("sign", ItemRef.of_file(kind, relative), ctx)
         wishes = await anyio.to_thread.run_sync(self._wishes, files, place)
         alone = [(wish,) for wish in wishes if wish.item_id.startswith("config:")]
         together = tuple(wish for wish in wishes if not wish.item_id.startswith("config:"))
@@ -201,9 +199,7 @@ class SignAction:
         state: Literal["signed", "unsigned", "changed"] = "signed"
         try:
             self._verifier.verify(
-                ItemSource(
-                    ItemRef(kind, relative.rpartition(".")[0] or relative), path, space, relative
-                )
+                ItemSource(ItemRef.of_file(kind, relative), path, space, relative)
             )
         except UnsignedItem:
             state = "unsigned"
@@ -219,37 +215,19 @@ class SignAction:
             preview_of(parts.before + parts.after),
         )
 
-    def _space(self, name: str) -> Space:
-        if name not in ("project", "user"):
-            raise InputError(
-                f"Nothing in {name!r} space can be signed.",
-                next_step='Write "project" or "user": system space is sealed.',
-            )
-        return self._spaces.project if name == "project" else self._spaces.user
-
 
 def _is_no_runtime(file: tuple[str, Path, str]) -> bool:
     kind, _, relative = file
     return kind != "tool" or not relative.startswith(f"{RUNTIMES_FOLDER}/")
 
 
-def _files(pattern: str, space: Space) -> tuple[tuple[str, Path, str], ...]:
+def _files(pattern: str, space: Space) -> Files:
     kind, colon, _ = pattern.partition(":")
     if not (colon and kind in KIND_FOLDERS):
         path = file_called(pattern)
         if path is not None:
             kind, relative = place_of(path)
             return ((kind, path, relative),)
-        for kind in ("directive", "tool"):  # what a bare id means to execute, too
-            with suppress(ItemNotFound):
-                return find_files(space, f"{kind}:{pattern}")
+        with suppress(InvalidItemId):  # a glob without a kind, for one
+            return find_files(space, str(named(pattern, (space,))))
     return find_files(space, pattern)
-
-
-def file_called(text: str) -> Path | None:
-    """The file that a person means; None where the text names none."""
-    try:
-        path = absolute(Path(text).expanduser())
-    except RuntimeError:  # the home folder of nobody
-        return None
-    return path if os.path.isfile(path) else None

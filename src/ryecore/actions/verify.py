@@ -1,25 +1,21 @@
 """verify: one item, or all that a glob matches; nothing runs."""
 
 import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attrs import frozen
 
-from ryecore.actions.allowed import check_capability
-from ryecore.actions.sign import file_called
+from ryecore.actions.allowed import check_capability, own_space
 from ryecore.errors import RyeError
-from ryecore.items.places import source_at
+from ryecore.items.places import file_called, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
-from ryecore.items.signature import CommentForm
+from ryecore.items.signature import FileTypesReader
 from ryecore.items.signing import find_files
-from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.spaces import ItemSource, Spaces, locate, named
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.policy import CallContext
 
 __all__ = ["VerifyAction", "VerifyReport"]
-
-FileTypesReader = Callable[[], Mapping[str, CommentForm]]
 
 
 @frozen
@@ -90,27 +86,29 @@ class VerifyAction:
             error.during(ref)
             raise
 
-    def all(self, pattern: str, space: Space, ctx: CallContext) -> VerifyReport:
+    def all(self, pattern: str, space: str, ctx: CallContext) -> VerifyReport:
         """Verify every file that a glob matches.
 
         Args:
             pattern: `kind:id` or a glob such as `tool:acme/*`, which recurses.
-            space: Where to look.
+            space: Where to look: `project` or `user`.
             ctx: On whose behalf.
 
         Returns:
             What verified, and what did not.
 
         Raises:
+            InputError: It is another space, or a capability is missing.
             ItemNotFound: Nothing matches.
         """
         verified: list[VerifiedItem] = []
         failed: list[tuple[Path, RyeError]] = []
-        for kind, path, relative in find_files(space, pattern):
-            ref = ItemRef(kind, relative.rpartition(".")[0] or relative)
+        place = own_space(self._spaces, space, "verified by a glob")
+        for kind, path, relative in find_files(place, pattern):
+            ref = ItemRef.of_file(kind, relative)
             check_capability("fetch", ref, ctx)
             try:
-                verified.append(self._verifier.verify(ItemSource(ref, path, space, relative)))
+                verified.append(self._verifier.verify(ItemSource(ref, path, place, relative)))
             except RyeError as error:
                 failed.append((path, error))
         return VerifyReport(tuple(verified), tuple(failed))
@@ -120,7 +118,7 @@ class VerifyAction:
         if not (colon and kind in KIND_FOLDERS):
             path = file_called(ref)
             if path is None:
-                return locate(ItemRef.parse(ref, "tool"), self._spaces)
+                return locate(named(ref, self._spaces), self._spaces)
             return source_at(path, self._spaces)
         if "." in name:
             for space in self._spaces:

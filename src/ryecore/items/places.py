@@ -7,12 +7,21 @@ from ryecore.errors import ConfigError, ItemNotFound
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.spaces import ItemSource, Spaces
 
-__all__ = ["absolute", "existing_folder", "folder_to_be", "place_of", "source_at"]
+__all__ = ["absolute", "existing_folder", "file_called", "folder_to_be", "place_of", "source_at"]
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
     """An absolute path without `..`, which would else be part of what is signed; links stay."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib keeps the dots
+
+
+def file_called(text: str) -> Path | None:
+    """The file that a person means; None where the text names none."""
+    try:
+        path = absolute(Path(text).expanduser())
+    except RuntimeError:  # the home folder of nobody
+        return None
+    return path if os.path.isfile(path) else None
 
 
 def place_of(path: Path) -> tuple[str, str]:
@@ -47,8 +56,7 @@ def source_at(path: Path, spaces: Spaces) -> ItemSource:
     kind, relative = place_of(path)
     for space in spaces:
         if path == space.folder(kind) / relative:
-            stem = relative.rpartition(".")[0] or relative
-            return ItemSource(ItemRef(kind, stem), path, space, relative)
+            return ItemSource(ItemRef.of_file(kind, relative), path, space, relative)
     raise ItemNotFound(
         f"{path} doesn't stand in a space of this project.",
         next_step=f"The spaces: {', '.join(str(space.root) for space in spaces)}.",

@@ -93,6 +93,14 @@ class ItemRef:
             )
         return cls(kind, check_item_id(item_id))
 
+    @classmethod
+    def of_file(cls, kind: str, relative: str) -> Self:
+        """The ref of a file, from its slash path below the kind's folder.
+
+        The id of a library, such as `acme/lib.tables`, may be none that could be executed.
+        """
+        return cls(kind, relative.rpartition(".")[0] or relative)
+
     @property
     def folder(self) -> str:
         """The name of the folder below `.ai/` that holds this kind."""

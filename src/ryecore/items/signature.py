@@ -10,7 +10,7 @@ import binascii
 import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from ryecore.lillux.keys import PublicKey, SigningKey
 __all__ = [
     "COMMENT_FORMS",
     "CommentForm",
+    "FileTypesReader",
     "Signature",
     "SplitContent",
     "comment_form",
@@ -54,6 +55,9 @@ class CommentForm:
         """The form behind a token: `#`, `//`, `--`, `;`, or `<!--` with its end."""
         return cls("<!-- ", " -->") if token == "<!--" else cls(token + " ")
 
+
+FileTypesReader = Callable[[], Mapping[str, CommentForm]]
+"""Reads the comment forms that signed runtimes add, by extension."""
 
 _HASH, _SLASHES, _ANGLE = CommentForm.of("#"), CommentForm.of("//"), CommentForm.of("<!--")
 COMMENT_FORMS: Final[Mapping[str, CommentForm]] = {

@@ -215,7 +215,7 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
     kind, _, name = pattern.partition(":")
     if kind not in KIND_FOLDERS or not name:
         raise ItemNotFound(
-            f"{pattern!r} names nothing that can be signed.",
+            f"{pattern!r} names no items.",
             next_step="Write tool:acme/name, a glob such as 'tool:acme/*', or a file's path.",
         )
     folder = space.folder(kind)

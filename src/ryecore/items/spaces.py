@@ -8,7 +8,14 @@ from typing import Final, Literal
 
 from attrs import evolve, frozen
 
-from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemError, ItemNotFound
+from ryecore.errors import (
+    AmbiguousItem,
+    ConfigError,
+    InvalidItemId,
+    ItemError,
+    ItemNotFound,
+    RyeError,
+)
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, check_item_id
 
@@ -20,6 +27,7 @@ __all__ = [
     "built_in_space",
     "discover_bundles",
     "locate",
+    "named",
 ]
 
 SpaceName = Literal["project", "user", "system"]
@@ -204,6 +212,47 @@ def locate(
     if found is None:
         raise _not_found(ref, searched)
     return evolve(found, shadowed=tuple(shadowed)) if shadowed else found
+
+
+def named(text: str, spaces: Iterable[Space]) -> ItemRef:
+    """What a text names: a canonical ref as it is; a bare id as the directive, else the tool.
+
+    Args:
+        text: The ref or the id.
+        spaces: Where a bare id is looked for.
+
+    Returns:
+        The ref; that of a tool where no space holds the id, so that its error says so.
+
+    Raises:
+        AmbiguousItem: A bare id is both.
+        InvalidItemId: It has no valid form.
+
+    Source: decision 10.
+    """
+    if ":" in text:
+        return ItemRef.parse(text)
+    check_item_id(text)
+    spaces = tuple(spaces)
+    both = (ItemRef("directive", text), ItemRef("tool", text))
+    found = [ref for ref in both if _exists(ref, spaces)]
+    if len(found) == 2:
+        raise AmbiguousItem(
+            f"{text!r} is both {found[0]} and {found[1]}.",
+            next_step="Write which one you mean.",
+            candidates=tuple(map(str, found)),
+        )
+    return found[0] if found else both[1]
+
+
+def _exists(ref: ItemRef, spaces: Iterable[Space]) -> bool:
+    try:
+        locate(ref, spaces)
+    except ItemNotFound:
+        return False
+    except RyeError:
+        return True
+    return True
 
 
 def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:

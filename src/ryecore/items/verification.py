@@ -6,7 +6,6 @@ key counts is asked again each time.
 
 import shlex
 import warnings
-from collections.abc import Callable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,7 @@ from ryecore.errors import (
 from ryecore.items.evidence import Evidence
 from ryecore.items.places import absolute, source_at
 from ryecore.items.signature import (
-    CommentForm,
+    FileTypesReader,
     Signature,
     comment_form,
     parse_payload,
@@ -95,7 +94,7 @@ class Verifier:
         trust: TrustStore,
         *,
         dev_mode: bool = False,
-        file_types: Callable[[], Mapping[str, CommentForm]] = dict,
+        file_types: FileTypesReader = dict,
         remember: bool = True,
     ) -> None:
         self.trust = trust

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
-from ryecore.items.signature import CommentForm, comment_form, split_content
+from ryecore.items.signature import CommentForm, FileTypesReader, comment_form, split_content
 from ryecore.items.spaces import ItemSource, Space, Spaces
 from ryecore.lillux.digests import read_digest
 from ryecore.search.excerpt import HIT_END, HIT_START, plain
@@ -79,9 +79,7 @@ class SearchIndex:
         file_types: The comment forms that signed runtimes add.
     """
 
-    def __init__(
-        self, spaces: Spaces, folder: Path, file_types: Callable[[], Mapping[str, CommentForm]]
-    ) -> None:
+    def __init__(self, spaces: Spaces, folder: Path, file_types: FileTypesReader) -> None:
         self._spaces = {space.label: space for space in spaces}
         self._file_types = file_types
         self._store = IndexStore(spaces, folder)

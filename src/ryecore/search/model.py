@@ -102,8 +102,8 @@ class SearchResults:
     @property
     def next_offset(self) -> int | None:
         """The offset of the next page; None where this is the last."""
-        end = self.offset + len(self.results)
-        return end if self.results and end < self.total else None
+        end = self.offset + self.limit  # a page may lack what changed while it was made
+        return end if end < self.total else None
 
     def to_dict(self) -> dict[str, object]:
         """The response that models and MCP clients see."""

@@ -3,7 +3,7 @@
 import pytest
 
 from ryecore import CallContext
-from ryecore.errors import ContentChanged, InputError, ItemNotFound
+from ryecore.errors import AmbiguousItem, ContentChanged, InputError, ItemNotFound
 from tests.house import House
 
 
@@ -29,6 +29,23 @@ def test_the_user_space_is_looked_through_where_asked(house: House) -> None:
     assert len(house.open().verify_all("tool:*", space="user").verified) == 1
     with pytest.raises(ItemNotFound):
         house.open().verify_all("tool:mine*")
+
+
+def test_system_space_is_no_place_of_ones_own(house: House) -> None:
+    with pytest.raises(InputError, match="'system' space"):
+        house.open().verify_all("tool:*", space="system")  # type: ignore[arg-type]
+
+
+def test_a_bare_id_means_what_it_means_to_execute(house: House) -> None:
+    house.shell("acme/one", "true")
+    house.write("directives/acme/one.md", "A directive.\n")
+    house.write("directives/acme/two.md", "A directive.\n")
+    rye = house.open()
+    assert rye.verify("acme/two").source.ref.kind == "directive"
+    assert rye.sign("acme/two").signed[0].kind == "directive"
+    for call in (rye.verify, rye.sign):
+        with pytest.raises(AmbiguousItem, match=r"both directive:acme/one and tool:acme/one"):
+            call("acme/one")
 
 
 @pytest.mark.anyio
