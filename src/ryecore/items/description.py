@@ -77,7 +77,12 @@ def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
 
 def _text(value: object) -> str:
     """A scalar on one line; nothing else is shown."""
-    return " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
+    if not isinstance(value, str | int | float):
+        return ""
+    try:
+        return " ".join(str(value).split())
+    except ValueError:  # a number of more digits than Python writes
+        return ""
 
 
 def _read_tool(content: bytes, path: Path) -> Mapping[str, object]:

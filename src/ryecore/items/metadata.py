@@ -41,6 +41,10 @@ _JS: Final = frozenset({".js", ".ts", ".mjs", ".cjs"})
 _COMMENTS: Final = ("#", "//", "--", ";")
 """What begins a line of the leading comment, in shell and in the languages that runtimes add."""
 
+# A literal is read anew with each line that it goes on over, and files of others are read too.
+_MAX_CONTINUED_LINES: Final = 1000
+_MAX_LITERAL_CHARACTERS: Final = 64 * 1024
+
 
 def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
     """Read what an item says of itself.
@@ -120,6 +124,7 @@ def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
     """`# NAME = literal` lines of the leading comment; a literal may go on over several lines."""
     # Only a line feed ends a line, as in a shell; `splitlines` knows many other ends.
     lines = iter(enumerate(text.replace("\r\n", "\n").split("\n"), start=1))
+    continued = 0
     for number, line in lines:
         if number <= 2 and (line.startswith("#!") or "rye:signed:" in line):
             continue
@@ -136,6 +141,9 @@ def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
             if not more.startswith(token):
                 raise _broken(path, f"{name} must be a literal", number)
             literal += "\n" + more.removeprefix(token)
+            continued += 1
+            if continued > _MAX_CONTINUED_LINES or len(literal) > _MAX_LITERAL_CHARACTERS:
+                raise _broken(path, f"{name} is too long for a comment", number)
             value = _literal(literal)
         yield _NAMES[name], value
 

@@ -1,9 +1,11 @@
 """Headers of tools in languages that ryecore doesn't know."""
 
+import time
 from pathlib import Path
 
 import pytest
 
+from ryecore.errors import MetadataError
 from ryecore.items.metadata import parse_metadata
 
 
@@ -26,3 +28,12 @@ def test_a_header_is_read_from_the_comment_of_any_language(token: str) -> None:
         "executor_id": "rye/core/runtimes/lua/lua",
         "config_schema": {"type": "object", "required": ["name"]},
     }
+
+
+@pytest.mark.parametrize("line", ["'a':", "CONFIG_SCHEMA = {"])
+def test_a_literal_that_never_ends_costs_no_more_than_a_moment(line: str) -> None:
+    hostile = f"# CONFIG_SCHEMA = {{\n{f'# {line}{chr(10)}' * 30_000}"
+    begun = time.perf_counter()
+    with pytest.raises(MetadataError, match="too long for a comment"):
+        parse_metadata(hostile.encode(), Path("a.sh"))
+    assert time.perf_counter() - begun < 5

@@ -61,6 +61,15 @@ def test_no_content_makes_it_fail(kind, content):
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.yaml", f"title: 0x{'f' * 9000}"), ("a.py", f"__version__ = 0x{'f' * 9000}")],
+)
+def test_a_number_of_more_digits_than_python_writes_is_not_shown(name, content):
+    kind = "tool" if name.endswith(".py") else "knowledge"
+    assert describe(kind, name, content.encode()) == ItemDescription("a", "a")
+
+
+@pytest.mark.parametrize(
     "hostile",
     ["# a" + " " * 60_000 + "b", "```yaml\n" * 8000, "<directive><description>" * 2500],
 )

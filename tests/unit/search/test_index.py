@@ -144,6 +144,18 @@ def test_names_that_are_no_items_and_links_that_lead_out_are_passed_over(house, 
     assert found(index, "tides") == ["good"]
 
 
+def test_folders_nested_deeper_than_any_id_goes_are_passed_over(house, index, monkeypatch):
+    write(house, "good", "tides")
+    monkeypatch.chdir(house.path("knowledge"))
+    for _ in range(1500):  # by steps: no path is that long
+        os.mkdir("a")
+        os.chdir("a")
+    try:
+        assert found(index, "tides") == ["good"]
+    finally:  # which pytest's own cleaning can't
+        subprocess.run(["rm", "-rf", str(house.path("knowledge/a"))], check=True)
+
+
 def test_the_index_stands_in_user_space_and_is_the_users_alone(house, folder, index):
     write(house, "a", "tides")
     found(index, "*")
