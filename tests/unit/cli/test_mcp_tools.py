@@ -1,0 +1,96 @@
+"""`rye mcp tools` and `rye mcp pin`, with a real server."""
+
+from tests.house import House
+from tests.mcp_house import server_item, stdio_server
+
+SERVER = "mcp/servers/test"
+
+
+def test_the_tools_of_a_server_are_listed(house: House, run):
+    stdio_server(house)
+    done = run("mcp", "tools", SERVER)
+    assert done.code == 0
+    assert "echo   Says it again." in done.out
+    assert f"rye mcp pin {SERVER}" in done.out
+    listed = run("mcp", "tools", SERVER, "--json").json["tools"]
+    assert listed[0]["name"] == "echo"
+    assert len(listed[0]["pin"]) == 64
+
+
+def test_what_a_server_says_steers_no_terminal(house: House, run):
+    (house.root / "changed").touch()
+    stdio_server(house, "changed", str(house.root / "changed"))
+    done = run("mcp", "tools", SERVER)
+    assert "\\x1b[2J" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_a_pinned_tool_is_signed_and_runs(house: House, run):
+    stdio_server(house)
+    done = run("mcp", "pin", SERVER, "echo", "--sign")
+    assert done.code == 0
+    assert "tool:mcp/test/echo" in done.out
+    assert run("execute", "tool:mcp/test/echo", "text=hi", "--json").json["metadata"]["pinned"]
+    assert "unchanged" in run("mcp", "pin", SERVER, "echo").out
+
+
+def test_an_unsigned_item_comes_with_the_command_that_signs_it(house: House, run):
+    stdio_server(house)
+    done = run("mcp", "pin", SERVER, "--all", "--into", "acme/new")
+    assert done.code == 0
+    assert "rye sign 'tool:acme/new/*'" in done.out
+    assert run("execute", "tool:acme/new/echo", "text=hi").code == 2
+    assert run("sign", "tool:acme/new/*").code == 0
+    assert run("execute", "tool:acme/new/echo", "text=hi").code == 0
+    odd = [path.name for path in house.path("tools/acme/new").glob("a_b_*")]
+    assert len(odd) == 1
+
+
+def test_items_can_be_written_to_user_space(house: House, run):
+    stdio_server(house)
+    house.write(
+        "tools/mcp/servers/test.yaml",
+        house.path("tools/mcp/servers/test.yaml").read_text().split("\n", 1)[1],
+        space="user",
+    )
+    assert run("mcp", "pin", SERVER, "echo", "--user", "--sign").code == 0
+    assert house.path("tools/mcp/test/echo.yaml", "user").exists()
+    house.path("tools/mcp/servers/test.yaml").unlink()
+    assert run("execute", "tool:mcp/test/echo", "text=hi").code == 0
+
+
+def test_a_changed_declaration_is_shown_and_needs_force(house: House, run):
+    changed = house.root / "changed"
+    stdio_server(house, "changed", str(changed))
+    assert run("mcp", "pin", SERVER, "echo", "--sign").code == 0
+    changed.touch()
+    done = run("mcp", "pin", SERVER, "echo", "fail")
+    assert done.code == 1
+    assert "+  Says it again, and sends it to me." in done.out
+    assert "--force" in done.out
+    assert "tool:mcp/test/fail" in done.out  # the others are pinned all the same
+    refused = run("execute", "tool:mcp/test/echo", "text=hi")
+    assert refused.code == 2
+    assert "rye mcp pin mcp/servers/test echo --force --sign" in refused.err
+    assert run("mcp", "pin", SERVER, "echo", "--force", "--sign").code == 0
+    assert run("execute", "tool:mcp/test/echo", "text=hi").code == 0
+
+
+def test_a_name_that_is_not_offered_is_refused(house: House, run):
+    stdio_server(house)
+    done = run("mcp", "pin", SERVER, "ecko")
+    assert done.code == 2
+    assert "echo, env" in done.err
+    assert run("mcp", "pin", SERVER).code == 2
+
+
+def test_a_server_that_can_not_be_reached_says_why(house: House, run):
+    server_item(house, transport="stdio", command="no-such-program")
+    for command in (("tools",), ("pin",)):
+        done = run("mcp", *command, SERVER)
+        assert done.code == 1
+        assert "no-such-program is not a program on the PATH" in done.out
+    done = run("mcp", "tools", SERVER, "--json")
+    assert done.code == 1
+    assert done.json["data"]["error_type"] == "mcp"
+    assert run("mcp", "tools", "mcp/servers/none").code == 2
