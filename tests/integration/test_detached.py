@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from contextlib import suppress
@@ -119,6 +120,21 @@ async def test_output_can_be_read_while_it_comes(house: House) -> None:
         (house.project / "go").write_text("two\n")
         await end_of(rye, launched)
         assert await rye.threads.log(launched.thread_id, offset=offset) == ("two\nthree\n", 14)
+
+
+async def test_a_character_that_is_not_yet_whole_is_read_when_it_is(house: House) -> None:
+    os.mkfifo(house.project / "go")
+    ref = house.shell("acme/steps", r"printf 'a\342\206'; cat go >&2; printf '\221b\377c'")
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        with anyio.fail_after(PATIENCE_S):
+            async with watch(log_of(house, launched)) as watcher:
+                while log_of(house, launched).read_bytes() != b"a\xe2\x86":
+                    await watcher.changed()
+        assert await rye.threads.log(launched.thread_id) == ("a", 1)
+        (house.project / "go").write_text("")
+        await end_of(rye, launched)
+        assert await rye.threads.log(launched.thread_id, offset=1) == ("↑b\ufffdc", 7)
 
 
 @pytest.mark.parametrize(
@@ -415,6 +431,23 @@ async def test_forty_at_once(house: House) -> None:
         assert len(await rye.threads.list(all=True, limit=100)) == 40
     assert [report.status for report in ended] == ["completed"] * 40
     assert len({report.thread_id for report in ended}) == 40
+
+
+async def test_a_launch_that_can_not_be_written_down_leaves_nothing_running(house: House) -> None:
+    ref = hanging(house)
+    store = ThreadStore.open(house.path(""), house.path("", "user"))
+    broken = sqlite3.connect(store.folder / "threads.db")
+    broken.execute(
+        "CREATE TRIGGER full BEFORE UPDATE OF pid ON threads BEGIN SELECT RAISE(FAIL, 'full'); END"
+    )
+    broken.close()
+    async with house.open() as rye:
+        with pytest.raises(StateError, match="full"):
+            await rye.execute(ref, async_=True)
+        (record,) = await rye.threads.list(all=True)
+        assert record.status == "error"
+        assert "full" in str((await rye.threads.show(record.thread_id)).error)
+    store.close()
 
 
 async def test_a_folder_that_can_not_be_written_starts_nothing(house: House) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -20,9 +21,9 @@ from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.render import StyledText
-from ryecore.errors import InputError, RyeError
+from ryecore.errors import InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
-from ryecore.lillux.processes import ProcessId, ProcessSpec, spawn_detached
+from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class LaunchAction:
         thread_id = payload.thread_id
         folder = threads.make_folder(thread_id)
         record = threads.registry.register(thread_id, payload.item_id)
+        process = None
         try:
             process = spawn_detached(
                 # -P: what lies in the working folder can't stand in for a module.
@@ -180,9 +182,14 @@ class LaunchAction:
                 ),
                 threads.log_of(thread_id),
             )
+            # From now on whoever looks notices that it has died before it could claim the thread.
+            threads.registry.update_pid(thread_id, process)
         except BaseException as problem:
+            if process is not None:
+                with suppress(ProcessError):
+                    kill_process(process)
             result = {"status": "error", "error": str(problem), "item_id": payload.item_id}
-            threads.settle(thread_id, "error", result, record.fence)
+            with suppress(StateError):  # it can't be written, or the process has ended the thread
+                threads.settle(thread_id, "error", result, record.fence)
             raise
-        threads.registry.update_pid(thread_id, process)
         return process

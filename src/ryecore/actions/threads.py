@@ -1,5 +1,6 @@
 """The threads of a project, for the person or the application that it belongs to."""
 
+import codecs
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ import anyio.to_thread
 from attrs import field, frozen
 
 from ryecore.errors import InputError, StateError, ThreadNotFound
-from ryecore.state.model import ThreadRecord
+from ryecore.state.model import ThreadRecord, thread_not_found
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -181,7 +182,8 @@ class Threads:
             offset: From which byte on.
 
         Returns:
-            The text, of at most 16 MiB, and the byte to go on from.
+            The text, of at most 16 MiB, and the byte to go on from. A character that is not yet
+            whole is left for the next time.
 
         Raises:
             ThreadNotFound: There is none of this id.
@@ -195,30 +197,30 @@ class Threads:
         try:
             with open(path, "rb") as file:
                 file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
-                content = file.read(_MAX_LOG_BYTES)
-                return content.decode("utf-8", errors="replace"), file.tell()
+                # What is printed comes in pieces, and one may end within a character.
+                decoder = codecs.getincrementaldecoder("utf-8")("replace")
+                text = decoder.decode(file.read(_MAX_LOG_BYTES))
+                return text, file.tell() - len(decoder.getstate()[0])
         except FileNotFoundError:
             return "", 0
         except OSError as problem:
-            raise StateError(f"{path} can't be read: {problem.strerror}.") from problem
+            raise StateError(
+                f"{path} can't be read: {problem.strerror}.",
+                next_step="See that you may read the thread's folder.",
+            ) from problem
 
     def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
         """The store, and the whole id of a thread that is called by its beginning."""
         store = self._store()
-        missing = ThreadNotFound(
-            f"There is no thread {thread_id!r} in this project.",
-            next_step="See which there are: rye threads list --all",
-            thread_id=thread_id,
-        )
         if store is None or not thread_id:
-            raise missing
+            raise thread_not_found(thread_id)
         store.folder_of(thread_id)
         found = store.registry.find_by_prefix(thread_id)
         ids = [one.thread_id for one in found]
         if thread_id in ids:
             return store, thread_id
         if not ids:
-            raise missing
+            raise thread_not_found(thread_id)
         if len(ids) > 1:
             raise ThreadNotFound(
                 f"{thread_id!r} begins the ids of several threads: {', '.join(ids)}.",

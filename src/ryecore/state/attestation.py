@@ -19,6 +19,7 @@ from typing import Final
 
 from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
+from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 from ryecore.state.records import holds, load_run_key, sign_record
 
@@ -53,8 +54,8 @@ def attested_folder(state: Path, name: str, user_root: Path) -> Path:
                 if is_attested(folder, key):
                     return folder
                 _move_aside(folder)
+            _keep_out_of_git(state)  # first: who is killed in between leaves nothing to commit
             _make(folder, key)
-            _keep_out_of_git(state)
             return folder
     except OSError as problem:
         raise StateError(
@@ -67,9 +68,8 @@ def is_attested(folder: Path, key: SigningKey) -> bool:
     """Whether the key has attested this very folder, and not one that it is a copy of."""
     path = folder / _NAME
     try:
-        with path.open("rb") as file:
-            record = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError):
+        record = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])  # no FIFO is waited for
+    except (OSError, ValueError, RecursionError):
         return False
     return (
         isinstance(record, dict)

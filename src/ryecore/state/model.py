@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 from attrs import frozen
 
+from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ThreadRecord",
     "check_status",
     "has_ended",
+    "thread_not_found",
 ]
 
 THREADS_FOLDER: Final = "threads"
@@ -49,6 +51,15 @@ def check_status(status: str) -> Status:
     if status not in get_args(Status):
         raise ValueError(f"{status!r} is no status; there are {', '.join(get_args(Status))}")
     return status  # type: ignore[return-value]
+
+
+def thread_not_found(thread_id: str) -> ThreadNotFound:
+    """The error that says that no thread has this id."""
+    return ThreadNotFound(
+        f"There is no thread {thread_id!r} in this project.",
+        next_step="See which there are: rye threads list --all",
+        thread_id=thread_id,
+    )
 
 
 @frozen

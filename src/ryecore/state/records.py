@@ -112,9 +112,9 @@ def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
         signature = urlsafe_b64decode(value + "=" * (-len(value) % 4))
         if hashlib.sha256(canonical_json(body)).hexdigest() != digest:
             return False
+        return key.verifies(signature, _message(kind, timestamp, digest))
     except (ValueError, TypeError):
         return False
-    return key.verifies(signature, _message(kind, timestamp, digest))
 
 
 def _message(kind: str, timestamp: str, digest: str) -> bytes:

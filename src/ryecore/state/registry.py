@@ -10,11 +10,19 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ryecore.errors import InputError, StateError, ThreadEnded, ThreadNotFound
+from ryecore.errors import InputError, StateError, ThreadEnded
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database, Migration
 from ryecore.state.liveness import LEASE_S, is_abandoned
-from ryecore.state.model import TERMINAL, Cost, Status, ThreadRecord, check_status, has_ended
+from ryecore.state.model import (
+    TERMINAL,
+    Cost,
+    Status,
+    ThreadRecord,
+    check_status,
+    has_ended,
+    thread_not_found,
+)
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
 
@@ -289,7 +297,7 @@ class ThreadRegistry:
         """
         found = self._find("WHERE thread_id = ?", (thread_id,))
         if not found:
-            raise _not_found(thread_id)
+            raise thread_not_found(thread_id)
         return found[0]
 
     def get_result(self, thread_id: str) -> object:
@@ -379,7 +387,7 @@ class ThreadRegistry:
     def _row(self, run: sqlite3.Connection, thread_id: str) -> ThreadRecord:
         row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
         if row is None:
-            raise _not_found(thread_id)
+            raise thread_not_found(thread_id)
         return _record(row)
 
     def _owned(self, run: sqlite3.Connection, thread_id: str, fence: int | None) -> ThreadRecord:
@@ -462,14 +470,6 @@ def _epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
     began = "ended" if record.status == "running" else "ended before it began"
     error = "It was killed." if status == "killed" else f"{who} {began} without a word."
     return {"status": "error", "error": error, "error_type": status, "item_id": record.item_id}
-
-
-def _not_found(thread_id: str) -> ThreadNotFound:
-    return ThreadNotFound(
-        f"There is no thread {thread_id!r} in this project.",
-        next_step="See which there are: rye threads list --all",
-        thread_id=thread_id,
-    )
 
 
 def _ended(record: ThreadRecord, what: str) -> ThreadEnded:

@@ -15,14 +15,14 @@ from typing import Final, Self
 import anyio
 import anyio.to_thread
 
-from ryecore.errors import ProcessError, StateError, ThreadNotFound
+from ryecore.errors import ProcessError, StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.lillux.watching import Watcher, watch
 from ryecore.state.attestation import attested_folder
 from ryecore.state.database import Database
 from ryecore.state.liveness import can_be_looked_at, is_abandoned
-from ryecore.state.model import THREADS_FOLDER, Durability, Status, ThreadRecord
+from ryecore.state.model import THREADS_FOLDER, Durability, Status, ThreadRecord, thread_not_found
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 
 __all__ = ["ThreadStore"]
@@ -71,11 +71,7 @@ class ThreadStore:
             ThreadNotFound: No thread can have this id.
         """
         if len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
-            raise ThreadNotFound(
-                f"{thread_id!r} is no thread's id.",
-                next_step="See which there are: rye threads list --all",
-                thread_id=thread_id,
-            )
+            raise thread_not_found(thread_id)
         return self.folder / thread_id
 
     def log_of(self, thread_id: str) -> Path:
