@@ -88,7 +88,7 @@ class Server:
             send({"id": number, "error": {"code": -32601, "message": "no such method"}})
 
     def hello(self, params: dict[str, Any]) -> dict[str, Any]:
-        tells = self.mode in ("changes-when-told", "records")
+        tells = self.mode in ("changes-when-told", "records", "tells")
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {"listChanged": tells}},

@@ -24,7 +24,7 @@ from anyio.lowlevel import checkpoint
 from attrs import frozen
 
 from ryecore.errors import McpError, MetadataError, RyeError
-from ryecore.items.documents import parse_document
+from ryecore.items.metadata import parse_metadata
 from ryecore.mcp_client.guard import Guard
 from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.servers import Server, fill_in, read_server
@@ -199,8 +199,8 @@ def _read_pinned(wish: Wish) -> PinnedTool:
     return tool
 
 
-def _document_at(path: Path) -> dict[str, object]:
-    return parse_document(path.read_bytes(), path)
+def _document_at(path: Path) -> Mapping[str, object]:
+    return parse_metadata(path.read_bytes(), path)  # which remembers by content
 
 
 def _read_arguments(given: bytes) -> dict[str, Any]:

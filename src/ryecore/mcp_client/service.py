@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -116,7 +117,7 @@ class _Service:
         call = json.loads(payload)
         arguments = call["args"]
         try:
-            wish = read_wish(arguments[arguments.index(sys.argv[0]) + 1 :])
+            wish = _read_wish(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
             document = await answer(wish, session, call["params"], begin)
         except RyeError as error:
             # Where the server has gone meanwhile, another one may take the call.
@@ -124,6 +125,11 @@ class _Service:
             await send_frame(connection, kind, _as_json(refusal_of(error)))
         else:
             await send_frame(connection, b"D", _as_json(document))
+
+
+@lru_cache(maxsize=1024)
+def _read_wish(arguments: tuple[str, ...]) -> Wish:
+    return read_wish(arguments)
 
 
 def _as_json(document: Mapping[str, object]) -> bytes:

@@ -1,0 +1,89 @@
+"""A tool of an MCP server through the chain, kept and not kept, against the SDK on its own."""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.benchmarks.harness import report
+from tests.house import PYTHON, House
+from tests.mcp_house import SERVER, mcp_tool, stdio_server
+
+_WARM_ROUNDS = 200
+_COLD_ROUNDS = 10
+_BARE = f"""
+import asyncio
+from mcp import ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
+async def main():
+    server = StdioServerParameters(command={PYTHON!r}, args=[{str(SERVER)!r}])
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        print(await session.call_tool("echo", {{"text": "hi"}}))
+asyncio.run(main())
+"""
+
+
+async def _timed_ms(call: Callable[[], Awaitable[object]]) -> float:
+    begun = time.perf_counter_ns()
+    await call()
+    return (time.perf_counter_ns() - begun) / 1e6
+
+
+async def _measure(house: House, mode: str, name: str) -> None:
+    """Measure a kept server beside an open session of the SDK with another such server."""
+    from mcp import ClientSession
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    stdio_server(house, mode)
+    ref = mcp_tool(house, "where")
+    server = StdioServerParameters(command=PYTHON, args=[str(SERVER), mode])
+    kept: list[float] = []
+    bare: list[float] = []
+    async with (
+        house.open() as rye,
+        stdio_client(server) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        for _ in range(_WARM_ROUNDS + 1):
+            kept.append(await _timed_ms(lambda: rye.execute(ref)))
+            bare.append(await _timed_ms(lambda: session.call_tool("where", {})))
+    _report(name, kept[1:], bare[1:], "an open session of the SDK")
+
+
+async def _measure_cold(house: House) -> None:
+    stdio_server(house)
+    ref = mcp_tool(house, "where", warm=False)
+    fresh: list[float] = []
+    alone: list[float] = []
+    async with house.open() as rye:
+        for _ in range(_COLD_ROUNDS + 1):
+            fresh.append(await _timed_ms(lambda: rye.execute(ref)))
+            alone.append(await _timed_ms(lambda: asyncio.to_thread(_run_bare)))
+    _report("mcp call, server not kept", fresh[1:], alone[1:], "a script with the SDK alone")
+
+
+def _run_bare() -> None:
+    subprocess.run([sys.executable, "-c", _BARE], check=True, capture_output=True)
+
+
+def _report(name: str, ours: list[float], floor: list[float], against: str) -> None:
+    mine, base = sorted(ours)[len(ours) // 2], sorted(floor)[len(floor) // 2]
+    report(name, mine, "ms", floor=base, ratio=mine / base, against=against)
+
+
+def run() -> None:
+    """Print the figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        house = House(Path(folder))
+        asyncio.run(_measure(house, "tells", "mcp call, server kept"))
+        asyncio.run(_measure(house, "good", "mcp call, server kept, tools listed each time"))
+        asyncio.run(_measure_cold(house))
+
+
+if __name__ == "__main__":
+    run()
