@@ -106,6 +106,10 @@ class SyncRye:
         """Sign one item, or all that a glob matches; see `Rye.sign`."""
         return self._rye.sign(pattern, space=space)
 
+    def request_signing(self, pattern: str, **options: Any) -> "SignReport":
+        """Sign on behalf of a model, once the host has approved; see `Rye.request_signing`."""
+        return self._call(pattern, partial(self._rye.request_signing, pattern, **options))
+
     def verify(self, ref: str | os.PathLike[str]) -> VerifiedItem:
         """Verify one item, and run nothing; see `Rye.verify`."""
         return self._rye.verify(ref)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ryecore import Rye, SyncRye
+from ryecore import CallContext, Rye, SyncRye
 from ryecore.errors import ConfigError, RyeClosed
 
 
@@ -41,6 +41,20 @@ def test_it_has_the_verbs_of_rye(house):
     asynchronous = {name for name in vars(Rye) if not name.startswith("_")}
     blocking = {name for name in vars(SyncRye) if not name.startswith("_")}
     assert asynchronous - blocking == {"aclose"}
+
+
+def test_a_person_is_asked_before_a_model_signs(house):
+    house.write("tools/a/t.sh", "true\n", sign=False)
+    asked = []
+
+    async def approve(request):
+        asked.append(request.action)
+        return True
+
+    model = CallContext(capabilities=frozenset({"rye.sign.tool.a.t"}))
+    with house.sync(approve=approve) as rye:
+        assert len(rye.request_signing("tool:a/t", ctx=model).signed) == 1
+    assert asked == ["sign"]
 
 
 def test_a_project_that_is_none_is_refused_and_leaves_no_thread():
