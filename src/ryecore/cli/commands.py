@@ -62,6 +62,8 @@ def rye() -> None:
     "--limit", "limits", multiple=True, metavar="NAME=N", help="A directive's: turns=8; repeatable."
 )
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
+@click.option("--target", default="local", metavar="WHERE", help="local, remote or remote:NAME.")
+@click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
 @click.option("--trace", is_flag=True, help="Show every decision.")
 @json_option
@@ -74,6 +76,8 @@ def execute(
     model: str | None,
     limits: Sequence[str],
     dry_run: bool,
+    target: str,
+    thread: str,
     async_: bool,
     trace: bool,
     as_json: bool,
@@ -86,7 +90,7 @@ def execute(
         run = partial(
             _execute, project_path, ref, parameters, _read_params(params),
             timeout_s=timeout_s, model=model, limit_overrides=read_limits(limits), dry_run=dry_run,
-            async_=async_, trace=trace,
+            target=target, thread=thread, async_=async_, trace=trace,
         )  # fmt: skip
         with stopped_by_signals():
             done = anyio.run(run)

@@ -1,6 +1,6 @@
 """The commands that read items: fetch and search."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -81,7 +81,7 @@ def _show_shadows(found: FetchedItem) -> None:
 
 
 @click.command(short_help="Find items by their names and what they hold.")
-@click.argument("query")
+@click.argument("words", metavar="QUERY", nargs=-1, required=True)
 @project_option
 @click.option(
     "--scope",
@@ -99,7 +99,7 @@ def _show_shadows(found: FetchedItem) -> None:
 @click.option("--offset", type=int, default=0, metavar="N", help="How many to pass over.")
 @json_option
 def search(
-    query: str,
+    words: Sequence[str],
     project_path: str,
     scopes: tuple[str, ...],
     source: Literal["project", "user", "system"] | None,
@@ -114,7 +114,7 @@ def search(
     """
     with errors_shown(as_json=as_json):
         run = partial(
-            _search, project_path, query, scope=scopes or "*", source=source, limit=limit,
+            _search, project_path, " ".join(words), scope=scopes or "*", source=source, limit=limit,
             offset=offset,
         )  # fmt: skip
         with stopped_by_signals():

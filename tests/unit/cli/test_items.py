@@ -61,3 +61,14 @@ def test_search_prints_one_json_document_and_refuses_a_broken_query(house, run):
     assert "character 6" in broken.err
     assert run("search", "tide", "--scope", "banana").code == 2
     assert run("search", "tide", "--limit", "1000").code == 2
+
+
+def test_search_takes_its_words_as_they_are_typed(house, run):
+    house.write("knowledge/acme/tides.md", "---\ntitle: Tides\n---\nThe moon pulls.\n")
+    house.write("knowledge/acme/wind.md", "---\ntitle: Wind\n---\nThe sun heats.\n")
+    found = run("search", "moon", "OR", "sun", "--scope", "knowledge", "--json").json
+    assert {one["id"] for one in found["results"]} == {
+        "knowledge:acme/tides",
+        "knowledge:acme/wind",
+    }
+    assert run("search", "moon sun", "--json").json["total"] == 0

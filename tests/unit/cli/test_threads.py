@@ -1,43 +1,91 @@
-"""The commands of `rye threads`, as real processes."""
+"""rye threads, and the cells of the matrix from the command line."""
 
-import subprocess
+import json
+import os
 
 import pytest
 
-from tests.unit.cli.conftest import COMMAND, environ
+
+def launched(house, run, script="echo hello"):
+    house.shell("acme/work", script)
+    done = run("execute", "tool:acme/work", "--async", "--json")
+    assert done.code == 0
+    return done.json["thread_id"]
 
 
-def launched(run, ref):
-    thread_id = run("execute", ref, "--async", "--json").json["thread_id"]
-    assert run("threads", "wait", thread_id).code == 0
-    return thread_id
+def test_what_was_launched_says_what_to_do_next(house, run):
+    house.shell("acme/work", "echo hello")
+    done = run("execute", "tool:acme/work", "--async")
+    assert done.code == 0
+    assert "launched" in done.out
+    command = done.out.rsplit("next", 1)[1].split()
+    assert command[:3] == ["rye", "threads", "wait"]
+    waited = run(*command[1:])
+    assert waited.code == 0
+    assert "completed" in waited.out
+    assert "hello" in waited.out
+
+
+def test_a_thread_that_failed_makes_wait_fail(house, run):
+    thread_id = launched(house, run, "echo no >&2; exit 3")
+    done = run("threads", "wait", thread_id, "--json")
+    assert done.code == 1
+    assert done.json["threads"][0]["status"] == "error"
+    assert done.json["threads"][0]["result"]["error"] == "no"
+
+
+def test_waiting_can_end_before_the_thread_does(house, run):
+    thread_id = launched(house, run, "sleep 300")
+    done = run("threads", "wait", thread_id, "--timeout", "0.2")
+    assert done.code == 1
+    assert "completed" not in done.out
+    killed = run("threads", "kill", thread_id[:8], "--json")
+    assert killed.json["threads"][0]["status"] == "killed"
+
+
+def test_the_list_is_what_runs_and_all_is_all(house, run):
+    assert run("threads", "list").out == "nothing runs; the ended ones: --all\n"
+    assert run("threads", "list", "--all").out == "no threads\n"
+    assert not house.path("state").exists()
+    thread_id = launched(house, run)
+    run("threads", "wait", thread_id)
+    assert run("threads", "list", "--json").json["threads"] == []
+    (record,) = run("threads", "list", "--all", "--json").json["threads"]
+    assert (record["thread_id"], record["status"]) == (thread_id, "completed")
+    assert f"{thread_id}  completed" in run("threads", "list", "--all").out
+
+
+def test_the_log_can_be_followed_to_its_end(house, run):
+    os.mkfifo(house.project / "go")
+    thread_id = launched(house, run, "echo one; cat go; echo three")
+    shown = run("threads", "show", thread_id, "--json")
+    assert shown.json["status"] in ("created", "running")
+    (house.project / "go").write_text("two\n")
+    assert run("threads", "log", "-f", thread_id).out == "one\ntwo\nthree\n"
+    assert run("threads", "log", thread_id).out == "one\ntwo\nthree\n"
 
 
 @pytest.mark.parametrize("command", ["show", "wait", "cancel", "kill", "log"])
 def test_a_thread_that_never_existed_is_refused(house, run, command):
-    thread_id = launched(run, house.shell("acme/hi", "echo hi"))
-    done = run("threads", command, "nosuch")
-    assert (done.code, done.out) == (2, "")
-    assert "rye threads list" in done.err
-    if command == "wait":
-        assert run("threads", "wait", thread_id, "nosuch").code == 2
+    done = run("threads", command, "no-such-thread")
+    assert done.code == 2
+    assert "There is no thread 'no-such-thread'" in done.err
+    assert "rye threads list --all" in done.err
 
 
-def test_a_log_is_printed_as_it_is_whatever_the_output_can_hold(house, run):
-    thread_id = launched(run, house.shell("acme/hi", r"printf 'tide \342\206\221\r\n'"))
-    assert run("threads", "log", thread_id).out == "tide ↑\r\n"
-    plain = run("threads", "log", thread_id, LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
-    assert (plain.code, plain.out) == (0, "tide \\u2191\r\n")
-
-
-def test_a_log_that_nobody_reads_on_is_no_traceback(house, run):
-    thread_id = launched(run, house.shell("acme/long", "seq 200000"))
-    done = subprocess.run(
-        ["/bin/sh", "-c", '"$@" | head -n 1', "sh", *COMMAND, "threads", "log", thread_id],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=house.project,
-        env=environ(house),
-    )
-    assert (done.stdout, done.stderr) == ("1\n", "")
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--thread", "fork"], "Tools can't be forked"),
+        (["--thread", "spoon"], "Unknown thread mode 'spoon'"),
+        (["--target", "remote"], "Not available yet: remote targets"),
+        (["--target", "moon"], "Unknown target 'moon'"),
+        (["--async", "--dry-run"], "dry_run with async is not supported"),
+        (["--target", "remote:gpu", "--dry-run"], "dry_run with a remote target"),
+    ],
+)
+def test_the_matrix_refuses_from_the_command_line_too(house, run, options, error):
+    house.shell("acme/work", "echo hello")
+    done = run("execute", "tool:acme/work", *options)
+    assert (done.code, error in done.err) == (2, True)
+    assert error in json.loads(run("execute", "tool:acme/work", *options, "--json").out)["error"]
