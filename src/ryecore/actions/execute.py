@@ -117,9 +117,13 @@ class ExecuteAction:
 
     def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
         """The ref of what is looked at, by a caller that could execute it."""
-        ref = item if isinstance(item, ItemRef) else self._ref(item)
-        check_cell(ref.kind, "local", "inline", async_=False)
-        check_capability("execute", ref, ctx)
+        try:
+            ref = item if isinstance(item, ItemRef) else self._ref(item)
+            check_cell(ref.kind, "local", "inline", async_=False)
+            check_capability("execute", ref, ctx)
+        except RyeError as error:
+            error.during(str(item))
+            raise
         return ref
 
     def _ref(self, text: str) -> ItemRef:

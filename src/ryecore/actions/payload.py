@@ -85,7 +85,10 @@ class Payload:
         values = json.loads(document)
         version = values.pop("version")
         if version != _VERSION:
-            raise InputError(f"This is a payload of version {version}, not {_VERSION}.")
+            raise InputError(
+                f"This is a payload of version {version}, not {_VERSION}.",
+                next_step="Start it again: another ryecore was installed meanwhile.",
+            )
         settings = values.pop("settings")
         spaces = tuple(
             Space(one["name"], Path(one["root"]), one["bundle"])

@@ -44,9 +44,10 @@ class Running:
                 self._scopes.discard(scope)
                 if self._idle is not None and not self._scopes:
                     self._idle.set()
-        raise RyeClosed("The Rye was closed while the call ran; nothing of it is left.").during(
-            str(ref)
-        )
+        raise RyeClosed(
+            "The Rye was closed while the call ran; nothing of it is left.",
+            next_step="Open another one.",
+        ).during(str(ref))
 
     async def aclose(self) -> None:
         """Cancel every call, and wait until none is left."""

@@ -107,7 +107,8 @@ class AuthorKeys:
             ) from None
         except OSError as problem:
             raise SigningError(
-                f"The signing key {private} can't be read: {problem.strerror}."
+                f"The signing key {private} can't be read: {problem.strerror}.",
+                next_step="See that it is a file that you may read.",
             ) from None
         if mode & 0o077:
             raise SigningError(

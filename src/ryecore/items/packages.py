@@ -68,7 +68,10 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
     except AnchorError as problem:
         raise SigningError(problem.message, next_step=problem.next_step) from None
     except OSError as problem:
-        raise SigningError(f"{folder} can't be locked: {problem}.") from problem
+        raise SigningError(
+            f"{folder} can't be locked: {problem}.",
+            next_step="See that you may read all of it, and write beside it.",
+        ) from problem
     return sign_file(path, kind, relative, key)
 
 

@@ -63,5 +63,6 @@ async def test_a_caller_sees_only_what_its_capabilities_name(house: House) -> No
             with pytest.raises(InputError, match=r"rye\.fetch\.tool\.acme\.good"):
                 refused()
         for inspect in (rye.trace, rye.schema):
-            with pytest.raises(InputError, match=r"rye\.execute\.tool\.acme\.good"):
+            with pytest.raises(InputError, match=r"rye\.execute\.tool\.acme\.good") as refusal:
                 await inspect(ref, ctx=reader)
+            assert refusal.value.item_id == ref
