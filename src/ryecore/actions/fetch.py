@@ -16,8 +16,7 @@ from ryecore.errors import AmbiguousItem, InputError, ItemError, ItemNotFound, R
 from ryecore.items.description import ItemDescription, describe
 from ryecore.items.files import write_atomically
 from ryecore.items.refs import ItemRef
-from ryecore.items.signature import FileTypesReader, comment_form
-from ryecore.items.signing import SIDECAR
+from ryecore.items.signature import SIDECAR, FileTypesReader, comment_form
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem, Verifier
 from ryecore.lillux.digests import read_digest

@@ -20,7 +20,7 @@ from ryecore.errors import (
 from ryecore.items.evidence import Evidence
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef, check_item_id
-from ryecore.items.signing import SIDECAR
+from ryecore.items.signature import SIDECAR
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
 

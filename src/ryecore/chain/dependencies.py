@@ -21,7 +21,7 @@ from ryecore.items.packages import (
     packages_digest,
 )
 from ryecore.items.refs import ItemRef
-from ryecore.items.signing import SIDECAR
+from ryecore.items.signature import SIDECAR
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.digests import TreeFilter, list_tree, stat_tree

@@ -25,7 +25,7 @@ from ryecore.chain.validator import ChainValidator
 from ryecore.errors import MetadataError, RyeError
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
-from ryecore.items.trust import utc_now
+from ryecore.items.signature import utc_now
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.lillux.witness import Witness
 

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from ryecore.directives.problems import DirectiveProblem
 
-__all__ = ["Element", "parse_markup"]
+__all__ = ["OPAQUE", "Element", "parse_markup"]
 
 MAX_DEPTH: Final = 32
 _MAX_ELEMENTS: Final = 10_000

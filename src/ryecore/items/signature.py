@@ -11,6 +11,7 @@ import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = [
     "COMMENT_FORMS",
+    "SIDECAR",
     "CommentForm",
     "FileTypesReader",
     "Signature",
@@ -29,6 +31,7 @@ __all__ = [
     "make_signature",
     "parse_payload",
     "split_content",
+    "utc_now",
 ]
 
 _PAYLOAD: Final = re.compile(
@@ -41,6 +44,8 @@ _PAYLOAD: Final = re.compile(
     re.ASCII,
 )
 _MARK: Final = b"rye:signed:"
+SIDECAR: Final = ".sig"
+"""What is added to the name of a file that can't hold a comment, for that of its signature."""
 
 
 @frozen
@@ -130,6 +135,11 @@ class Signature:
     def holds(self, kind: str, path: str, key: PublicKey) -> bool:
         """Whether this key signed this content at this place and time."""
         return key.verifies(self.value, self.message(kind, path))
+
+
+def utc_now() -> str:
+    """The time of a signature made now: UTC seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_payload(text: str) -> Signature | None:

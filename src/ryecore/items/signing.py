@@ -13,22 +13,22 @@ from ryecore.items.files import is_left_over, write_atomically
 from ryecore.items.places import absolute, place_of
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import (
+    SIDECAR,
     CommentForm,
     Signature,
     comment_form,
     insert_signature,
     make_signature,
     split_content,
+    utc_now,
 )
 from ryecore.items.spaces import EXTENSIONS, Space
-from ryecore.items.trust import utc_now
 from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 
 __all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item", "write_signed"]
 
-SIDECAR: Final = ".sig"
 _NEVER_BY_GLOB: Final = ("keys/", "projects/")  # whoever signs these says whom to trust
 _SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 

@@ -23,7 +23,13 @@ from ryecore.errors import IntegrityError, MetadataError, RevokedKey, SigningErr
 from ryecore.items.documents import parse_document
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import KIND_FOLDERS
-from ryecore.items.signature import COMMENT_FORMS, Signature, parse_payload, split_content
+from ryecore.items.signature import (
+    COMMENT_FORMS,
+    Signature,
+    parse_payload,
+    split_content,
+    utc_now,
+)
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey
@@ -321,8 +327,3 @@ def _parse_key_file(content: bytes, name: str) -> _KeyFile:
 
 def _is_past(timestamp: str | None) -> bool:
     return timestamp is not None and timestamp < utc_now()
-
-
-def utc_now() -> str:
-    """The time of a signature made now: UTC seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

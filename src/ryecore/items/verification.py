@@ -22,6 +22,7 @@ from ryecore.errors import (
 from ryecore.items.evidence import Evidence
 from ryecore.items.places import absolute, source_at
 from ryecore.items.signature import (
+    SIDECAR,
     FileTypesReader,
     Signature,
     comment_form,
@@ -32,7 +33,15 @@ from ryecore.items.spaces import EXTENSIONS, ItemSource
 from ryecore.items.trust import AskedOnce, TrustStore
 from ryecore.lillux.digests import read_digest
 
-__all__ = ["UNVERIFIED", "SignedItem", "VerifiedItem", "Verifier", "verify_item"]
+__all__ = [
+    "MAX_ITEM_BYTES",
+    "MAX_SIDECAR_BYTES",
+    "UNVERIFIED",
+    "SignedItem",
+    "VerifiedItem",
+    "Verifier",
+    "verify_item",
+]
 
 UNVERIFIED: Final = "unverified"
 MAX_ITEM_BYTES: Final = 64 * 1024 * 1024
@@ -188,7 +197,7 @@ class Verifier:
         self, source: ItemSource, content: bytes, evidence: Evidence | None
     ) -> tuple[str | None, str]:
         parts = split_content(content, None)
-        path = source.path.with_name(source.path.name + ".sig")
+        path = source.path.with_name(source.path.name + SIDECAR)
         try:
             line, digest = read_digest(str(path), max_bytes=MAX_SIDECAR_BYTES)
         except FileNotFoundError:

@@ -9,14 +9,15 @@ Source: decision 5; reference "Signed JSON documents".
 import hashlib
 import json
 import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from attrs import evolve
+
 from ryecore.errors import SigningError, StateError
 from ryecore.items.files import write_atomically
+from ryecore.items.signature import Signature, parse_payload, utc_now
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = ["canonical_json", "holds", "load_run_key", "sign_record"]
@@ -93,29 +94,27 @@ def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dic
     Returns:
         The record with `_signature`: `rye:signed:TIMESTAMP:HASH:SIGNATURE:FINGERPRINT`.
     """
-    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = hashlib.sha256(canonical_json(record)).hexdigest()
-    value = urlsafe_b64encode(key.sign(_message(kind, timestamp, digest))).rstrip(b"=").decode()
-    line = f"rye:signed:{timestamp}:{digest}:{value}:{key.public.fingerprint}"
-    return {**record, _FIELD: line}
+    unsigned = Signature(utc_now(), digest, b"", key.public.fingerprint)
+    signature = evolve(unsigned, value=key.sign(_message(kind, unsigned)))
+    return {**record, _FIELD: signature.payload}
 
 
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
     """Whether a key has signed exactly this record, as one of this kind."""
     line = record.get(_FIELD)
-    parts = line.split(":") if isinstance(line, str) else []
-    if len(parts) != 8 or parts[:2] != ["rye", "signed"] or parts[7] != key.fingerprint:
+    signature = parse_payload(line) if isinstance(line, str) else None
+    if signature is None or signature.provenance or signature.fingerprint != key.fingerprint:
         return False
-    timestamp, digest, value = ":".join(parts[2:5]), parts[5], parts[6]
     body = {name: field for name, field in record.items() if name != _FIELD}
     try:
-        signature = urlsafe_b64decode(value + "=" * (-len(value) % 4))
-        if hashlib.sha256(canonical_json(body)).hexdigest() != digest:
-            return False
-        return key.verifies(signature, _message(kind, timestamp, digest))
+        digest = hashlib.sha256(canonical_json(body)).hexdigest()
     except (ValueError, TypeError):
         return False
+    return digest == signature.content_hash and key.verifies(
+        signature.value, _message(kind, signature)
+    )
 
 
-def _message(kind: str, timestamp: str, digest: str) -> bytes:
-    return "\n".join((_VERSION, kind, timestamp, digest)).encode()
+def _message(kind: str, signature: Signature) -> bytes:
+    return "\n".join((_VERSION, kind, signature.timestamp, signature.content_hash)).encode()

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from ryecore.errors import IntegrityError, RevokedKey, SigningError, UnsignedItem, UntrustedKey
 from ryecore.items.evidence import Evidence
 from ryecore.items.places import source_at
+from ryecore.items.signature import utc_now
 from ryecore.items.spaces import Space, Spaces
-from ryecore.items.trust import TrustStore, render_trusted_key, utc_now
+from ryecore.items.trust import TrustStore, render_trusted_key
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
 from tests.house import House

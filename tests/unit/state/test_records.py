@@ -47,8 +47,24 @@ def test_any_altered_byte_of_the_signature_is_noticed(
     assert not holds("state", {**record, "_signature": altered}, KEY.public)
 
 
+def test_a_signature_has_one_spelling() -> None:
+    """The last of its characters holds four bits that say nothing."""
+    line = str(sign_record("state", {"a": 1}, KEY)["_signature"])
+    *front, value, fingerprint = line.split(":")
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    other = value[:-1] + letters[letters.index(value[-1]) + 1]
+    for altered in (":".join((*front, other, fingerprint)), line + "|acme@somebody"):
+        assert not holds("state", {"a": 1, "_signature": altered}, KEY.public)
+
+
 @pytest.mark.parametrize("line", [None, "", 7, "rye:signed", "rye:signed:a:b:c:d:e:f", ["x"]])
 def test_what_is_no_signature_does_not_hold(line: object) -> None:
+    assert not holds("state", {"a": 1, "_signature": line}, KEY.public)
+
+
+def test_a_signature_with_half_a_character_does_not_hold() -> None:
+    parts = str(sign_record("state", {"a": 1}, KEY)["_signature"]).split(":")
+    line = ":".join((*parts[:2], "\ud800", *parts[3:]))
     assert not holds("state", {"a": 1, "_signature": line}, KEY.public)
 
 
