@@ -18,12 +18,12 @@ import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.payload import Payload
-from ryecore.errors import CallCancelled, ConfigError, RyeError, ThreadEnded
-from ryecore.lillux.watching import watch
+from ryecore.errors import CallCancelled, ConfigError, RyeError, StateError, ThreadEnded
 from ryecore.policy import CancelToken
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status
+from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
 
 __all__ = ["main"]
@@ -113,13 +113,14 @@ async def _stop_by_signal(stop: CancelToken) -> None:
 
 
 async def _stop_by_wish(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
-    async with watch(threads.folder_of(thread_id)) as watcher:
+    async with Signs(threads.folder_of(thread_id)) as watched:
         while True:
-            found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
-            if found.cancel_requested or found.kill_requested:
-                stop.cancel()
-                return
-            await watcher.changed(LEASE_S)
+            with contextlib.suppress(StateError):  # that it can't be read is no wish to stop
+                found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
+                if found.cancel_requested or found.kill_requested:
+                    stop.cancel()
+                    return
+            await watched.changed(LEASE_S)
 
 
 async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: CancelToken) -> None:
@@ -128,12 +129,16 @@ async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: Ca
         try:
             await anyio.to_thread.run_sync(threads.registry.renew, thread_id, fence)
         except RyeError:
-            found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
-            if found.fence != fence:
-                stop.cancel()  # somebody has declared this process dead; what runs must not go on
-                return
+            with contextlib.suppress(StateError):
+                found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
+                if found.fence != fence:
+                    stop.cancel()  # somebody declared this process dead; what runs must not go on
+                    return
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        main()
+        try:
+            main()
+        except RyeError as problem:  # its log tells, for nobody else is there
+            sys.exit(f"ryecore: {problem}")

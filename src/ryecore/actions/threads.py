@@ -1,6 +1,7 @@
 """The threads of a project, for the person or the application that it belongs to."""
 
 import codecs
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ThreadReport", "Threads"]
 
 _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
+_MAX_OFFSET: Final = 2**31
 
 
 @frozen
@@ -98,7 +100,7 @@ class Threads:
             InputError: `limit` or `offset` is no number that can be meant.
             StateError: The registry can't be read.
         """
-        if not 1 <= limit <= 1000 or offset < 0:
+        if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
             raise InputError(
                 f"limit={limit}, offset={offset} can't be listed.",
                 next_step="Pass a limit from 1 to 1000 and an offset from 0.",
@@ -137,8 +139,11 @@ class Threads:
             The thread; `ended` is False where the time is over.
 
         Raises:
+            InputError: `timeout_s` is no number.
             ThreadNotFound: There is none of this id.
         """
+        if timeout_s is not None and math.isnan(timeout_s):
+            raise InputError("timeout_s is no number.", next_step="Pass seconds, or None.")
         store, thread_id = await anyio.to_thread.run_sync(self._find, thread_id)
         record = await store.wait(thread_id, timeout_s)
         return await anyio.to_thread.run_sync(self._report, store, record)
@@ -164,9 +169,14 @@ class Threads:
             grace_s: How long its process may take to end by itself, in seconds.
 
         Raises:
+            InputError: `grace_s` is no number from 0.
             ThreadNotFound: There is none of this id.
             StateError: Its process can't be ended from here.
         """
+        if not grace_s >= 0:
+            raise InputError(
+                f"grace_s is {grace_s}, no number from 0.", next_step="Pass seconds, such as 3."
+            )
 
         def kill() -> ThreadReport:
             store, found = self._find(thread_id)

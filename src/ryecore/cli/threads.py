@@ -14,9 +14,9 @@ from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import RyeError
-from ryecore.lillux.watching import watch
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecord
+from ryecore.state.signs import Signs
 
 __all__ = ["threads"]
 
@@ -152,7 +152,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
 
     async def print_log(threads: Threads) -> None:
         report = await threads.show(thread_id)
-        async with watch(report.folder) as watcher:
+        async with Signs(report.folder) as watched:
             offset = 0
             while True:
                 ended = (await threads.show(thread_id)).ended  # before the last look at the log
@@ -163,7 +163,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
                 if ended or not follow:
                     return
                 # Writing to the log changes no entry of the folder, so that it is looked at too.
-                await watcher.changed(0.5)
+                await watched.changed(0.5)
 
     with errors_shown(as_json=False):
         _with_threads(project_path, print_log)

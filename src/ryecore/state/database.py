@@ -78,6 +78,7 @@ class Database:
             self._pid, self._gate, self._connection = os.getpid(), gate, connection
             with self._through_the_gate():
                 self._set_up()
+            self._file = _file_at(self._path)
             undo.pop_all()
 
     def _set_up(self) -> None:
@@ -132,6 +133,13 @@ class Database:
             self._after_fork()
             return self._connection.execute(query, parameters).fetchall()
 
+    def is_in_place(self) -> bool:
+        """Whether the file that is open still stands at its path."""
+        try:
+            return _file_at(self._path) == self._file
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Close the file. Another use of this object opens nothing again."""
         with self._lock:
@@ -173,6 +181,11 @@ class Database:
                 next_step="See that its disk has room and that you may write there; a file that "
                 "is broken can be moved away.",
             ) from problem
+
+
+def _file_at(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return (status.st_dev, status.st_ino)
 
 
 def is_shared(file_system: str) -> bool:

@@ -28,14 +28,18 @@ class LazyThreadStore:
         self._durability: Durability = durability
         self._lock = Lock()
         self._store: ThreadStore | None = None
+        self._removed: list[ThreadStore] = []
 
     def open(self) -> "ThreadStore":
-        """The threads; their place is made where it is missing.
+        """The threads; their place is made where it is missing, or was removed meanwhile.
 
         Raises:
             StateError: The place can't be made or used.
         """
         with self._lock:
+            if self._store is not None and not self._store.is_in_place():
+                self._removed.append(self._store)  # not closed yet: calls may be under way in it
+                self._store = None
             if self._store is None:
                 from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
 
@@ -47,16 +51,17 @@ class LazyThreadStore:
     def open_existing(self) -> "ThreadStore | None":
         """The threads; None where the project has none, and then nothing is made.
 
+        Where their place was removed, they are those that this process knew.
+
         Raises:
             StateError: The place can't be used.
         """
         place = self._project_root / "state" / THREADS_FOLDER
-        if self._store is None and not os.path.lexists(place):
-            return None
-        return self.open()
+        return self.open() if os.path.lexists(place) else self._store
 
     def close(self) -> None:
         """Close what was opened."""
         with self._lock:
-            if self._store is not None:
-                self._store.close()
+            for store in (*self._removed, self._store):
+                if store is not None:
+                    store.close()

@@ -18,12 +18,12 @@ import anyio.to_thread
 from ryecore.errors import ProcessError, StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
-from ryecore.lillux.watching import Watcher, watch
 from ryecore.state.attestation import attested_folder
 from ryecore.state.database import Database
-from ryecore.state.liveness import can_be_looked_at, is_abandoned
+from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned
 from ryecore.state.model import THREADS_FOLDER, Durability, Status, ThreadRecord, thread_not_found
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.signs import Signs
 
 __all__ = ["ThreadStore"]
 
@@ -59,6 +59,10 @@ class ThreadStore:
             StateError: The place can't be made or used.
         """
         return cls(attested_folder(project_root / "state", THREADS_FOLDER, user_root), durability)
+
+    def is_in_place(self) -> bool:
+        """Whether the registry that is open is the one that stands in the folder."""
+        return self._database.is_in_place()
 
     def close(self) -> None:
         """Close the registry."""
@@ -146,7 +150,7 @@ class ThreadStore:
             self.announce(thread_id, "ended")
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
-        """Wait until a thread has ended. Nothing polls: files and processes say when to look.
+        """Wait until a thread has ended. Files and processes say when to look.
 
         Args:
             thread_id: The thread.
@@ -161,26 +165,28 @@ class ThreadStore:
         record = await anyio.to_thread.run_sync(self.look, thread_id)
         if record.ended:
             return record
-        folder = await anyio.to_thread.run_sync(self.make_folder, thread_id)
+        if self.folder.is_dir():  # else it was removed, and is made anew by whoever launches
+            await anyio.to_thread.run_sync(self.make_folder, thread_id)
         with anyio.move_on_after(timeout_s):
-            async with watch(folder) as watcher:  # from here on no change is missed
+            async with Signs(self.folder_of(thread_id)) as watched:  # no change is missed now
                 while True:
                     record = await anyio.to_thread.run_sync(self.look, thread_id)
                     if record.ended:
                         return record
-                    await self._next_sign(watcher, record)
+                    await self._next_sign(watched, record)
         return await anyio.to_thread.run_sync(self.look, thread_id)
 
-    async def _next_sign(self, watcher: Watcher, record: ThreadRecord) -> None:
+    async def _next_sign(self, watched: Signs, record: ThreadRecord) -> None:
         """Until a file changes, the owner's process ends, or its lease does."""
         async with anyio.create_task_group() as signs:
 
             async def changed() -> None:
-                await watcher.changed()
+                await watched.changed(LEASE_S)
                 signs.cancel_scope.cancel()
 
             async def died() -> None:
-                await self._owner_gone(record)
+                with suppress(StateError):  # the next look says so
+                    await self._owner_gone(record)
                 signs.cancel_scope.cancel()
 
             signs.start_soon(changed)

@@ -51,6 +51,27 @@ def test_a_moved_project_keeps_its_state(tmp_path: Path) -> None:
     assert (opened(tmp_path, "moved") / "mine").exists()
 
 
+@pytest.mark.parametrize("what", ["a FIFO", "a device", "nested", "huge"])
+def test_what_stands_in_place_of_an_attestation_is_no_attestation(
+    tmp_path: Path, what: str
+) -> None:
+    folder = tmp_path / "project/.ai/state/threads"
+    folder.mkdir(parents=True)
+    record = folder / "attested.json"
+    match what:
+        case "a FIFO":
+            os.mkfifo(record)
+        case "a device":
+            record.symlink_to("/dev/zero")
+        case "nested":
+            record.write_text("[" * 4000)
+        case _:
+            record.write_text("[" + " " * 5000 + "]")
+    with pytest.warns(UserWarning, match=r"was moved to"):
+        assert list(opened(tmp_path).iterdir()) == [record]
+    assert len(aside(tmp_path)) == 1
+
+
 @pytest.mark.parametrize("who", ["user", "somebody else"])
 def test_a_copied_state_is_moved_aside_unread(tmp_path: Path, who: str) -> None:
     folder = opened(tmp_path, user=who)

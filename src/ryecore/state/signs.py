@@ -1,0 +1,62 @@
+"""Being told that a thread may have changed."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from ryecore.lillux.watching import Watcher, watch
+
+__all__ = ["Signs"]
+
+_LOOK_EVERY_S: Final = 1.0
+
+
+class Signs:
+    """Tells when to look at a thread again. Used by one task at a time.
+
+    The kernel tells it, for as many folders at once as a user may watch (128 on most machines,
+    for all of that user's programs). Whoever comes later looks every second.
+
+    Args:
+        folder: The thread's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._watcher: Watcher | None
+        try:
+            self._watcher = watch(folder)
+        except OSError:
+            self._watcher = None
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait for a change, or until it is time to look without one.
+
+        Args:
+            timeout_s: How long to wait at most, in seconds.
+        """
+        if self._watcher is not None:
+            try:
+                await self._watcher.changed(timeout_s)
+                return
+            except OSError:
+                self.close()
+        await anyio.sleep(min(timeout_s, _LOOK_EVERY_S))
+
+    def close(self) -> None:
+        """Stop watching."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,107 @@
+"""Tools in processes of their own, where the machine or a person gets in the way."""
+
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from ryecore import Rye
+from ryecore.actions.launch import LaunchedThread
+from ryecore.actions.threads import ThreadReport
+from ryecore.errors import InputError, ThreadNotFound
+from ryecore.lillux import ProcessResult, ProcessSpec, run_process
+from tests.house import PYTHON, House
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 60
+
+
+async def launch(rye: Rye, ref: str) -> str:
+    launched = await rye.execute(ref, async_=True)
+    assert isinstance(launched, LaunchedThread)
+    return launched.thread_id
+
+
+async def unwatched(house: House, *arguments: str) -> ProcessResult:
+    """Run the `rye` command where the kernel lets its user watch nothing."""
+    shut = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
+    rye: Sequence[str] = (PYTHON, "-m", "ryecore.cli", *arguments, "--project", str(house.project))
+    return await run_process(
+        ProcessSpec(
+            "unshare",
+            ("--user", "--map-root-user", "sh", "-c", shut, "sh", *rye),
+            cwd="/",
+            env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
+                 "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    )  # fmt: skip
+
+
+async def test_where_no_folder_can_be_watched_threads_run_are_waited_for_and_stopped(
+    house: House,
+) -> None:
+    if (await unwatched(house, "threads", "list")).exit_code != 0:
+        pytest.skip("this user may not make user namespaces, whose limits can be set")
+    for name, script in (("hi", "sleep 0.3; echo hello"), ("hang", "sleep 300")):
+        house.shell(f"acme/{name}", script)
+    threads = []
+    for ref in ("tool:acme/hi", "tool:acme/hang"):
+        launched = await unwatched(house, "execute", ref, "--async", "--json")
+        threads.append(json.loads(launched.stdout)["thread_id"])
+    assert (await unwatched(house, "threads", "wait", threads[0])).exit_code == 0
+    assert (await unwatched(house, "threads", "log", "-f", threads[0])).stdout == b"hello\n"
+    assert (await unwatched(house, "threads", "cancel", threads[1])).exit_code == 0
+    ended = await unwatched(house, "threads", "wait", threads[1], "--timeout", "30", "--json")
+    assert json.loads(ended.stdout)["threads"][0]["status"] == "cancelled"
+
+
+async def test_more_may_wait_for_a_thread_than_may_watch_its_folder(house: House) -> None:
+    ended: list[ThreadReport] = []
+    async with house.open() as rye:
+        thread_id = await launch(rye, house.shell("acme/hi", "sleep 1; echo hello"))
+
+        async def wait() -> None:
+            ended.append(await rye.threads.wait(thread_id, timeout_s=PATIENCE_S))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(200):
+                group.start_soon(wait)
+    assert [report.status for report in ended] == ["completed"] * 200
+
+
+async def test_state_that_is_removed_meanwhile_is_made_anew(house: House) -> None:
+    os.mkfifo(house.project / "go")
+    ref = house.shell("acme/hi", "read line < go; echo $line")
+    async with house.open() as rye:
+        first = await launch(rye, ref)
+        shutil.rmtree(house.path("state"))
+        assert not (await rye.threads.wait(first, timeout_s=0)).ended  # it is known still
+        assert not house.path("state").exists()
+        (house.project / "go").write_text("went\n")  # returns once the tool reads
+        second = await launch(rye, house.shell("acme/hi", "echo hello"))
+        report = await rye.threads.wait(second, timeout_s=PATIENCE_S)
+        assert (report.status, report.error) == ("completed", None)
+        with pytest.raises(ThreadNotFound):
+            await rye.threads.show(first)
+    assert {entry.name for entry in house.path("state").iterdir()} == {".gitignore", "threads"}
+
+
+async def test_numbers_that_cannot_be_meant_are_refused(house: House) -> None:
+    async with house.open() as rye:
+        thread_id = await launch(rye, house.shell("acme/hang", "sleep 300"))
+        for grace_s in (math.nan, -1):
+            with pytest.raises(InputError, match="grace_s"):
+                await rye.threads.kill(thread_id, grace_s=grace_s)
+        assert not (await rye.threads.show(thread_id)).record.kill_requested
+        with pytest.raises(InputError, match="timeout_s"):
+            await rye.threads.wait(thread_id, timeout_s=math.nan)
+        for offset in (-1, 2**63):
+            with pytest.raises(InputError, match="offset"):
+                await rye.threads.list(all=True, offset=offset)
+        assert (await rye.threads.kill(thread_id)).status == "killed"
