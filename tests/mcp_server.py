@@ -80,6 +80,10 @@ class Server:
             send({"id": number, "result": self.hello(message["params"])})
         elif method == "ping":
             send({"id": number, "result": {}})
+        elif method == "tools/list" and self.mode == "refuses-to-list":
+            send({"id": number, "error": {"code": -32603, "message": "not today"}})
+        elif method == "tools/list" and self.mode == "lists-nonsense":
+            send({"id": number, "result": {"tools": "many"}})
         elif method == "tools/list":
             send({"id": number, "result": self.list(message.get("params") or {})})
         elif method == "tools/call":

@@ -110,6 +110,17 @@ def test_tools_without_an_end_are_refused(house: House, warm: bool):
     assert "lists tools without an end" in why(house, mcp_tool(house, warm=warm))
 
 
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("refuses-to-list", "doesn't list its tools: not today"), ("lists-nonsense", "tools: ")],
+)
+def test_a_server_that_lists_no_tools_is_an_error_that_says_so(house, mode, said, warm):
+    stdio_server(house, mode)
+    error = why(house, mcp_tool(house, warm=warm))
+    assert said in error
+    assert "Traceback" not in error
+
+
 def test_a_dry_run_starts_nothing(house: House):
     stdio_server(house)
     done = house.execute(mcp_tool(house), {"text": "hi"}, dry_run=True)

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession
 
 __all__ = ["Wish", "answer", "main", "open_server", "read_wish"]
-
-_MAX_STDIN_BYTES: Final = 64 * 1024 * 1024
 
 
 @frozen
@@ -114,7 +112,7 @@ def read_wish(arguments: Sequence[str]) -> Wish:
 
 async def _answer_once(wish: Wish, guard: Guard) -> Mapping[str, object]:
     try:
-        arguments = _read_arguments(sys.stdin.buffer.read(_MAX_STDIN_BYTES)) if wish.tool else {}
+        arguments = _read_arguments(sys.stdin.buffer.read()) if wish.tool else {}
         _, opened = open_server(wish, guard)
         async with opened as session:
             return await answer(wish, session, arguments)

@@ -23,7 +23,6 @@ from ryecore.mcp_client.wire import Kind, receive_frame, refusal_of, send_frame
 
 __all__ = ["serve_calls"]
 
-_MAX_CALL_BYTES: Final = 80 * 1024 * 1024
 _LAST_WORDS_S: Final = 5.0
 
 
@@ -80,7 +79,7 @@ class _Service:
         try:
             with connection, suppress(OSError):  # the host may have left
                 connection.setblocking(False)
-                frame = await receive_frame(connection, _MAX_CALL_BYTES)
+                frame = await receive_frame(connection)
                 if frame is not None:
                     await self._answer_unless_left(connection, frame[1])
         finally:

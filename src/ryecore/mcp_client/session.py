@@ -22,6 +22,7 @@ from mcp_types import (
     Tool,
     ToolListChangedNotification,
 )
+from pydantic import ValidationError
 
 from ryecore import __version__
 from ryecore.errors import McpError, RyeError
@@ -40,6 +41,8 @@ T = TypeVar("T")
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
 _PING_TIMEOUT_S: Final = 2.0
+_BAD_ANSWER: Final = (RuntimeError, ValueError)
+"""What the SDK makes of an answer that is none of the protocol's."""
 
 
 @frozen
@@ -89,7 +92,12 @@ class ServerSession:
         async with self._lock:
             if self._tools is not None and self._tells_of_changes:
                 return self._tools
-            self._tools = found = await _unless_broken(self._peer, self._list_tools)
+            try:
+                self._tools = found = await _unless_broken(self._peer, self._list_tools)
+            except MCPError as error:
+                raise self._peer.error(f"doesn't list its tools: {error.error.message}") from None
+            except _BAD_ANSWER as problem:
+                raise self._peer.error(f"answered badly: {_reason(problem)}") from None
             return found
 
     @property
@@ -151,8 +159,9 @@ class ServerSession:
             return {"success": False, "error": str(error)}
         except MCPError as error:
             return {"success": False, "error": self._peer.without_secrets(error.error.message)}
-        except (RuntimeError, ValueError) as problem:  # what the SDK makes of a bad answer
-            return {"success": False, "error": str(self._peer.error(f"answered badly: {problem}"))}
+        except _BAD_ANSWER as problem:
+            spoilt = self._peer.error(f"answered badly: {_reason(problem)}")
+            return {"success": False, "error": str(spoilt)}
         return _document(result)
 
     async def still_answers(self) -> bool:
@@ -162,6 +171,8 @@ class ServerSession:
                 await self._client.send_ping()
             except MCPError as error:
                 return error.error.code == METHOD_NOT_FOUND  # some know no ping, and say so
+            except _BAD_ANSWER:
+                pass  # an answer it is
             return True
         return False
 
@@ -202,6 +213,13 @@ async def _unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
     if peer.broken.is_set() or error is None:
         raise peer.error(peer.problem)
     raise error
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, ValidationError):
+        first = problem.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return str(problem)
 
 
 def declaration_of(tool: Tool) -> ToolDeclaration:

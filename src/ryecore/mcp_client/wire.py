@@ -35,12 +35,14 @@ async def send_frame(connection: socket.socket, kind: Kind, payload: bytes = b""
             await anyio.wait_writable(connection)
 
 
-async def receive_frame(connection: socket.socket, max_bytes: int) -> tuple[bytes, bytes] | None:
+async def receive_frame(
+    connection: socket.socket, max_bytes: int | None = None
+) -> tuple[bytes, bytes] | None:
     """Receive a frame on a socket that doesn't block.
 
     Args:
         connection: The socket.
-        max_bytes: How large a payload may be.
+        max_bytes: How large a payload may be; None for what a trusted sender held in memory.
 
     Returns:
         Its kind and payload; None where the other side is gone.
@@ -52,7 +54,7 @@ async def receive_frame(connection: socket.socket, max_bytes: int) -> tuple[byte
     if header is None:
         return None
     size_bytes = int.from_bytes(header[:8], "big")
-    if size_bytes > max_bytes:
+    if max_bytes is not None and size_bytes > max_bytes:
         raise McpError(
             f"The MCP server answered with {size_bytes} bytes, and {max_bytes} are kept.",
             next_step="Ask it for less, or raise max_output_bytes in the tool's config.",
