@@ -14,7 +14,7 @@ from ryecore import Rye
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.errors import InputError, ThreadNotFound
-from ryecore.lillux import ProcessResult, ProcessSpec, run_process
+from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
 from tests.house import PYTHON, House
 
 pytestmark = pytest.mark.anyio
@@ -77,9 +77,11 @@ async def test_more_may_wait_for_a_thread_than_may_watch_its_folder(house: House
 
 async def test_state_that_is_removed_meanwhile_is_made_anew(house: House) -> None:
     os.mkfifo(house.project / "go")
-    ref = house.shell("acme/hi", "read line < go; echo $line")
+    ref = house.shell("acme/hi", "mkdir began; read line < go; echo $line")
     async with house.open() as rye:
-        first = await launch(rye, ref)
+        async with watch(house.project / "began") as began:
+            first = await launch(rye, ref)
+            await began.changed(PATIENCE_S)
         shutil.rmtree(house.path("state"))
         assert not (await rye.threads.wait(first, timeout_s=0)).ended  # it is known still
         assert not house.path("state").exists()
