@@ -1,6 +1,7 @@
 """Servers that are kept: shared by calls, started again when they died, and gone at the end."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore import CallContext, CancelToken
-from ryecore.errors import CallCancelled
+from ryecore.errors import CallCancelled, RyeError
 from ryecore.mcp_client.pool import ConnectorPool
 from tests.house import House
 from tests.mcp_house import assert_gone, mcp_tool, nothing_left, pids, stdio_server
@@ -40,21 +41,32 @@ async def test_calls_share_one_server(house: House, anyio_backend: str):
     assert_gone(pids(house))
 
 
-async def test_fifty_calls_at_once_each_get_their_own_answer(house: House, anyio_backend: str):
+@pytest.mark.parametrize("count", [50, 500])
+async def test_many_calls_at_once_each_get_their_own_answer(house, count, anyio_backend):
     stdio_server(house)
     ref, answers = mcp_tool(house), {}
+    async with house.open() as rye:  # so that all modules are there
+        await rye.execute(ref, {"text": "hi"})
 
     async def call(number: int) -> None:
         answers[number] = text_of(await rye.execute(ref, {"text": f"hello {number}"}))
 
     with nothing_left(house):
         async with house.open() as rye, anyio.create_task_group() as calls:
-            for number in range(50):
+            for number in range(count):
                 calls.start_soon(call, number)
             # all of them, the starting one too, at the same time
         await rye.aclose()
-    assert answers == {number: f"hello {number}" for number in range(50)}
-    assert servers(house) == 1
+    assert answers == {number: f"hello {number}" for number in range(count)}
+    assert servers(house) == 2
+
+
+async def test_parameters_of_any_size_reach_the_server(house: House):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        done = await rye.execute(ref, {"text": "hi", "more": "x" * 90_000_000})
+    assert text_of(done) == "hi"
 
 
 async def test_two_ryes_share_nothing(house: House, anyio_backend: str):
@@ -228,6 +240,24 @@ async def test_closing_while_a_call_runs_ends_both(house: House, anyio_backend: 
             await rye.aclose()
 
 
+async def test_a_host_that_may_open_no_more_files_says_so_and_goes_on(house, anyio_backend):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        full = [os.open(os.devnull, os.O_RDONLY)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (full[0] + 1, hard))
+        try:
+            with pytest.raises(RyeError, match="open"):
+                await rye.execute(ref, {"text": "hi"})
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            os.close(full[0])
+        assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
+        assert servers(house) == 1
+
+
 async def test_no_secret_stands_in_a_command_line(house: House, anyio_backend: str):
     house.environ["A_TOKEN"] = "hunter2-hunter2"
     stdio_server(house, env={"A_TOKEN": "${A_TOKEN}"})
@@ -270,6 +300,37 @@ def test_when_the_host_is_gone_so_is_all_of_it(house: House, mode: str, leave: s
             host.kill()
         host.wait(30)
     assert_gone(sorted({*pids(house), *group}))
+
+
+_FORKING = """
+import anyio, os, sys
+from ryecore import Rye
+project, user, ref = sys.argv[1:]
+rye = Rye.open(project, user_space=user)
+async def call(text):
+    done = await rye.execute(ref, {"text": text})
+    print(done.error or done.data["content"][0]["text"], flush=True)
+anyio.run(call, "before")
+if os.fork() == 0:
+    anyio.run(call, "in the child")
+    anyio.run(rye.aclose)
+    os._exit(0)
+os.wait()
+anyio.run(call, "after")
+anyio.run(rye.aclose)
+"""
+
+
+def test_a_forked_host_has_servers_of_its_own(house: House):
+    stdio_server(house)
+    arguments = [str(house.project), str(house.user), mcp_tool(house)]
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKING, *arguments],
+        env=house.environ, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split("\n") == ["before", "in the child", "after", ""]
+    assert servers(house) == 2
+    assert_gone(pids(house))
 
 
 def _group_of(leader: int) -> list[int]:

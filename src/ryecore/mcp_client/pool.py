@@ -27,6 +27,8 @@ from ryecore.mcp_client.wire import error_from, receive_frame, send_frame
 __all__ = ["ConnectorPool", "Plan"]
 
 _MAX_KEPT: Final = 8
+_MAX_CALLS: Final = 100
+"""How many calls one connector serves at once; each takes a descriptor here and there."""
 _GRACE_S: Final = 3.0
 _MAX_SOCKET_PATH: Final = 107
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -87,6 +89,7 @@ class _Connector:
     control: socket.socket
     pid: int
     calls: int = 0
+    room: anyio.Semaphore = field(factory=lambda: anyio.Semaphore(_MAX_CALLS))
     _sending: anyio.Lock = field(factory=anyio.Lock)
 
     async def hand_over(self, connection: socket.socket) -> None:
@@ -204,28 +207,32 @@ class ConnectorPool:
 
     async def _call(self, connector: _Connector, plan: Plan) -> bytes | RyeError | None:
         """Make one call; not bytes where its server was gone before it began, but maybe why."""
-        ours, theirs = socket.socketpair()
         connector.calls += 1
         try:
-            with ours:
-                ours.setblocking(False)
-                with theirs:
-                    await connector.hand_over(theirs)
-                call = {"args": plan.args, "params": json.loads(plan.stdin or b"{}")}
-                await send_frame(ours, b"C", json.dumps(call).encode())
-                return await self._answer(ours, plan)
+            async with connector.room:
+                return await self._call_now(connector, plan)
         except OSError:
             return None
         finally:
             connector.calls -= 1
 
+    async def _call_now(self, connector: _Connector, plan: Plan) -> bytes | RyeError | None:
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as problem:
+            raise _unmade(problem) from problem
+        with ours:
+            with theirs:
+                ours.setblocking(False)
+                await connector.hand_over(theirs)
+            call = {"args": plan.args, "params": json.loads(plan.stdin or b"{}")}
+            await send_frame(ours, b"C", json.dumps(call).encode())
+            return await self._answer(ours, plan)
+
     async def _answer(self, connection: socket.socket, plan: Plan) -> bytes | RyeError | None:
         has_begun = False
         while True:
-            try:
-                frame = await receive_frame(connection, plan.max_output_bytes)
-            except McpError as error:
-                return _failure(str(error))
+            frame = await receive_frame(connection)  # its server's messages are bounded
             match frame:
                 case None if has_begun:
                     return _failure("The MCP server's connector ended while the call ran.")
@@ -233,6 +240,8 @@ class ConnectorPool:
                     return None
                 case (b"B", _):
                     has_begun = True
+                case (b"D", document) if len(document) > plan.max_output_bytes:
+                    return _too_large(len(document), plan)
                 case (b"D", document):
                     return document
                 case (b"A", why):
@@ -271,7 +280,10 @@ async def _start(plan: Plan) -> _Connector:
     Raises:
         RyeError: It ended at once.
     """
-    folder = tempfile.mkdtemp(prefix="rye-", dir=_short_folder())
+    try:
+        folder = tempfile.mkdtemp(prefix="rye-", dir=_short_folder())
+    except OSError as problem:
+        raise _unmade(problem) from problem
     path = os.path.join(folder, "control")
     process: RunningProcess | None = None
     try:
@@ -290,10 +302,12 @@ async def _start(plan: Plan) -> _Connector:
                 )
             )
             control = await _accepted(listener, process)
-    except BaseException:
+    except BaseException as problem:
         if process is not None:
             with anyio.CancelScope(shield=True):
                 await _ended(process, 0)
+        if isinstance(problem, OSError):
+            raise _unmade(problem) from problem
         raise
     finally:
         # Nothing of it stays on disk: a connector that runs holds all that it needs.
@@ -328,6 +342,22 @@ def _short_folder() -> str:
     """A folder for temporary files whose sockets have a path that is short enough."""
     folder = tempfile.gettempdir()
     return folder if len(os.fsencode(folder)) < _MAX_SOCKET_PATH - 24 else "/tmp"  # noqa: S108
+
+
+def _unmade(problem: OSError) -> McpError:
+    return McpError(
+        f"The call of the MCP server can't be made: {problem.strerror or problem}.",
+        next_step="See that this process may open more files, and that its folder for temporary "
+        "files can be written.",
+        server="",
+    )
+
+
+def _too_large(size_bytes: int, plan: Plan) -> bytes:
+    return _failure(
+        f"The MCP server answered with {size_bytes} bytes, and {plan.max_output_bytes} are kept. "
+        "Ask it for less, or raise max_output_bytes in the tool's config."
+    )
 
 
 def _failure(error: str) -> bytes:
