@@ -23,6 +23,7 @@ _ACTION_ATTRIBUTES: Final = (
 )  # fmt: skip
 _EXECUTED: Final = ("tool", "directive")
 _FETCHED: Final = ("tool", "directive", "knowledge")
+_PAST_A_LIMIT: Final = ("continue", "retry", "skip")
 _HOOK_KEYS: Final = frozenset(
     {"id", "event", "layer", "condition", "action", "actions", "description"}
 )
@@ -215,12 +216,17 @@ def _hook(
         raise ValueError("it has no action")
     if event != "resolve_extends" and any(one.set_extends for one in actions):
         raise ValueError("set_extends is for the event resolve_extends")
+    if event == "limit" and any(one.control in _PAST_A_LIMIT for one in actions):
+        raise ValueError(f"past a limit there is no {', '.join(_PAST_A_LIMIT)}")
+    placed = _layer(declared.get("layer"), layer)
+    if placed is HookLayer.INFRASTRUCTURE and any(one.primary is None for one in actions):
+        raise ValueError(f"layer {placed:d} observes, and has neither control nor set_extends")
     return Hook(
         hook_id,
         event,
         actions,
         condition,
-        _layer(declared.get("layer"), layer),
+        placed,
         str(declared.get("description") or ""),
     )
 

@@ -80,6 +80,12 @@ def test_xml_and_yaml_say_the_same():
     assert from_xml.to_dict() == from_yaml.to_dict()
 
 
+@pytest.mark.parametrize("control", ["handoff", "fail", "abort"])
+def test_a_hook_on_a_limit_may_end_or_hand_off(control):
+    (hook,) = hooks(f'<hook id="h" event="limit"><action control="{control}"/></hook>')
+    assert hook.actions[0].control == control
+
+
 def test_a_condition_may_hold_another_form():
     (hook,) = hooks(
         '<hook id="h" event="error"><condition><all><condition path="a" op="exists"/>'
@@ -152,6 +158,12 @@ ACTION = '<action control="fail"/>'
             "not an item id",
         ),
         ('<hook id="a" event="error"><action set_extends="x"/></hook>', "for the event"),
+        ('<hook id="a" event="limit"><action control="continue"/></hook>', "past a limit"),
+        (f'<hook id="a" event="error" layer="4">{ACTION}</hook>', "layer 4 observes"),
+        (
+            '<hook id="a" event="resolve_extends" layer="4"><action set_extends="x"/></hook>',
+            "layer 4 observes",
+        ),
         (
             f'<hook id="a" event="error">{ACTION}</hook><hook id="a" event="error">{ACTION}</hook>',
             "once more",
