@@ -132,6 +132,10 @@ async def answer(
         return await _CALLS[call](rye, arguments, ctx)
     except RyeError as error:
         return _refusal(error, arguments)
+    except RecursionError:
+        return InputError(
+            "An argument is nested too deeply.", next_step="Pass a flatter one."
+        ).to_dict()
 
 
 async def _opened(
@@ -146,7 +150,7 @@ async def _opened(
 
 def _refusal(error: RyeError, arguments: Mapping[str, Any]) -> dict[str, object]:
     item_id = arguments.get("item_id")
-    return (error if item_id is None else error.during(str(item_id))).to_dict()
+    return (error.during(item_id) if isinstance(item_id, str) else error).to_dict()
 
 
 def _check_names(arguments: Mapping[str, Any], known: frozenset[str]) -> None:

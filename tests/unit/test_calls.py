@@ -114,3 +114,24 @@ async def test_signing_for_a_caller_with_capabilities_asks_the_host(house):
     async with house.open() as rye:
         response = await answer("rye_sign", rye, {"item_id": "knowledge:k"}, ctx)
     assert response["error_type"] == "not_approved"
+
+
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("call", ["rye_execute", "rye_fetch", "rye_sign"])
+@pytest.mark.parametrize("name", ["item_id", "source", "model", "target", "query", "timeout_s"])
+@pytest.mark.parametrize("value", [7, True, 0.5, "\0", nested(3000)], ids="ibfsn")
+async def test_no_argument_of_any_form_makes_a_call_raise(house, call, name, value):
+    house.write(
+        "directives/d.md", '# D\n\n```xml\n<directive name="d"/>\n```\n\nDo it.\n', sign=True
+    )
+    given = {"item_id": "directive:d"} | {name: value}
+    async with house.open() as rye:
+        response = await answer(call, rye, given)
+    assert response["status"] == "error"
+    assert json.loads(json.dumps(response)) == response

@@ -194,6 +194,8 @@ class DirectiveAction:
         return _Loaded(item, directive)
 
     def _model(self, wanted: str, log: Trace) -> str:
+        if not isinstance(wanted, str):  # a caller may pass anything
+            raise InputError("A model is named by text.", next_step="Write provider/model.")
         # A model that is written out needs no configuration, so none is read.
         config = {} if "/" in wanted else self._configs.resolve(_AGENT, log, Evidence())
         with log.failing("resolve_model", wanted=wanted):
