@@ -1,5 +1,5 @@
 """MCP servers: how they are reached, what their tools are pinned to, and who is kept running.
 
-The official SDK is imported in the connector's own process alone (`connector`, `session`,
-`stdio`, `http`); the host imports what is left.
+The official SDK is imported in the connector's own process alone (`session`, `stdio`,
+`http`, and `connector`, `answer`, `service`, which lead there); the host imports what is left.
 """

@@ -7,7 +7,6 @@ it; closing that cancels the call, and closing the control socket ends the conne
 import json
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
@@ -16,10 +15,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ryecore.errors import RyeError
-from ryecore.mcp_client.connector import Wish, answer, open_server, read_wish
+from ryecore.mcp_client.answer import answer, open_server
 from ryecore.mcp_client.guard import Guard
+from ryecore.mcp_client.request import Request, read_request
 from ryecore.mcp_client.session import ServerSession
-from ryecore.mcp_client.wire import Kind, receive_frame, refusal_of, send_frame
+from ryecore.mcp_client.wire import Kind, as_json, receive_frame, refusal_of, send_frame
 
 __all__ = ["serve_calls"]
 
@@ -57,10 +57,10 @@ class _Service:
                 self._whole.cancel()
             await anyio.sleep(idle_s if self._calls else left_s)
 
-    async def hold(self, wish: Wish, guard: Guard) -> None:
+    async def hold(self, request: Request, guard: Guard) -> None:
         """Have the session open for as long as the server can be used."""
         try:
-            server, opened = open_server(wish, guard)
+            server, opened = open_server(request, guard)
             async with opened as session, anyio.create_task_group() as waiting:
                 self._session = session
                 self._is_settled.set()
@@ -107,7 +107,7 @@ class _Service:
         session = self._session
         if session is None:
             if self._refusal is not None:
-                await send_frame(connection, b"R", _as_json(refusal_of(self._refusal)))
+                await send_frame(connection, b"R", as_json(refusal_of(self._refusal)))
             return
 
         async def begin() -> None:
@@ -116,38 +116,34 @@ class _Service:
         call = json.loads(payload)
         arguments = call["args"]
         try:
-            wish = _read_wish(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
-            document = await answer(wish, session, call["params"], begin)
+            request = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
+            document = await answer(request, session, call["params"], begin)
         except RyeError as error:
             # Where the server has gone meanwhile, another one may take the call.
             kind: Kind = b"A" if session.is_broken else b"R"
-            await send_frame(connection, kind, _as_json(refusal_of(error)))
+            await send_frame(connection, kind, as_json(refusal_of(error)))
         else:
-            await send_frame(connection, b"D", _as_json(document))
+            await send_frame(connection, b"D", as_json(document))
 
 
 @lru_cache(maxsize=1024)
-def _read_wish(arguments: tuple[str, ...]) -> Wish:
-    return read_wish(arguments)
+def _read_call(arguments: tuple[str, ...]) -> Request:
+    return read_request(arguments)
 
 
-def _as_json(document: Mapping[str, object]) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode(errors="replace")
-
-
-async def serve_calls(wish: Wish, guard: Guard) -> None:
+async def serve_calls(request: Request, guard: Guard) -> None:
     """Serve calls until the host is gone, nobody calls, or the server breaks off."""
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control,
         anyio.CancelScope() as whole,
     ):
-        control.connect(str(wish.keep))
+        control.connect(str(request.keep))
         control.setblocking(False)
         service = _Service(whole)
         async with anyio.create_task_group() as accepting:
             async with anyio.create_task_group() as calls:
                 accepting.start_soon(service.accept, control, calls)
-                await service.hold(wish, guard)
+                await service.hold(request, guard)
                 # Those who still wait are told why, and who is about to call first; not for long.
                 whole.deadline = anyio.current_time() + _LAST_WORDS_S
                 await service.is_called.wait()

@@ -9,7 +9,7 @@ import anyio
 
 from ryecore.errors import ConfigError, McpError, McpToolChanged, MetadataError, RyeError
 
-__all__ = ["Kind", "error_from", "receive_frame", "refusal_of", "send_frame"]
+__all__ = ["Kind", "as_json", "error_from", "receive_frame", "refusal_of", "send_frame"]
 
 Kind = Literal[b"C", b"B", b"D", b"R", b"A"]
 """A call; that it has begun; its document; a refusal; and one that another server may not make."""
@@ -78,6 +78,11 @@ async def _receive(connection: socket.socket, size_bytes: int) -> bytes | None:
             return None
         received += chunk
     return bytes(received)
+
+
+def as_json(document: Mapping[str, object]) -> bytes:
+    """A document as JSON; half a character, which has no form, becomes `?`."""
+    return json.dumps(document, ensure_ascii=False).encode(errors="replace")
 
 
 def refusal_of(error: RyeError) -> dict[str, object]:
