@@ -13,8 +13,8 @@ from ryecore.chain.render import StyledText, render_result
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
-from ryecore.errors import RyeError
-from ryecore.items.documents import parse_document
+from ryecore.errors import InputError, RyeError
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.mcp_client.authoring import PinnedItem, choose_tools, declarations, pin_tool
 from ryecore.rye import Rye
 
@@ -32,6 +32,7 @@ def tools(server: str, project_path: str, as_json: bool) -> None:
 
     What a server says of its tools is its own word; nobody has verified it.
     """
+    server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
         listed = _list(project_path, server, as_json=as_json)
         pins = {name: one.pin for name, one in declarations(listed).items()}
@@ -72,12 +73,12 @@ def pin(
 
     When the server later says something else of a tool, the tool is refused with the difference.
     """
+    server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
         listed = _list(project_path, server, as_json=as_json)
         chosen = choose_tools(declarations(listed), names, everything=everything)
         opened = Rye.open(project_path)
-        item = opened.verify(f"tool:{server}")
-        config: Any = parse_document(item.content, item.source.path).get("config")
+        config: Any = _server(opened, server).get("config")
         space = opened.spaces.user if user else opened.spaces.project
         pinned: list[PinnedItem] = []
         failed: list[tuple[str, RyeError]] = []
@@ -104,6 +105,7 @@ def pin(
 def _list(project_path: str, server: str, *, as_json: bool) -> list[Mapping[str, Any]]:
     async def execute() -> ExecutionResult:
         async with Rye.open(project_path) as opened:
+            _server(opened, server)
             return await opened.execute(f"tool:{server}")
 
     with stopped_by_signals():
@@ -116,6 +118,19 @@ def _list(project_path: str, server: str, *, as_json: bool) -> list[Mapping[str,
         sys.exit(EXIT_FAILED)
     found: list[Mapping[str, Any]] = done.data["tools"]  # type: ignore[index]
     return found
+
+
+def _server(opened: Rye, server: str) -> Mapping[str, object]:
+    """What the item of a server says; any other item isn't executed for its tools."""
+    item = opened.verify(f"tool:{server}")
+    path = item.source.path
+    document = parse_document(item.content, path) if path.suffix in DOCUMENT_EXTENSIONS else {}
+    if document.get("tool_type") != "mcp_server":
+        raise InputError(
+            f"tool:{server} is not an MCP server.",
+            next_step="Name an item whose tool_type is mcp_server.",
+        )
+    return document
 
 
 def _brief(tool: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def pin_tool(
     path = space.folder("tool") / f"{item_id}.yaml"
     content = _content(tool, server, transport, folder, path)
     if path.exists():
-        if _stands_there(path, tool):
+        if _stands_there(path, content):
             return PinnedItem(item_id, tool.name, path, tool.pin, "unchanged")
         if not force:
             _refuse(path, tool)
@@ -175,9 +175,10 @@ def _unfit(tool: ToolDeclaration) -> str:
     return ""
 
 
-def _stands_there(path: Path, tool: ToolDeclaration) -> bool:
+def _stands_there(path: Path, content: bytes) -> bool:
+    """Whether an item says just that: the pin alone leaves open whose tool it is."""
     try:
-        return read_tool(parse_document(path.read_bytes(), path), path).pin == tool.pin
+        return parse_document(path.read_bytes(), path) == parse_document(content, path)
     except (OSError, RyeError):
         return False
 

@@ -76,6 +76,31 @@ def test_a_changed_declaration_is_shown_and_needs_force(house: House, run):
     assert run("execute", "tool:mcp/test/echo", "text=hi").code == 0
 
 
+def test_an_item_that_names_another_server_is_not_signed_as_unchanged(house: House, run):
+    stdio_server(house)
+    assert run("mcp", "pin", SERVER, "echo").code == 0
+    path = house.path("tools/mcp/test/echo.yaml")
+    path.write_text(path.read_text().replace(SERVER, "mcp/servers/evil"))
+    done = run("mcp", "pin", SERVER, "echo", "--sign")
+    assert done.code == 1
+    assert "is another item" in done.out
+    assert "rye:signed" not in path.read_text()
+
+
+def test_an_item_that_is_no_server_is_not_executed(house: House, run):
+    house.shell("a/tool", 'touch "$1/ran"')
+    for command in (("tools", "a/tool"), ("pin", "a/tool", "x")):
+        done = run("mcp", *command)
+        assert done.code == 2
+        assert "tool:a/tool is not an MCP server" in done.err
+    assert not (house.project / "ran").exists()
+
+
+def test_a_server_may_be_named_by_its_ref(house: House, run):
+    stdio_server(house)
+    assert run("mcp", "tools", f"tool:{SERVER}").code == 0
+
+
 def test_a_name_that_is_not_offered_is_refused(house: House, run):
     stdio_server(house)
     done = run("mcp", "pin", SERVER, "ecko")
