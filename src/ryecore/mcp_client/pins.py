@@ -138,7 +138,7 @@ def check_pin(tool: PinnedTool, offered: Mapping[str, ToolDeclaration]) -> None:
             else "It offers none at all.",
             server=tool.server,
         )
-    if tool.pin is None or found.pin == tool.pin:
+    if tool.pin is None or _pin_of(found, tool.server) == tool.pin:
         return
     difference = tuple(_difference(wanted, found))
     raise McpToolChanged(
@@ -150,6 +150,17 @@ def check_pin(tool: PinnedTool, offered: Mapping[str, ToolDeclaration]) -> None:
         tool=wanted.name,
         difference=difference,
     )
+
+
+def _pin_of(found: ToolDeclaration, server: str) -> str:
+    try:
+        return found.pin
+    except ValueError:
+        raise McpError(
+            f"The MCP server '{server}' declares {_shown(found.name)} with what is no JSON.",
+            next_step="Tell whoever maintains the server.",
+            server=server,
+        ) from None
 
 
 def _difference(before: ToolDeclaration, now: ToolDeclaration) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """One session with an MCP server: its tools, checked against their pins, and their calls."""
 
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -208,11 +209,16 @@ async def _unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
         asking.cancel_scope.cancel()
     if answers:
         return answers[0]
-    if isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED:
+    if isinstance(error, MCPError) and _is_closed(error):
         peer.fail(f"broke off: {error.error.message}")
     if peer.broken.is_set() or error is None:
         raise peer.error(peer.problem)
     raise error
+
+
+def _is_closed(error: MCPError) -> bool:
+    """Whether the SDK says that the connection is closed; servers use its number for their own."""
+    return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
 
 
 def _reason(problem: Exception) -> str:
@@ -236,7 +242,17 @@ def _document(result: CallToolResult) -> dict[str, object]:
         document["error"] = "\n".join(texts) or "The tool reported a failure without a reason."
     if result.structured_content is not None:
         document["structured_content"] = result.structured_content
-    return {**document, "content": content}
+    return _as_json({**document, "content": content})
+
+
+def _as_json(document: dict[str, object]) -> dict[str, object]:
+    """The document; what JSON has no form for, such as NaN, is null."""
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError:
+        plain: dict[str, object] = json.loads(json.dumps(document), parse_constant=lambda _: None)
+        return plain
+    return document
 
 
 @asynccontextmanager

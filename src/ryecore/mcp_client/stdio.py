@@ -5,6 +5,7 @@ server has started. The SDK's own transport gives it a session of its own, and k
 length in memory.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,14 @@ from typing import Final
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 
@@ -121,9 +129,8 @@ async def _take(
     line: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception], peer: Peer
 ) -> bool:
     """Hand over a message; whether the server may go on."""
-    try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError:
+    message = _message(line)
+    if message is None:
         # Some print a banner there. It is shown where the server then doesn't answer.
         peer.heard(line[:_SHOWN].decode(errors="replace") + "\n")
         return not peer.unasked()
@@ -133,6 +140,26 @@ async def _take(
         return False
     await to_session.send(SessionMessage(message))
     return True
+
+
+def _message(line: bytes) -> JSONRPCMessage | None:
+    """The message on a line. Of an answer that can't be read, that it can't; of the rest, None."""
+    with suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    try:
+        document = json.loads(line.decode(errors="replace"))
+        # Half a character, which JavaScript leaves where it cuts a text, spoils only itself.
+        whole = json.dumps(document, ensure_ascii=False).encode(errors="replace")
+    except (ValueError, RecursionError):
+        return None
+    with suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(whole, by_name=False)
+    if not isinstance(document, dict) or "method" in document or document.get("id") is None:
+        return None
+    problem = ErrorData(code=PARSE_ERROR, message="The server's answer is none of the protocol's.")
+    with suppress(ValueError):  # its id is none
+        return JSONRPCError(jsonrpc="2.0", id=document["id"], error=problem)
+    return None
 
 
 async def _how_it_ended(process: subprocess.Popen[bytes]) -> str:

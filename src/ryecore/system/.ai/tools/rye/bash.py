@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:ASm0apTNz_U215-DAtXS8iaqh50eGjZBXsb-gtYaB0o3JMjY_iuska4Box0v-N27mvW-El-Uigt2iVNgQVJJDw:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:BLaTEcdRMhC0F6zJ-DPjuaJherLbzryNW4zkCaT25IOOEF9Jd_Lo8a1rYD-IDyiJ1eElfxi4qC_nSgYXM8z9DQ:ed5f52b2ced4ead9
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:GJJp8KOecz9ABx7bGD-F7Go3bWCMxtGhTSl7VgT4SRCo2j444fVjzdNSA48j3Ec-lnQ9nPmmSqW4Crb1UAHhAQ:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:QFK2q22yiSPzj3RotaC6kRx7lufsoq_W8CfIQOM78ZhXKnixjS_0SgS4WlczIPEc-5ZwPp2xL41yyv7JY9BRCA:ed5f52b2ced4ead9
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

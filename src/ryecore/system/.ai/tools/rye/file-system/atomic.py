@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:lsI797kEgrrgetIMLyiRajRm28Q8nzBt5EChx4V5znUZuP3nr8cT8pa_EI3H8sktR2XCXRfxyF564fQc8AruCw:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:B93RpFXnrXGFSbvpmRTO7E99sFUUsA6P61RnDCQUTo7xcihGoW5uWruo6D4Z88J_8LMWEtDyCSIfYiO9Ey91BQ:ed5f52b2ced4ead9
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:fYe7E9ypsqPfia97Z-iwksaQuc0x6dYPdO0ujnBdSlr9F3HestDj-997eV7HYy95ChcZhGjzDJixYjlfoM53DQ:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:NSsgtsTE_RvDG0SOOtAv9n6YqW0sxR8EcmdoA6FhRkns5Isao9LaSmQKXkfnXXKYsx9Obg-11UVPAmaWb4EwBw:ed5f52b2ced4ead9
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:dFqX4m_6LFLMRVCsbULNKLVKNtvtCSbL1CAJCxoPy01ES6q_Z6KGijFBcy4-L2iv8nYkWgF4pGs4ry-IL_VkBQ:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:VOnDUaCKWhPTp4nz-F9d2XNMMFa2ggVEW8ZkH08dMq5MADJ3HhrUlABvC9JmkdG6lhsnNRyjDdqD1M-x48NCBA:ed5f52b2ced4ead9
 """Replace a piece of a text file."""
 
 from __future__ import annotations

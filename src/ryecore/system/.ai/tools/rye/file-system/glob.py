@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:v9tm_0MIfhLABFbLE6V3PYlsJ7ZvmpWB-jL1nYr62QqZF5mMzFTEXU2gSB1RAS1CAOO031cuoFabhs0bFrjwBA:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:vh-EeLZtp7FmLo0mqHOAkVMV5_uUyUiRdU8oHdSwB8mcNvuvx0LFBjIWFEKdQqdoHjIFHkQd60fLsKqArzOdDg:ed5f52b2ced4ead9
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:MIoEs7CU__Iow7mQI5fKLTFU29NlobPbyruzVD-XoY3Hsy8m0MotTLh_oH3_jBPi3iOvNLJU8iIBx5MZ0qknDA:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:Dmt6siAwsrHngXL2hXdf-cOmg4CrQdnKZdY99yoVJ3ga5xQv8q1SAla_sqDPQ5pCI8YzJs-9vk-8-kIv-nzVAA:ed5f52b2ced4ead9
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

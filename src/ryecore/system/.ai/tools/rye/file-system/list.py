@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:6lv8U20cHTqmD80Sgj686U1KgENUGcp-TyKr_4M0k53QTvoio4Oo14PCC4by0zEr0zkl2i5W6ab8xZG6CzvyAw:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:V1OkdgKTY-0N5PYH9KZBwfFqa520PuTjxflONkOfyJqkxVXpcx4oo9JAtLx1dAC6C9E_2loZb9jCpUxWKYA7CQ:ed5f52b2ced4ead9
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:g3xDQyZaQoCEQ07xq7ObiYh_D1V8FfxPukO_S5d3POe-8BjkqRNcopjt9wTJTsO1w9jsD2H9x60ye_D3tIhKCQ:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:R8X_prgOMUuIOLp4DBwR4ImfhAgBDqBdZf1Vy_3OMlCuaLFgy4F2ymSEQdr-viPvvruGnBZZ4oXxhlRPBvT9DA:ed5f52b2ced4ead9
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:U4aArKeNF7G9U8TefZI8zY334PHN9mAr9Vizh17XSGT5P4ZG81f25_TUD6fpcT_AiDvHpfCEumxMnDXZBQjcAg:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:wcSWlhkCqjYgsOI9mDWPp6EF1PB7aanGwUWXkHYvbmGYgg18UYuNZBzeUABDRENjJX7sSBhMYQKsDnBN5yJQDg:ed5f52b2ced4ead9
 """Read a part of a text file."""
 
 from __future__ import annotations

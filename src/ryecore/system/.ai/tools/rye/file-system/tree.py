@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:c8-1jwE78W6bLuuhPfA-8adJ_1iADIybSvJHNRVXRCGRz7mpfJEX7-PGqNIJzpjlNyKl9NlpR0dMcISsUCXACA:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:BfgMHuHI_Uag_9eCVND3cbGPdwrD5JmbHScAjDAQDCCX-SdyjTAWJX-9Y2IpZA9Zoz5ne_2CGQwL0UWXg_SFCw:ed5f52b2ced4ead9
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T01:49:29Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:YMLzVBX7I52a0F4GNrd6LGIkloNnkEPlrv7AHGlWDmhu6-YhP6gzVtkqjl1HtjAh6ePW-awAlbEAeYvuLFlsCg:3886248b17e84144
+# rye:signed:2026-11-22T02:29:59Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:mQw019rFNraOkjT3vjpaQ8RtjBE6nacpbmkfGh9Ui94W62kMml3kkHd5L_frRYmYt60wAWd9aRY_uTuL-3yQCw:ed5f52b2ced4ead9
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T01:49:29Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:qbjeYH0u9T6d7DJL-R-SzXxe0u9MVypP-pG41OWZDxH4FXq21nnEqnL_la4vbtYFoGLbAN29gy8t8urhXWpPBA:3886248b17e84144
+// rye:signed:2026-11-22T02:29:59Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:6aovg-xFYEtDifiUaDKC7gDdwEepheboXwuKNnAK1olsDq1Z3B6H3yao4TjkhT3Zt8j1g7FL95dqARRJcs0OBw:ed5f52b2ced4ead9
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T01:49:29Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:Bq9vL0g_hM5jsTZO_RN7g70O3lhlBC2BPgnjaQg-FS1RISi15N3K-sNu6fWhX_6sfuq65l1FLEd52MfGiZItBg:3886248b17e84144
+// rye:signed:2026-11-22T02:29:59Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:SHeadzhpXxa9kWn95n3LbbEmgFITSwJTQUV6m0W-uvThhlChcZlEYLMfOpEp9wJxn8VuEtyRWAB_Ld2Wj5ZyBw:ed5f52b2ced4ead9
 // The guard's hooks where Node has them in a thread of their own.
 import { refuseAbove } from "./own.cjs";
 

@@ -1,0 +1,100 @@
+"""Servers that are started here and answer oddly: what reaches the caller, soon and well told."""
+
+import json
+
+import pytest
+
+from tests.house import PYTHON, House
+from tests.mcp_house import mcp_tool, server_item, why
+
+PROGRAM = """\
+import json, sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+with open(folder / "started", "a") as started:
+    started.write("!")
+tools, answer = (folder / "tools.json").read_text(), (folder / "answer").read_bytes()
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    said = b'"result": {"tools": %s}' % tools.encode()
+    if asked["method"] == "initialize":
+        hello = {
+            "protocolVersion": asked["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "odd", "version": "1"},
+        }
+        said = b'"result": %s' % json.dumps(hello).encode()
+    elif asked["method"] == "tools/call":
+        content = [{"type": "text", "text": asked["params"]["name"]}]
+        said = answer or b'"result": %s' % json.dumps({"content": content}).encode()
+    sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "id": %d, %s}\\n' % (asked["id"], said))
+    sys.stdout.flush()
+"""
+
+
+@pytest.fixture(params=["warm", "cold"])
+def warm(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "warm")
+
+
+def odd_tool(house: House, answer: bytes = b"", name: str = "x", *, warm: bool = True) -> str:
+    """A tool of a server that gives this answer to each call, from its `result` on."""
+    declared = {"name": name, "description": "", "inputSchema": {"type": "object"}}
+    (house.root / "odd.py").write_text(PROGRAM)
+    (house.root / "tools.json").write_text(json.dumps([declared]))
+    (house.root / "answer").write_bytes(answer)
+    args = [str(house.root / "odd.py"), str(house.root)]
+    server_item(house, transport="stdio", command=PYTHON, args=args)
+    return mcp_tool(house, name, declared=declared, item_id="mcp/test/odd", warm=warm)
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xff"])
+def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bool):
+    answer = b'"result": {"content": [{"type": "text", "text": "cut here %s"}]}' % half
+    done = house.execute(odd_tool(house, answer, warm=warm))
+    assert done.success
+    assert done.data["content"][0]["text"][:-1] == "cut here "
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'"result": null',
+        b'"result": []',
+        b'"error": {"code": "x"}',
+        b'"result": ' + b"[" * 300 + b"]" * 300,
+    ],
+)
+def test_an_answer_that_is_none_is_a_failure_at_once(house: House, answer: bytes, warm: bool):
+    done = house.execute(odd_tool(house, answer, warm=warm))
+    assert "none of the protocol's" in done.error
+
+
+def test_a_servers_own_error_does_not_end_its_session(house: House):
+    ref = odd_tool(house, b'"error": {"code": -32000, "message": "not today"}')
+    with house.sync() as rye:
+        assert [rye.execute(ref).error for _ in range(3)] == ["not today"] * 3
+    assert (house.root / "started").read_text() == "!"
+
+
+@pytest.mark.parametrize("name", ["-x", "--help", "--keep", "a\nb", "${HOME} {tool_path}"])
+def test_any_name_of_a_tool_reaches_the_server(house: House, name: str, warm: bool):
+    done = house.execute(odd_tool(house, name=name, warm=warm))
+    assert done.data["content"] == [{"type": "text", "text": name}]
+
+
+def test_a_declaration_that_is_no_json_is_refused(house: House, warm: bool):
+    ref = odd_tool(house, warm=warm)
+    tools = house.root / "tools.json"
+    tools.write_text(tools.read_text().replace('{"type"', '{"maximum": Infinity, "type"'))
+    assert "with what is no JSON" in why(house, ref, {})
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity"])
+def test_a_number_that_is_none_of_json_is_null(house: House, number: bytes, warm: bool):
+    answer = b'"result": {"content": [], "structuredContent": {"n": %s}}' % number
+    done = house.execute(odd_tool(house, answer, warm=warm))
+    assert done.data["structured_content"] == {"n": None}
