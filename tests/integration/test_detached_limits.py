@@ -4,8 +4,11 @@ import json
 import math
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import anyio
 import pytest
@@ -13,9 +16,10 @@ import pytest
 from ryecore import Rye
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
-from ryecore.errors import InputError, ThreadNotFound
+from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
 from tests.house import PYTHON, House
+from tests.unit.lillux.system import is_alive
 
 pytestmark = pytest.mark.anyio
 
@@ -107,3 +111,27 @@ async def test_numbers_that_cannot_be_meant_are_refused(house: House) -> None:
             with pytest.raises(InputError, match="offset"):
                 await rye.threads.list(all=True, offset=offset)
         assert (await rye.threads.kill(thread_id)).status == "killed"
+
+
+async def test_a_full_disk_keeps_nobody_from_killing_what_fills_it(
+    house: House, small_disk: Path
+) -> None:
+    subprocess.run(["mount", "-o", "remount,size=1m", str(small_disk)], check=True)
+    ref = house.shell("acme/hang", "mkdir began; sleep 300")
+    project = small_disk / "project"
+    shutil.copytree(house.project, project)
+    async with Rye.open(project, user_space=house.user, environ=house.environ) as rye:
+        async with watch(project / "began") as began:
+            thread_id = await launch(rye, ref)
+            await began.changed(PATIENCE_S)
+        pid = (await rye.threads.show(thread_id)).record.pid
+        assert pid is not None
+        fill = small_disk / "fill"
+        with suppress(OSError), fill.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        with pytest.raises(StateError, match=r"was ended, but its end can't be written.*Make room"):
+            await rye.threads.kill(thread_id)
+        assert not is_alive(pid)
+        fill.unlink()
+        assert (await rye.threads.show(thread_id)).ended

@@ -243,8 +243,15 @@ class ThreadStore:
             ThreadNotFound: There is none of this id.
             StateError: Its process can't be ended from here.
         """
-        record = self._stop(thread_id, kill=True)
+        unwritten = None
+        try:
+            record = self._stop(thread_id, kill=True)
+        except StateError as problem:
+            # A full disk keeps nobody from ending what fills it.
+            record, unwritten = self.registry.get_thread(thread_id), problem
         if record.ended or record.owner is None or not record.owns_process:
+            if unwritten is not None:
+                raise unwritten
             return record
         try:
             kill_process(record.owner, grace_s)
@@ -253,6 +260,12 @@ class ThreadStore:
                 f"The thread {thread_id} can't be killed from here: {problem.message}",
                 next_step="Ask it to stop instead: rye threads cancel",
             ) from problem
+        if unwritten is not None:
+            raise StateError(
+                f"The process of the thread {thread_id} was ended, but its end can't be written: "
+                f"{unwritten.message}",
+                next_step="Make room on the disk; who looks then finds the thread ended.",
+            ) from unwritten
         return self.look(thread_id)
 
     def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:
