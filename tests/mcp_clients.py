@@ -9,14 +9,34 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+import pytest
 from attrs import frozen
+from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from mcp import Client
 from tests.house import House
 
 COMMAND = ["-m", "ryecore.cli", "mcp", "serve"]
 TOKEN = "a-token-of-the-tests"
+MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
+"""The handshake of 2025 and before, and whichever is newest."""
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "by hand", "version": "1"},
+    },
+}
+
+
+def arguments(house: House, **more: Any) -> dict[str, Any]:
+    """The arguments of a call on the house's project."""
+    return {"project_path": str(house.project), **more}
 
 
 def environ(house: House, **more: str) -> dict[str, str]:
@@ -97,6 +117,19 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+async def ended(pid: int) -> None:
+    """Wait for the end of a process that is nobody's child here."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with anyio.fail_after(20):
+            await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_pid(fifo: Path) -> int:

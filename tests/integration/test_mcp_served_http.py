@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -19,8 +19,12 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 
 from tests.house import House
 from tests.mcp_clients import (
+    INITIALIZE,
+    MODES,
     TOKEN,
     Served,
+    arguments,
+    ended,
     http,
     is_alive,
     make_waiting_tool,
@@ -37,22 +41,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
-}
-
-
-def arguments(house: House, **more: Any) -> dict[str, Any]:
-    return {"project_path": str(house.project), **more}
 
 
 @asynccontextmanager
@@ -62,12 +51,6 @@ async def client_of(served: Served, **options: Any) -> AsyncIterator[Client]:
         Client(streamable_http_client(served.url, http_client=web), **options) as client,
     ):
         yield client
-
-
-async def wait_until(check: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not check():
-            await anyio.sleep(0.01)
 
 
 @MODES
@@ -96,7 +79,7 @@ async def test_a_call_that_is_cancelled_leaves_no_process(house: House, mode: st
                 calls.start_soon(client.call_tool, "rye_execute", arguments(house, item_id=ref))
                 pid = await anyio.to_thread.run_sync(read_pid, fifo)
                 calls.cancel_scope.cancel()
-            await wait_until(lambda: not is_alive(pid))
+            await ended(pid)
 
 
 @MODES
@@ -183,6 +166,15 @@ async def test_a_page_of_another_name_cannot_reach_it(house: House) -> None:
                 served.url, json=INITIALIZE, headers={"Origin": "https://evil.example"}
             )
     assert (host.status_code, origin.status_code) == (421, 403)
+
+
+async def test_a_name_that_is_allowed_reaches_it_behind_a_proxy_with_tls_too(house: House) -> None:
+    with http(house, "--allow-host", "rye.example") as served:
+        async with web(served) as opened:
+            for origin in ("http://rye.example:8080", "https://rye.example"):
+                headers = {"Host": "rye.example", "Origin": origin}
+                answer = await opened.post(served.url, json=INITIALIZE, headers=headers)
+                assert answer.status_code == 200, origin
 
 
 async def test_what_is_no_request_is_refused_and_the_server_goes_on(house: House) -> None:

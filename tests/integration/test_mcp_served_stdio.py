@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -18,6 +17,10 @@ from mcp.shared.exceptions import MCPError
 from tests.house import House
 from tests.mcp_clients import (
     COMMAND,
+    INITIALIZE,
+    MODES,
+    arguments,
+    ended,
     environ,
     is_alive,
     make_waiting_tool,
@@ -33,20 +36,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
-
-
-def arguments(house: House, **more: Any) -> dict[str, Any]:
-    return {"project_path": str(house.project), **more}
-
-
-async def wait_until(check: Callable[[], bool]) -> None:
-    """The end of a process that is nobody's child here can't be awaited: it is looked at."""
-    with anyio.fail_after(20):
-        while not check():
-            await anyio.sleep(0.01)
 
 
 @MODES
@@ -150,7 +139,7 @@ async def test_a_call_that_is_cancelled_leaves_no_process(house: House, mode: st
             calls.start_soon(client.call_tool, "rye_execute", arguments(house, item_id=ref))
             pid = await anyio.to_thread.run_sync(read_pid, fifo)
             calls.cancel_scope.cancel()
-        await wait_until(lambda: not is_alive(pid))
+        await ended(pid)
         house.shell("a/after", "true")
         done = await client.call_tool("rye_execute", arguments(house, item_id="tool:a/after"))
         assert said(done)["status"] == "success"
@@ -276,16 +265,6 @@ async def test_without_allow_sign_nothing_is_copied_either(house: House) -> None
 # By hand: what no well-behaved client does.
 
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
-}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 

@@ -109,7 +109,12 @@ def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[f"{name}{port}" for name in shown for port in (":*", "")],
-        allowed_origins=[f"http://{name}{port}" for name in shown for port in (":*", "")],
+        allowed_origins=[
+            f"{scheme}://{name}{port}"
+            for scheme in ("http", "https")  # a proxy in front of it may speak TLS
+            for name in shown
+            for port in (":*", "")
+        ],
     )
 
 
