@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -205,6 +206,41 @@ async def test_the_one_that_was_used_the_longest_time_ago_goes_first(house, anyi
     finally:
         await pool.aclose()
     assert_gone(pids(house))
+
+
+async def test_more_than_are_kept_serve_while_they_are_called_and_no_longer(house, anyio_backend):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    async with house.open() as rye:
+        plan = (await rye.execute(ref, {"text": "hi"}, dry_run=True)).plan
+    pool = ConnectorPool(max_kept=1)
+    try:
+        async with anyio.create_task_group() as calls:
+            for name in ("a", "b", "c"):
+                calls.start_soon(pool.run, partial_plan(plan, name))
+        assert servers(house) == 3
+        assert len(pool.pids) == 1
+        assert_gone([pid for pid in pids(house)[::2] if pid not in pool.pids])
+    finally:
+        await pool.aclose()
+
+
+async def test_a_forked_child_of_the_host_keeps_no_server(house, anyio_backend):
+    stdio_server(house)
+    ref = mcp_tool(house)
+    rye = house.open()
+    await rye.execute(ref, {"text": "hi"})
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    started = time.monotonic()
+    try:
+        await rye.aclose()
+        assert_gone(pids(house))
+        assert time.monotonic() - started < 2.5, "it was ended by force"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def partial_plan(plan, name: str):

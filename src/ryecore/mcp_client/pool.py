@@ -109,6 +109,8 @@ class _Connector:
 
     def retire(self) -> None:
         """Tell it that nobody needs it any more; it tidies up and ends."""
+        with suppress(OSError):  # it has gone
+            self.control.shutdown(socket.SHUT_RDWR)  # a forked child may have the socket, too
         self.control.close()
 
 
@@ -188,17 +190,17 @@ class ConnectorPool:
                 if found is not None and found.process.result() is None:
                     self._kept[key] = found  # at the end: it was used last
                     return found
-                self._make_room()
+                self._make_room(1)
                 self._kept[key] = started = await _start(plan)
                 return started
         finally:
             if not lock.statistics().locked:
                 self._starting.pop(key, None)
 
-    def _make_room(self) -> None:
+    def _make_room(self, wanted: int = 0) -> None:
         self._retired = [one for one in self._retired if one.process.result() is None]
         idle = [key for key, one in self._kept.items() if not one.calls]
-        for key in idle[: max(0, len(self._kept) + 1 - self._max_kept)]:
+        for key in idle[: max(0, len(self._kept) + wanted - self._max_kept)]:
             self._retire(self._kept.pop(key))
 
     def _retire(self, connector: _Connector) -> None:
@@ -215,6 +217,7 @@ class ConnectorPool:
             return None
         finally:
             connector.calls -= 1
+            self._make_room()
 
     async def _call_now(self, connector: _Connector, plan: Plan) -> bytes | RyeError | None:
         try:
