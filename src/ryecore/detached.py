@@ -7,6 +7,7 @@ registry and is pushed by the thread's folder; TERM counts as one.
 import contextlib
 import signal
 import sys
+import traceback
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -18,7 +19,7 @@ import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.payload import Payload
-from ryecore.errors import CallCancelled, ConfigError, RyeError, StateError, ThreadEnded
+from ryecore.errors import CallCancelled, ConfigError, RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
@@ -38,10 +39,15 @@ def main() -> None:
     )
     try:
         fence = threads.registry.claim(payload.thread_id, owns_process=True)
-    except ThreadEnded:
+    except ThreadConflict:
         return  # it was stopped before it began
     threads.announce(payload.thread_id, "running")
-    status, result = anyio.run(partial(_carry_out, payload, threads, fence))
+    try:
+        status, result = anyio.run(partial(_carry_out, payload, threads, fence))
+    except Exception as error:  # whatever it is, the thread has to end with it
+        traceback.print_exc()  # into the thread's log
+        text = f"ryecore itself failed: {type(error).__name__}: {error}"
+        status, result = "error", {"status": "error", "error": text, "item_id": payload.item_id}
     threads.settle(payload.thread_id, status, result, fence)
 
 
@@ -60,12 +66,6 @@ async def _carry_out(
             return "killed" if wished.kill_requested else "cancelled", error.to_dict()
         except RyeError as error:
             return "error", error.during(payload.item_id).to_dict()
-        except Exception as error:  # whatever it is, the thread has to end with it
-            import traceback  # noqa: PLC0415 - hardly ever needed
-
-            traceback.print_exc()  # into the thread's log
-            text = f"ryecore itself failed: {type(error).__name__}: {error}"
-            return "error", {"status": "error", "error": text, "item_id": payload.item_id}
         finally:
             helpers.cancel_scope.cancel()
     raise AssertionError("the task group is left by one of the returns above")

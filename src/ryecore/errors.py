@@ -32,7 +32,7 @@ RyeError
 │   └── NotAvailableYet         a part that this version lacks
 ├── StateError              `.ai/state` can't be used
 │   ├── ThreadNotFound          (also a LookupError)
-│   └── ThreadEnded             what was asked for needs a thread that still runs
+│   └── ThreadConflict          the thread's status doesn't allow what was asked for
 ├── McpError                an MCP server can't be reached, or broke off
 │   └── McpToolChanged          a tool is not the one that was pinned
 ├── MissingExtra            an optional dependency is not installed
@@ -87,7 +87,7 @@ __all__ = [
     "SpawnFailed",
     "StateError",
     "StoreError",
-    "ThreadEnded",
+    "ThreadConflict",
     "ThreadNotFound",
     "ToolFailed",
     "UnsignedItem",
@@ -377,10 +377,10 @@ class ThreadNotFound(StateError, LookupError):
     thread_id: str
 
 
-class ThreadEnded(StateError):
-    """The thread has ended, and what was asked for needs one that still runs."""
+class ThreadConflict(StateError):
+    """The thread's status doesn't allow what was asked for: it has ended, or runs already."""
 
-    error_type = "thread_ended"
+    error_type = "thread_conflict"
     thread_id: str
     state: str
 

@@ -55,9 +55,9 @@ class Rye:
         self.spaces = parts.spaces
         self.trust = parts.trust
         self.keys = parts.keys
-        self.threads = Threads(parts.store.open_existing)
         self._parts = parts
         self._running = Running()
+        self.threads = Threads(parts.store.open_existing, self._running)
 
     @classmethod
     def open(

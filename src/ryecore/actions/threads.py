@@ -4,12 +4,14 @@ import codecs
 import math
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 from attrs import field, frozen
 
+from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.state.model import ThreadRecord, thread_not_found
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
 __all__ = ["ThreadReport", "Threads"]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
 
 _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 _MAX_OFFSET: Final = 2**31
@@ -74,10 +79,12 @@ class Threads:
 
     Args:
         store: Opens the project's threads; None where there are none yet and none is asked for.
+        running: The calls of the Rye, which end when it is closed.
     """
 
-    def __init__(self, store: "Callable[[], ThreadStore | None]") -> None:
+    def __init__(self, store: "Callable[[], ThreadStore | None]", running: Running) -> None:
         self._store = store
+        self._running = running
 
     async def list(
         self,
@@ -105,7 +112,7 @@ class Threads:
                 f"limit={limit}, offset={offset} can't be listed.",
                 next_step="Pass a limit from 1 to 1000 and an offset from 0.",
             )
-        return await anyio.to_thread.run_sync(self._list, all, limit, offset)
+        return await self._call("threads", self._list, all, limit, offset)
 
     def _list(self, ended_too: bool, limit: int, offset: int) -> tuple[ThreadRecord, ...]:
         store = self._store()
@@ -122,7 +129,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        return await anyio.to_thread.run_sync(self._show, thread_id)
+        return await self._call(thread_id, self._show, thread_id)
 
     def _show(self, thread_id: str) -> ThreadReport:
         store, thread_id = self._find(thread_id)
@@ -144,9 +151,13 @@ class Threads:
         """
         if timeout_s is not None and math.isnan(timeout_s):
             raise InputError("timeout_s is no number.", next_step="Pass seconds, or None.")
-        store, thread_id = await anyio.to_thread.run_sync(self._find, thread_id)
-        record = await store.wait(thread_id, timeout_s)
-        return await anyio.to_thread.run_sync(self._report, store, record)
+
+        async def wait() -> ThreadReport:
+            store, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            record = await store.wait(found, timeout_s)
+            return await anyio.to_thread.run_sync(self._report, store, record)
+
+        return await self._running.run(thread_id, wait)
 
     async def cancel(self, thread_id: str) -> ThreadReport:
         """Ask a thread to stop; what it runs is ended, and then the thread. Doesn't wait for that.
@@ -159,7 +170,7 @@ class Threads:
             store, found = self._find(thread_id)
             return self._report(store, store.cancel(found))
 
-        return await anyio.to_thread.run_sync(cancel)
+        return await self._call(thread_id, cancel)
 
     async def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
         """End the process that runs a thread, and the thread as killed.
@@ -182,7 +193,7 @@ class Threads:
             store, found = self._find(thread_id)
             return self._report(store, store.kill(found, grace_s))
 
-        return await anyio.to_thread.run_sync(kill)
+        return await self._call(thread_id, kill)
 
     async def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
         """Read what a thread's tool has printed so far.
@@ -199,7 +210,7 @@ class Threads:
             ThreadNotFound: There is none of this id.
             StateError: The log can't be read.
         """
-        return await anyio.to_thread.run_sync(self._log, thread_id, offset)
+        return await self._call(thread_id, self._log, thread_id, offset)
 
     def _log(self, thread_id: str, offset: int) -> tuple[str, int]:
         store, thread_id = self._find(thread_id)
@@ -218,6 +229,12 @@ class Threads:
                 f"{path} can't be read: {problem.strerror}.",
                 next_step="See that you may read the thread's folder.",
             ) from problem
+
+    async def _call(
+        self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values
+    ) -> T:
+        """Call a function that reads or writes the registry, on a thread of its own."""
+        return await self._running.run(about, partial(anyio.to_thread.run_sync, function, *values))
 
     def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
         """The store, and the whole id of a thread that is called by its beginning."""

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from ryecore.errors import InputError
 
-__all__ = ["find_project", "read_limits", "read_pairs"]
+__all__ = ["find_project", "read_overrides", "read_pairs"]
 
 
 def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
     return given
 
 
-def read_limits(pairs: Sequence[str]) -> dict[str, Any] | None:
+def read_overrides(pairs: Sequence[str]) -> dict[str, Any] | None:
     """Read the limits that are given as NAME=NUMBER; None where there are none.
 
     Raises:

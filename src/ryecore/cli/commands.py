@@ -17,7 +17,7 @@ from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import StyledText, render_result
-from ryecore.cli.arguments import read_limits, read_pairs
+from ryecore.cli.arguments import read_overrides, read_pairs
 from ryecore.cli.items import fetch, search
 from ryecore.cli.mcp import mcp
 from ryecore.cli.options import json_option, project_option
@@ -89,8 +89,8 @@ def execute(
     with errors_shown(as_json=as_json):
         run = partial(
             _execute, project_path, ref, parameters, _read_params(params),
-            timeout_s=timeout_s, model=model, limit_overrides=read_limits(limits), dry_run=dry_run,
-            target=target, thread=thread, async_=async_, trace=trace,
+            timeout_s=timeout_s, model=model, limit_overrides=read_overrides(limits),
+            dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
         )  # fmt: skip
         with stopped_by_signals():
             done = anyio.run(run)

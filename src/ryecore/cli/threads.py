@@ -186,7 +186,8 @@ def _stop(
     as_json: bool,
 ) -> None:
     async def stop_all(threads: Threads) -> list[ThreadReport]:
-        return [await stop(threads, thread_id) for thread_id in thread_ids]
+        found = [await threads.show(thread_id) for thread_id in thread_ids]  # all, or none
+        return [await stop(threads, report.thread_id) for report in found]
 
     with errors_shown(as_json=as_json):
         reports = _with_threads(project_path, stop_all)

@@ -1,7 +1,9 @@
 """The folder of a project's state: this user's own, or moved aside unread.
 
 A repository can carry a `.ai/state` of somebody else's making. What stands there is used only when
-this user's run key has attested it, for the very folder that it stands in.
+this user's run key has attested it, for the very folder that it stands in. And because a later
+pull can replace any file whose name it knows, what is trusted stands in a folder below it whose
+name nobody else can know.
 
 Source: decision 37.
 """
@@ -9,6 +11,7 @@ Source: decision 37.
 import fcntl
 import json
 import os
+import shutil
 import stat
 import warnings
 from collections.abc import Iterator
@@ -17,20 +20,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from attrs import frozen
+
 from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 from ryecore.state.records import holds, load_run_key, sign_record
 
-__all__ = ["attested_folder", "is_attested"]
+__all__ = ["AttestedFolder", "attested_folder"]
 
 _KIND: Final = "state"
 _NAME: Final = "attested.json"
 _MAX_BYTES: Final = 4096
 
 
-def attested_folder(state: Path, name: str, user_root: Path) -> Path:
+@frozen
+class AttestedFolder:
+    """A folder of state that is this user's own.
+
+    Attributes:
+        path: The folder, for what people may look at.
+        private: The folder in it for what is trusted.
+    """
+
+    path: Path
+    private: Path
+
+
+def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
     """A folder of state that this user's run key attests, made where it is missing.
 
     Args:
@@ -51,12 +69,12 @@ def attested_folder(state: Path, name: str, user_root: Path) -> Path:
         with _alone_in(state):
             if os.path.lexists(folder):
                 _check_plain(folder)
-                if is_attested(folder, key):
-                    return folder
+                found = _attested(folder, key)
+                if found is not None:
+                    return found
                 _move_aside(folder)
             _keep_out_of_git(state)  # first: who is killed in between leaves nothing to commit
-            _make(folder, key)
-            return folder
+            return _make(folder, key)
     except OSError as problem:
         raise StateError(
             f"{folder} can't be used: {problem.strerror}.",
@@ -64,18 +82,21 @@ def attested_folder(state: Path, name: str, user_root: Path) -> Path:
         ) from problem
 
 
-def is_attested(folder: Path, key: SigningKey) -> bool:
-    """Whether the key has attested this very folder, and not one that it is a copy of."""
+def _attested(folder: Path, key: SigningKey) -> AttestedFolder | None:
+    """The folder, if the key has attested this very one, and not one that it is a copy of."""
     path = folder / _NAME
     try:
         record = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])  # no FIFO is waited for
     except (OSError, ValueError, RecursionError):
-        return False
-    return (
-        isinstance(record, dict)
-        and record.get("inode") == folder.stat().st_ino
-        and holds(_KIND, record, key.public)
-    )
+        return None
+    if (
+        not isinstance(record, dict)
+        or record.get("inode") != folder.stat().st_ino
+        or not holds(_KIND, record, key.public)
+    ):
+        return None
+    private = folder / f".{record['id']}"
+    return AttestedFolder(folder, private) if private.is_dir() else None
 
 
 def _keep_out_of_git(state: Path) -> None:
@@ -83,20 +104,21 @@ def _keep_out_of_git(state: Path) -> None:
         file.write("*\n")
 
 
-def _make(folder: Path, key: SigningKey) -> None:
+def _make(folder: Path, key: SigningKey) -> AttestedFolder:
     """The folder appears whole: made elsewhere and attested, then renamed."""
     fresh = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
     fresh.mkdir(mode=0o700)
+    secret = os.urandom(16).hex()
     try:
-        record = {"version": 1, "id": os.urandom(16).hex(), "inode": fresh.stat().st_ino}
+        (fresh / f".{secret}").mkdir(mode=0o700)
+        record = {"version": 1, "id": secret, "inode": fresh.stat().st_ino}
         signed = sign_record(_KIND, record, key)
         write_atomically(fresh / _NAME, json.dumps(signed).encode(), mode=0o600)
         fresh.rename(folder)
     except BaseException:
-        with suppress(OSError):
-            (fresh / _NAME).unlink(missing_ok=True)
-            fresh.rmdir()
+        shutil.rmtree(fresh, ignore_errors=True)
         raise
+    return AttestedFolder(folder, folder / f".{secret}")
 
 
 def _move_aside(folder: Path) -> None:

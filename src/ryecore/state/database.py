@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Final
+from weakref import WeakSet
 
 from ryecore.errors import StateError
 from ryecore.state.model import Durability
@@ -21,6 +22,9 @@ __all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
 
+_OPEN: "Final[WeakSet[Database]]" = WeakSet()
+_FORKING: "Final[list[Database]]" = []
+_ONE_FORK: Final = RLock()
 _BUSY_TIMEOUT_S: Final = 30.0
 # SQLite's shared memory needs one kernel: on these file systems two machines could both write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
@@ -80,6 +84,7 @@ class Database:
                 self._set_up()
             self._file = _file_at(self._path)
             undo.pop_all()
+        _OPEN.add(self)
 
     def _set_up(self) -> None:
         run = self._connection.execute
@@ -113,7 +118,7 @@ class Database:
             StateError: It can't be written; nothing of it was.
         """
         with self._lock, self._failing("written"):
-            self._after_fork()
+            self._reopen_if_forked()
             with self._through_the_gate():
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -130,7 +135,7 @@ class Database:
             StateError: The file can't be read.
         """
         with self._lock, self._failing("read"):
-            self._after_fork()
+            self._reopen_if_forked()
             return self._connection.execute(query, parameters).fetchall()
 
     def is_in_place(self) -> bool:
@@ -148,7 +153,17 @@ class Database:
                 os.close(self._gate)
                 self._pid = -1
 
-    def _after_fork(self) -> None:
+    def before_fork(self) -> None:
+        """Wait until no thread writes: SQLite's locks would be closed in the child for ever."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Go on; a child lets go of the gate, which it would else hold for a parent that dies."""
+        if self._pid not in (-1, os.getpid()):
+            os.close(self._gate)
+        self._lock.release()
+
+    def _reopen_if_forked(self) -> None:
         """A forked child opens its own: SQLite's connections don't survive a fork."""
         if self._pid == -1:
             raise StateError(f"{self._path} was closed.", next_step="Open another Rye.")
@@ -181,6 +196,22 @@ class Database:
                 next_step="See that its disk has room and that you may write there; a file that "
                 "is broken can be moved away.",
             ) from problem
+
+
+def _before_fork() -> None:
+    _ONE_FORK.acquire()
+    _FORKING.extend(_OPEN)
+    for database in _FORKING:
+        database.before_fork()
+
+
+def _after_fork() -> None:
+    while _FORKING:
+        _FORKING.pop().after_fork()
+    _ONE_FORK.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _file_at(path: Path) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ryecore.errors import InputError, StateError, ThreadEnded
+from ryecore.errors import InputError, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database, Migration
 from ryecore.state.liveness import LEASE_S, is_abandoned
@@ -141,13 +141,13 @@ class ThreadRegistry:
             The fence that this owner's writes carry.
 
         Raises:
-            ThreadEnded: It has ended meanwhile, or another process runs it.
+            ThreadConflict: It has ended meanwhile, or another process runs it.
             ThreadNotFound: There is none.
         """
         with self._database.write() as run:
             found = self._row(run, thread_id)
             if found.status != "created":
-                raise _ended(found, "be started")
+                raise _conflict(found, "be started")
             run.execute(
                 "UPDATE threads SET status = 'running', fence = fence + 1, boot_id = ?,"
                 " pid_namespace = ?, pid = ?, start_ticks = ?, owns_process = ?,"
@@ -188,7 +188,7 @@ class ThreadRegistry:
             fence: The writing owner's.
 
         Raises:
-            ThreadEnded: It has ended with another status.
+            ThreadConflict: It has ended with another status.
             InputError: There is no such status.
         """
         try:
@@ -200,7 +200,7 @@ class ThreadRegistry:
             if found.status == wanted:
                 return
             if found.ended or wanted == "created":
-                raise _ended(found, f"become {status}")
+                raise _conflict(found, f"become {status}")
             self._set_status(run, thread_id, wanted)
 
     def settle(
@@ -209,14 +209,14 @@ class ThreadRegistry:
         """End a thread: its last status and its result, in one transaction.
 
         Raises:
-            ThreadEnded: It has ended already.
+            ThreadConflict: It has ended already.
             StateError: Another process has declared the owner dead.
         """
         body = _as_json(result)
         with self._database.write() as run:
             found = self._owned(run, thread_id, fence)
             if found.ended:
-                raise _ended(found, f"become {status}")
+                raise _conflict(found, f"become {status}")
             self._set_status(run, thread_id, status)
             self._set_result(run, thread_id, body)
 
@@ -331,17 +331,27 @@ class ThreadRegistry:
 
     # Continuations
 
-    def set_continuation(self, thread_id: str, continuation_thread_id: str) -> None:
+    def set_continuation(
+        self, thread_id: str, continuation_thread_id: str, *, fence: int | None = None
+    ) -> None:
         """Mark a thread as continued by another one.
 
+        Args:
+            thread_id: The thread, which ends with this.
+            continuation_thread_id: The thread that goes on with it.
+            fence: The writing owner's.
+
         Raises:
-            ThreadEnded: It has ended already.
+            ThreadConflict: It has ended already, or another thread continues it.
         """
         with self._database.write() as run:
             found = self._row(run, thread_id)
             self._row(run, continuation_thread_id)
-            if found.ended and found.status != "continued":
-                raise _ended(found, "be continued")
+            if found.continuation_thread_id == continuation_thread_id:
+                return
+            self._owned(run, thread_id, fence)
+            if found.ended:
+                raise _conflict(found, "be continued")
             run.execute(
                 "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",
                 (continuation_thread_id, thread_id),
@@ -472,8 +482,8 @@ def _epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
     return {"status": "error", "error": error, "error_type": status, "item_id": record.item_id}
 
 
-def _ended(record: ThreadRecord, what: str) -> ThreadEnded:
-    return ThreadEnded(
+def _conflict(record: ThreadRecord, what: str) -> ThreadConflict:
+    return ThreadConflict(
         f"The thread {record.thread_id} is {record.status} and can't {what}.",
         next_step=f"See what became of it: rye threads show {record.thread_id}",
         thread_id=record.thread_id,

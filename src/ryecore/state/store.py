@@ -18,7 +18,7 @@ import anyio.to_thread
 from ryecore.errors import ProcessError, StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
-from ryecore.state.attestation import attested_folder
+from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.database import Database
 from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned
 from ryecore.state.model import THREADS_FOLDER, Durability, Status, ThreadRecord, thread_not_found
@@ -37,13 +37,13 @@ class ThreadStore:
     """The threads of one project.
 
     Args:
-        folder: `.ai/state/threads`, attested.
+        place: `.ai/state/threads`, attested.
         durability: What a change survives.
     """
 
-    def __init__(self, folder: Path, durability: Durability = "process") -> None:
-        self.folder = folder
-        self._database = Database(folder / "threads.db", MIGRATIONS, durability=durability)
+    def __init__(self, place: AttestedFolder, durability: Durability = "process") -> None:
+        self.folder = place.path
+        self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry = ThreadRegistry(self._database)
 
     @classmethod
@@ -109,7 +109,7 @@ class ThreadStore:
         """End a thread, leave a copy of its result, and wake whoever waits for it.
 
         Raises:
-            ThreadEnded: It has ended already.
+            ThreadConflict: It has ended already.
             StateError: It can't be written, or another process has declared the owner dead.
         """
         self._copy_result(thread_id, result)  # first: who sees the end finds the copy

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import StateError
-from ryecore.state.attestation import attested_folder, is_attested
-from ryecore.state.records import load_run_key
+from ryecore.state.attestation import AttestedFolder, attested_folder
+
+
+def place(tmp_path: Path, project: str = "project", user: str = "user") -> AttestedFolder:
+    return attested_folder(tmp_path / project / ".ai" / "state", "threads", tmp_path / user)
 
 
 def opened(tmp_path: Path, project: str = "project", user: str = "user") -> Path:
-    return attested_folder(tmp_path / project / ".ai" / "state", "threads", tmp_path / user)
+    return place(tmp_path, project, user).path
 
 
 def aside(tmp_path: Path, project: str = "project") -> list[Path]:
@@ -29,7 +32,28 @@ def test_the_folder_is_made_once_and_kept(tmp_path: Path) -> None:
     assert opened(tmp_path) == folder
     assert (folder / "mine").exists()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert is_attested(folder, load_run_key(tmp_path / "user"))
+
+
+def test_what_is_trusted_has_a_name_that_nobody_can_know(tmp_path: Path) -> None:
+    first, second = place(tmp_path), place(tmp_path, "other")
+    assert first.private.parent == first.path
+    assert len(first.private.name) == 33
+    assert first.private.name != second.private.name
+    assert place(tmp_path) == first
+    assert first.private.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_pull_that_replaces_the_attestation_moves_all_aside(tmp_path: Path) -> None:
+    mine = place(tmp_path)
+    (mine.private / "threads.db").write_text("mine")
+    theirs = place(tmp_path, "theirs", user="somebody else")
+    shutil.copy(theirs.path / "attested.json", mine.path / "attested.json")
+    with pytest.warns(UserWarning, match="was moved to"):
+        after = place(tmp_path)
+    assert after.private.name not in (mine.private.name, theirs.private.name)
+    assert list(after.private.iterdir()) == []
+    (kept,) = aside(tmp_path)
+    assert (kept / mine.private.name / "threads.db").read_text() == "mine"
 
 
 def test_it_is_kept_out_of_git(tmp_path: Path) -> None:
@@ -68,7 +92,8 @@ def test_what_stands_in_place_of_an_attestation_is_no_attestation(
         case _:
             record.write_text("[" + " " * 5000 + "]")
     with pytest.warns(UserWarning, match=r"was moved to"):
-        assert list(opened(tmp_path).iterdir()) == [record]
+        fresh = place(tmp_path)
+    assert set(fresh.path.iterdir()) == {record, fresh.private}
     assert len(aside(tmp_path)) == 1
 
 

@@ -138,6 +138,33 @@ def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
     assert total(found) == 12
 
 
+def test_a_child_that_is_forked_while_another_thread_writes_can_write(tmp_path: Path) -> None:
+    found = database(tmp_path)
+    writing, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with found.write():
+            writing.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    writing.wait(30)
+    threading.Timer(0.2, done.set).start()  # the fork waits for the transaction's end
+    child = os.fork()
+    if child == 0:
+        try:
+            increase(found, 5)
+            os._exit(0 if total(found) == 5 else 1)
+        finally:
+            os._exit(2)
+    assert done.is_set()
+    thread.join()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert total(found) == 5
+
+
 def test_later_versions_are_made_from_earlier_ones(tmp_path: Path) -> None:
     increase(database(tmp_path))
     newer = (

@@ -10,7 +10,7 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ryecore.errors import InputError, StateError, ThreadEnded, ThreadNotFound
+from ryecore.errors import InputError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.lillux import ProcessId, current_process
 from ryecore.state.database import Database
 from ryecore.state.liveness import LEASE_S, is_abandoned
@@ -72,7 +72,7 @@ def test_a_thread_is_claimed_once(registry: ThreadRegistry) -> None:
     record = registry.get_thread("a")
     assert (record.status, record.fence, record.owner) == ("running", fence, current_process())
     assert record.owns_process
-    with pytest.raises(ThreadEnded, match="is running and can't be started") as caught:
+    with pytest.raises(ThreadConflict, match="is running and can't be started") as caught:
         registry.claim("a")
     assert (caught.value.thread_id, caught.value.state) == ("a", "running")
 
@@ -102,7 +102,7 @@ def test_status_and_result_come_together(registry: ThreadRegistry) -> None:
     assert (record.status, record.ended, record.owner) == ("completed", True, None)
     assert record.completed_at is not None
     assert registry.get_result("a") == {"text": "ü 😀 \x00", "list": [1, None]}
-    with pytest.raises(ThreadEnded, match="is completed and can't become error"):
+    with pytest.raises(ThreadConflict, match="is completed and can't become error"):
         registry.settle("a", "error", {"other": 1})
     assert registry.get_result("a") == {"text": "ü 😀 \x00", "list": [1, None]}
 
@@ -121,9 +121,9 @@ def test_no_status_is_left_once_it_ended(registry: ThreadRegistry, status: str) 
     registry.update_status("a", status)
     registry.update_status("a", status)  # saying it again is no error
     for other in ("running", *TERMINAL - {status}):
-        with pytest.raises(ThreadEnded):
+        with pytest.raises(ThreadConflict):
             registry.update_status("a", other)
-    with pytest.raises(ThreadEnded):
+    with pytest.raises(ThreadConflict):
         registry.claim("a")
     assert registry.get_thread("a").status == status
 
@@ -199,7 +199,7 @@ def test_a_chain_of_continuations(registry: ThreadRegistry) -> None:
         assert [one.status for one in chain] == ["continued", "continued", "created"]
     assert registry.get_thread("third").chain_root_id == "first"
     registry.update_status("third", "completed")
-    with pytest.raises(ThreadEnded):
+    with pytest.raises(ThreadConflict):
         registry.set_continuation("third", "first")
 
 
@@ -318,7 +318,7 @@ def test_whatever_happens_an_end_is_the_end(
         call = ends.get(operation, lambda status=operation: registry.update_status("a", status))
         try:
             call()
-        except ThreadEnded:
+        except ThreadConflict:
             assert registry.get_thread("a") == before
         record = registry.get_thread("a")
         assert record.fence >= before.fence

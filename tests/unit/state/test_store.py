@@ -5,14 +5,14 @@ from threading import Barrier, Thread
 
 import pytest
 
-from ryecore.errors import ThreadEnded
+from ryecore.errors import ThreadConflict
 from ryecore.state.store import ThreadStore
 from tests.house import House
 
 
 def claim(store: ThreadStore, thread_id: str, both: Barrier, claimed: list[int]) -> None:
     both.wait()
-    with suppress(ThreadEnded):
+    with suppress(ThreadConflict):
         claimed.append(store.registry.claim(thread_id))
 
 
