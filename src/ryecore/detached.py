@@ -8,14 +8,15 @@ import contextlib
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskStatus
 from attrs import evolve
 
 from ryecore.actions.payload import Payload
@@ -29,9 +30,16 @@ from ryecore.state.store import ThreadStore
 
 __all__ = ["main"]
 
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def main() -> None:
     """Carry out the payload on the standard input."""
+    # From here on a signal is a wish to stop, kept for the loop that obeys it; none of them cuts
+    # off the writing of the end.
+    told: list[int] = []
+    for number in _STOPPING:
+        signal.signal(number, lambda which, _: told.append(which))
     payload = Payload.from_bytes(sys.stdin.buffer.read())
     settings = payload.settings
     threads = ThreadStore.open(
@@ -43,7 +51,7 @@ def main() -> None:
         return  # it was stopped before it began
     threads.announce(payload.thread_id, "running")
     try:
-        status, result = anyio.run(partial(_carry_out, payload, threads, fence))
+        status, result = anyio.run(partial(_carry_out, payload, threads, fence, told))
     except Exception as error:  # whatever it is, the thread has to end with it
         traceback.print_exc()  # into the thread's log
         text = f"ryecore itself failed: {type(error).__name__}: {error}"
@@ -52,11 +60,13 @@ def main() -> None:
 
 
 async def _carry_out(
-    payload: Payload, threads: ThreadStore, fence: int
+    payload: Payload, threads: ThreadStore, fence: int, told: Sequence[int]
 ) -> tuple[Status, Mapping[str, object]]:
     stop = CancelToken()
     async with anyio.create_task_group() as helpers:
-        helpers.start_soon(_stop_by_signal, stop)
+        await helpers.start(_stop_by_signal, stop)
+        if told:
+            stop.cancel()
         helpers.start_soon(_stop_by_wish, payload.thread_id, threads, stop)
         helpers.start_soon(_keep_lease, payload.thread_id, threads, fence, stop)
         try:
@@ -106,8 +116,9 @@ def _injected(deps_factory: str | None) -> dict[str, Any]:
     return dict(made)
 
 
-async def _stop_by_signal(stop: CancelToken) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+async def _stop_by_signal(stop: CancelToken, *, task_status: TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(*_STOPPING) as signals:
+        task_status.started()
         async for _ in signals:
             stop.cancel()
 

@@ -282,6 +282,19 @@ async def test_term_counts_as_a_wish_to_stop(house: House) -> None:
     assert not is_alive(child)
 
 
+@pytest.mark.parametrize("delay_ms", [0, 50, 100, 200])
+async def test_term_at_any_time_is_a_wish_to_stop(house: House, delay_ms: int) -> None:
+    ref = hanging(house)
+    async with house.open() as rye:
+        launched = await launch(rye, ref)
+        await anyio.sleep(delay_ms / 1000)  # not to wait: to hit another line of its life
+        os.kill(launched.pid, signal.SIGTERM)
+        report = await end_of(rye, launched)
+    # Before Python has taken its first step, the signal still ends it.
+    assert report.status == "cancelled" or "ended" in str(report.error)
+    wait_until_dead(launched.pid)
+
+
 async def test_what_was_stopped_before_it_began_never_begins(house: House) -> None:
     async with house.open() as rye:
         launched = await launch(rye, house.shell("acme/first", "true"))

@@ -79,8 +79,9 @@ class VerifyAction:
             RyeError: It can't be found, or doesn't verify.
         """
         try:
+            if ctx.capabilities is not None:  # first: who may not read it learns nothing of it
+                check_capability("fetch", _named_by_model(ref), ctx)
             source = self._source(ref)
-            check_capability("fetch", source.ref, ctx)
             return self._verifier.verify(source)
         except RyeError as error:
             error.during(ref)
@@ -129,3 +130,11 @@ class VerifyAction:
         return locate(
             ItemRef.parse(ref), self._spaces, more_extensions=tuple(sorted(self._file_types()))
         )
+
+
+def _named_by_model(ref: str) -> ItemRef:
+    """A canonical ref, or `kind:path.ext`: a model names nothing by its place on the disk."""
+    kind, _, name = ref.partition(":")
+    if kind in KIND_FOLDERS and "." in name:
+        return ItemRef.of_file(kind, name)
+    return ItemRef.parse(ref)

@@ -3,7 +3,13 @@
 import pytest
 
 from ryecore import CallContext
-from ryecore.errors import AmbiguousItem, ContentChanged, InputError, ItemNotFound
+from ryecore.errors import (
+    AmbiguousItem,
+    ContentChanged,
+    InputError,
+    InvalidItemId,
+    ItemNotFound,
+)
 from tests.house import House
 
 
@@ -66,3 +72,20 @@ async def test_a_caller_sees_only_what_its_capabilities_name(house: House) -> No
             with pytest.raises(InputError, match=r"rye\.execute\.tool\.acme\.good") as refusal:
                 await inspect(ref, ctx=reader)
             assert refusal.value.item_id == ref
+
+
+@pytest.mark.parametrize("ref", ["tool:acme/there", "tool:acme/missing", "tool:acme/there.sh"])
+def test_who_may_not_read_an_item_learns_nothing_of_it(house: House, ref: str) -> None:
+    house.shell("acme/there", "true")
+    weak = CallContext(capabilities=frozenset({"rye.fetch.tool.other.*"}))
+    with pytest.raises(InputError, match=r"lacks the capability rye\.fetch\.tool\.acme\."):
+        house.open().verify(ref, ctx=weak)
+
+
+def test_a_model_names_items_and_no_files(house: House) -> None:
+    house.shell("acme/there", "true")
+    reader = CallContext(capabilities=frozenset({"rye.fetch.*"}))
+    path = str(house.path("tools/acme/there.sh"))
+    assert house.open().verify("tool:acme/there.sh", ctx=reader).is_verified
+    with pytest.raises(InvalidItemId):
+        house.open().verify(path, ctx=reader)
