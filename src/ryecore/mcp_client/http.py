@@ -129,7 +129,7 @@ async def _count(
             if isinstance(item, SessionMessage) and isinstance(
                 item.message, JSONRPCResponse | JSONRPCError
             ):
-                peer.asked()
+                peer.answered()
             elif peer.unasked():
                 return
             try:

@@ -46,7 +46,7 @@ class Peer:
         """Keep what it said beside the protocol; the end of it."""
         self._said = (self._said + text)[-_MAX_SAID:]
 
-    def asked(self) -> None:
+    def answered(self) -> None:
         """It answered."""
         self._unasked = 0
 

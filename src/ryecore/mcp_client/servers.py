@@ -66,11 +66,6 @@ class HttpServer:
     startup_timeout_s: float = _STARTUP_TIMEOUT_S
     idle_timeout_s: float = _IDLE_TIMEOUT_S
 
-    @property
-    def shown_url(self) -> str:
-        """The endpoint without its query, which may hold a secret."""
-        return self.url.partition("?")[0]
-
 
 Server = StdioServer | HttpServer
 

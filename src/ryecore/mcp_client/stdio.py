@@ -135,7 +135,7 @@ async def _take(
         peer.heard(line[:_SHOWN].decode(errors="replace") + "\n")
         return not peer.unasked()
     if isinstance(message, JSONRPCResponse | JSONRPCError):
-        peer.asked()
+        peer.answered()
     elif peer.unasked():
         return False
     await to_session.send(SessionMessage(message))
