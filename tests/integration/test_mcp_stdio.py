@@ -80,7 +80,6 @@ def test_a_server_from_pypi_is_called(house: House):
 def test_a_call_leaves_nothing_behind(house: House, warm: bool):
     stdio_server(house)
     ref = mcp_tool(house, warm=warm)
-    house.execute(ref, {"text": "once, so that all modules are there"})
     with nothing_left(house):
         done = house.execute(ref, {"text": "hello"})
     assert done.data == {"success": True, "content": [{"type": "text", "text": "hello"}]}
@@ -337,7 +336,6 @@ def test_a_tool_that_is_not_there_is_refused_with_those_that_are(house: House, w
 def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(house, mode, said, warm):
     stdio_server(house, mode)
     ref = mcp_tool(house, warm=warm)
-    why(house, ref)
     with nothing_left(house):
         done = house.execute(ref, {"text": "hi"})
     assert not done.success
@@ -356,7 +354,6 @@ def test_what_a_dying_server_said_is_told_without_its_secret(house: House, warm:
 def test_a_server_that_never_answers_is_given_up(house, mode, warm):
     stdio_server(house, mode, startup_timeout=0.5)
     ref = mcp_tool(house, warm=warm)
-    why(house, ref)
     with nothing_left(house):
         error = why(house, ref)
     assert "was not ready within 0.5 s" in error
@@ -367,7 +364,6 @@ def test_a_server_that_never_answers_is_given_up(house, mode, warm):
 def test_a_call_that_hangs_ends_at_its_timeout(house: House, warm: bool):
     stdio_server(house, "hangs", str(house.root / "called"))
     ref = mcp_tool(house, warm=warm)
-    why(house, ref, timeout_s=1.5)
     with nothing_left(house):
         error = why(house, ref, timeout_s=3)
     assert "did not end within 3 s" in error
@@ -387,7 +383,6 @@ def test_endless_errors_are_drained_and_cost_nothing(house: House, warm: bool):
 def test_a_server_that_will_not_go_is_ended(house, mode, warm):
     stdio_server(house, mode)
     ref = mcp_tool(house, warm=warm)
-    house.execute(ref, {"text": "hi"})
     with nothing_left(house):
         assert house.execute(ref, {"text": "hi"}).success
 
