@@ -306,6 +306,16 @@ def test_lines_that_are_no_messages_are_passed_over(house: House) -> None:
     assert by_id[1]["result"]["structuredContent"]["data"] == {"a": 1}
 
 
+def test_half_a_character_does_not_cost_a_client_its_answer(house: House) -> None:
+    ref = house.shell("a/t", "cat")
+    with process(house) as server:
+        begin(server)
+        asked = json.dumps(call(house, 1, ref, text="HALF")).encode()
+        send(server, asked.replace(b"HALF", b"cut here \\ud83d"))
+        answer = receive(server)
+    assert answer["result"]["structuredContent"]["data"] == {"text": "cut here ?"}
+
+
 def test_a_request_of_twenty_megabytes_is_answered(house: House) -> None:
     ref = house.shell("a/t", "wc -c")
     with process(house) as server:

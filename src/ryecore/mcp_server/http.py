@@ -137,12 +137,13 @@ class _BearerToken:
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._expected = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = Headers(scope=scope).get("authorization", "").encode("latin-1", "replace")
-            if not hmac.compare_digest(given, self._expected):
+            scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+            is_known = hmac.compare_digest(given.encode("latin-1", "replace"), self._expected)
+            if not is_known or scheme.lower() != "bearer":  # its case counts for nothing
                 refusal = JSONResponse(
                     {"error": "A bearer token is needed."},
                     status_code=401,

@@ -4,6 +4,7 @@ Unlike the SDK's own transport this one reads without a thread, so it ends at on
 to, and it bounds a line.
 """
 
+import json
 import logging
 import os
 import sys
@@ -115,8 +116,19 @@ def _message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as problem:
+        with suppress(ValueError, RecursionError):
+            whole = _without_half_characters(line)
+            return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
         _logger.warning("passed over a line that is no message: %.80r", line)
         return problem
+
+
+def _without_half_characters(line: bytes) -> bytes:
+    """The line; half a character, which JavaScript leaves where it cuts a text, is a question mark.
+
+    Else the client would wait for ever for the answer to a request that nobody could read.
+    """
+    return json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
 
 
 async def _write_messages(
