@@ -2,11 +2,15 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from threading import Thread, current_thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from weakref import finalize
+
+import anyio
 
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.errors import RyeClosed
@@ -37,10 +41,11 @@ class SyncRye:
     `with SyncRye.open(".") as rye: ...`.
     """
 
-    def __init__(self, rye: Rye, portal: "BlockingPortal", closing: ExitStack) -> None:
+    def __init__(self, rye: Rye, portal: "BlockingPortal", thread: Thread) -> None:
         self._rye = rye
         self._portal = portal
-        self._closing: ExitStack | None = closing
+        # One that nobody closes is closed once it is garbage, or the interpreter ends.
+        self._close = finalize(self, _close, rye, portal, thread)
 
     @classmethod
     def open(cls, project_path: str | os.PathLike[str] = ".", **options: Any) -> Self:
@@ -49,12 +54,7 @@ class SyncRye:
         Raises:
             ConfigError: The project isn't a folder, or a bundle can't be loaded.
         """
-        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - a large import
-
-        rye = Rye.open(project_path, **options)
-        with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal())
-            return cls(rye, portal, stack.pop_all())
+        return cls(Rye.open(project_path, **options), *_start_loop())
 
     @property
     def project(self) -> Path:
@@ -125,16 +125,13 @@ class SyncRye:
         return self._rye.trust_project()
 
     def _call(self, ref: str | ItemRef, call: Callable[[], Awaitable[T]]) -> T:
-        if self._closing is None:
+        if not self._close.alive:
             raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
         return self._portal.call(call)
 
     def close(self) -> None:
         """Cancel what still runs, wait until none of it is left, and end the thread."""
-        closing, self._closing = self._closing, None
-        if closing is not None:
-            self._portal.call(self._rye.aclose)
-            closing.close()
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +145,43 @@ class SyncRye:
         self.close()
 
     def __repr__(self) -> str:
-        return f"SyncRye({str(self.project)!r}{', closed' if self._closing is None else ''})"
+        return f"SyncRye({str(self.project)!r}{'' if self._close.alive else ', closed'})"
+
+
+def _start_loop() -> "tuple[BlockingPortal, Thread]":
+    """An event loop on a thread that an interpreter which ends does not wait for."""
+    from anyio.from_thread import BlockingPortal  # noqa: PLC0415 - a large import
+
+    started: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    def run() -> None:
+        try:
+            anyio.run(serve)
+        except BaseException as problem:
+            if started.done():
+                raise
+            started.set_exception(problem)
+
+    thread = Thread(target=run, name="ryecore-loop", daemon=True)
+    thread.start()
+    return started.result(), thread
+
+
+def _close(rye: Rye, portal: "BlockingPortal", thread: Thread) -> None:
+    if not thread.is_alive():  # in a forked child, which has none of its parent's threads
+        return
+    if current_thread() is thread:  # what is garbage may be found on any thread
+        portal.start_task_soon(rye.aclose)
+        portal.start_task_soon(portal.stop)
+        return
+    portal.call(rye.aclose)
+    portal.call(portal.stop)
+    thread.join()
 
 
 class SyncThreads:

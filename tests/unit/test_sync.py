@@ -1,7 +1,10 @@
 """SyncRye: the same verbs, blocking, from any thread."""
 
 import asyncio
+import gc
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -113,3 +116,40 @@ def test_an_error_in_the_block_closes_it(house):
     with pytest.raises(ZeroDivisionError), house.sync():
         raise ZeroDivisionError
     assert threading.active_count() == before
+
+
+NEVER_CLOSED = """
+import os, sys
+from ryecore import SyncRye
+rye = SyncRye.open(sys.argv[1], user_space=sys.argv[1])
+assert rye.execute("tool:rye/bash", {"command": "echo hi"}).data["stdout"] == "hi\\n"
+if sys.argv[2] == "forked":
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        assert status == 3 << 8, status
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("how", ["alone", "forked"])
+def test_one_that_is_never_closed_keeps_no_interpreter_from_its_end(tmp_path, how):
+    done = subprocess.run(
+        [sys.executable, "-c", NEVER_CLOSED, str(tmp_path), how],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_one_that_is_garbage_is_closed(house):
+    before = threading.active_count()
+    rye = house.sync()
+    rye.execute("tool:rye/bash", {"command": "true"})
+    assert any(thread.name == "ryecore-loop" for thread in threading.enumerate())
+    del rye
+    gc.collect()
+    assert not any(thread.name == "ryecore-loop" for thread in threading.enumerate())
+    assert threading.active_count() <= before + 1
