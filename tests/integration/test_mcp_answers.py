@@ -98,3 +98,17 @@ def test_a_number_that_is_none_of_json_is_null(house: House, number: bytes, warm
     answer = b'"result": {"content": [], "structuredContent": {"n": %s}}' % number
     done = house.execute(odd_tool(house, answer, warm=warm))
     assert done.data["structured_content"] == {"n": None}
+
+
+def test_a_line_that_is_no_message_is_shown_without_half_a_secret(house: House):
+    house.environ["A_TOKEN"] = "hunter2-" * 5
+    server_item(
+        house,
+        env={"A_TOKEN": "${A_TOKEN}"},
+        transport="stdio",
+        command=PYTHON,
+        args=["-c", "import os; print('x' * 180 + os.environ['A_TOKEN'])"],
+    )
+    told = why(house, mcp_tool(house))
+    assert "xxx***" in told
+    assert "hunter2" not in told

@@ -44,7 +44,8 @@ class Peer:
 
     def heard(self, text: str) -> None:
         """Keep what it said beside the protocol; the end of it."""
-        self._said = (self._said + text)[-_MAX_SAID:]
+        # Secrets go first: what is left of one that was cut in two would not be known as one.
+        self._said = self.without_secrets(self._said + text)[-_MAX_SAID:]
 
     def answered(self) -> None:
         """It answered."""

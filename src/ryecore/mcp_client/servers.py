@@ -132,7 +132,9 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
         raise _unusable(path, ["its config.transport is none of stdio, http and sse"])
     failures = _validator("stdio" if transport == "stdio" else "http").failures(json.dumps(config))
     if failures:
-        raise _unusable(path, [f"config{one.path}: {one.message}" for one in failures])
+        where = [f"config.{one.path}".rstrip(".") for one in failures]
+        problems = [f"{at}: {one.message}" for at, one in zip(where, failures, strict=True)]
+        raise _unusable(path, problems)
     times = {
         f"{name}_s": float(config[name])
         for name in ("timeout", "startup_timeout", "idle_timeout")

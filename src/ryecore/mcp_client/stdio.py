@@ -132,7 +132,8 @@ async def _take(
     message = _message(line)
     if message is None:
         # Some print a banner there. It is shown where the server then doesn't answer.
-        peer.heard(line[:_SHOWN].decode(errors="replace") + "\n")
+        start = line[:_CHUNK_BYTES].decode(errors="replace")
+        peer.heard(peer.without_secrets(start)[:_SHOWN] + "\n")
         return not peer.unasked()
     if isinstance(message, JSONRPCResponse | JSONRPCError):
         peer.answered()

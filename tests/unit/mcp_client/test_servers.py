@@ -33,7 +33,7 @@ def test_a_http_server_is_read():
         ({"config": {}}, "tool_type is not mcp_server"),
         ({"tool_type": "mcp_server"}, "no config"),
         (item(command="x"), "transport is none of"),
-        (item(transport="stdio", command=""), "command"),
+        (item(transport="stdio", command=""), "config.command: "),
         (item(transport="stdio", command="x", url="https://a.b"), "url"),
         (item(transport="http", url="https://a.b", command="x"), "command"),
         (item(transport="http", url="https://a.b", headers={"a b": "c"}), "headers"),
