@@ -34,7 +34,7 @@ demo: build ## sign a tool, run it through the verified chain, change a byte, se
 
 test: build ## every test
 	@cd native && cargo test --quiet --workspace --exclude ryecore-py
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 check: build ## format, lint, types, layers, clippy, stubs
 	@$(BIN)/ruff format --check .

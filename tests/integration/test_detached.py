@@ -6,62 +6,31 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 
 import anyio
 import pytest
 
-from ryecore import CallContext, InvalidParameters, Rye
+from ryecore import InvalidParameters
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
-from ryecore.errors import ConfigError, InputError, StateError, ThreadNotFound, UnsignedItem
-from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
+from ryecore.errors import InputError, StateError, ThreadNotFound, UnsignedItem
+from ryecore.lillux import watch
 from ryecore.state.store import ThreadStore
-from tests.house import PYTHON, House
+from tests.detached import (
+    PATIENCE_S,
+    end_of,
+    hanging,
+    launch,
+    log_of,
+    pids_of,
+    run_rye,
+    until_printed,
+)
+from tests.house import House
 from tests.unit.lillux.system import is_alive, wait_until_dead
 
 pytestmark = pytest.mark.anyio
-
-PATIENCE_S = 60
-
-
-async def launch(rye: Rye, ref: str, **parameters: object) -> LaunchedThread:
-    launched = await rye.execute(ref, parameters, async_=True)
-    assert isinstance(launched, LaunchedThread)
-    return launched
-
-
-async def end_of(rye: Rye, launched: LaunchedThread) -> ThreadReport:
-    report = await rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)
-    assert report.ended
-    return report
-
-
-async def until_printed(path: Path, text: str) -> str:
-    """Wait until a file holds a text; its whole content then."""
-    with anyio.fail_after(PATIENCE_S):
-        async with watch(path) as watcher:
-            while not (path.exists() and text in path.read_text()):
-                await watcher.changed()
-    return path.read_text()
-
-
-def log_of(house: House, launched: LaunchedThread) -> Path:
-    return house.path(f"state/threads/{launched.thread_id}/output.log")
-
-
-def hanging(house: House) -> str:
-    """A tool that says its number, and the one of a child of its own, and then stays."""
-    return house.shell("acme/hang", "sleep 300 & echo pids $$ $! end\nwait")
-
-
-async def pids_of(house: House, launched: LaunchedThread) -> list[int]:
-    said = await until_printed(log_of(house, launched), "end")
-    found = re.search(r"pids (\d+) (\d+) end", said)
-    assert found
-    return [int(found[1]), int(found[2])]
 
 
 async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(house: House) -> None:
@@ -90,14 +59,14 @@ async def test_another_process_sees_the_same(house: House) -> None:
     async with house.open() as rye:
         launched = await launch(rye, ref)
         await end_of(rye, launched)
-    done = await _rye(house, "threads", "show", launched.thread_id[:8], "--json")
+    done = await run_rye(house, "threads", "show", launched.thread_id[:8], "--json")
     assert json.loads(done.stdout)["result"]["data"]["stdout"] == "hello\n"
 
 
 async def test_the_launcher_need_not_stay(house: House) -> None:
     house.shell("acme/late", "read line < go; echo $line")
     os.mkfifo(house.project / "go")
-    done = await _rye(house, "execute", "tool:acme/late", "--async", "--json")
+    done = await run_rye(house, "execute", "tool:acme/late", "--async", "--json")
     launched = json.loads(done.stdout)
     assert launched["state"] == "running"
     assert is_alive(launched["pid"])
@@ -198,7 +167,7 @@ async def test_cancel_reaches_from_another_process(house: House) -> None:
     async with house.open() as rye:
         launched = await launch(rye, ref)
         await pids_of(house, launched)
-        await _rye(house, "threads", "cancel", launched.thread_id)
+        await run_rye(house, "threads", "cancel", launched.thread_id)
         assert (await end_of(rye, launched)).status == "cancelled"
 
 
@@ -267,7 +236,7 @@ async def test_who_looks_first_settles_what_was_killed(house: House) -> None:
         os.kill(launched.pid, signal.SIGKILL)
         wait_until_dead(launched.pid)
         os.kill(child, signal.SIGKILL)
-    listed = await _rye(house, "threads", "list", "--all", "--json")
+    listed = await run_rye(house, "threads", "list", "--all", "--json")
     assert json.loads(listed.stdout)["threads"][0]["status"] == "error"
 
 
@@ -345,91 +314,6 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) 
             await rye.threads.show("same")
 
 
-async def test_nothing_secret_reaches_a_disk_or_an_argument_list(house: House) -> None:
-    house.environ["ACME_API_KEY"] = "hush-environment"
-    ref = house.shell("acme/hang", "cat > /dev/null; sleep 300 & echo pids $$ $! end; wait")
-    async with house.open() as rye:
-        launched = await launch(rye, ref, password="hush-parameter")
-        await pids_of(house, launched)
-        command = Path(f"/proc/{launched.pid}/cmdline").read_bytes()
-        await rye.threads.kill(launched.thread_id)
-    assert b"hush" not in command
-    for path in house.root.rglob("*"):
-        assert not path.is_file() or b"hush" not in path.read_bytes(), path
-
-
-async def test_the_capabilities_of_the_caller_go_along(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    ctx = CallContext(capabilities=frozenset({"rye.execute.tool.acme.hi"}))
-    async with house.open() as rye:
-        launched = await rye.execute(ref, async_=True, ctx=ctx)
-        assert isinstance(launched, LaunchedThread)
-        assert (await end_of(rye, launched)).status == "completed"
-        with pytest.raises(InputError, match="lacks the capability"):
-            await rye.execute("tool:rye/bash", {"command": "id"}, async_=True, ctx=ctx)
-
-
-async def test_the_settings_of_the_host_go_along(house: House) -> None:
-    house.write("config/acme/limits.yaml", "level: 1\n")
-    ref = house.python(
-        "acme/level",
-        "def execute(params, project):\n  return params['resolved_config']",
-        config_resolve={"path": "acme/limits.yaml"},
-    )
-    async with house.open(config={"acme/limits.yaml": {"level": 2}}) as rye:
-        assert (await end_of(rye, await launch(rye, ref))).data == {"level": 2}
-
-
-async def test_what_can_not_travel_is_refused_at_once(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
-        with pytest.raises(InputError, match=r"JSON"):
-            await rye.execute(ref, {"x": object()}, async_=True)
-        assert await rye.threads.list(all=True) == ()
-
-
-FACTORY = """
-from pathlib import Path
-def deps():
-    Path(__file__).with_name("called").write_text("yes")
-    return {}
-def broken():
-    raise RuntimeError("hush-factory")
-def nothing():
-    return 7
-"""
-
-
-async def test_a_factory_rebuilds_what_the_host_injects(house: House) -> None:
-    (house.root / "hosts_deps.py").write_text(FACTORY)
-    house.environ["PYTHONPATH"] = str(house.root)
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open(deps_factory="hosts_deps:deps") as rye:
-        assert (await end_of(rye, await launch(rye, ref))).status == "completed"
-    assert (house.root / "called").read_text() == "yes"
-    for name, error in (("broken", "RuntimeError"), ("nothing", "made int"), ("no", "Attribute")):
-        async with house.open(deps_factory=f"hosts_deps:{name}") as rye:
-            report = await end_of(rye, await launch(rye, ref))
-        assert report.status == "error"
-        assert error in str(report.error)
-        assert "hush" not in json.dumps(report.to_dict())
-
-
-@pytest.mark.parametrize("name", ["", "x", "x:", ":y", "x y:z", "os:system;", "../x:y"])
-async def test_a_factory_is_named_by_module_and_function(house: House, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"package.module:function"):
-        house.open(deps_factory=name)
-
-
-async def test_a_project_in_the_way_of_imports_changes_nothing(house: House) -> None:
-    for name in ("json.py", "ryecore.py", "anyio.py"):
-        (house.project / name).write_text("raise SystemExit('hijacked')")
-    house.environ["PYTHONPATH"] = ""
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
-        assert (await end_of(rye, await launch(rye, ref))).status == "completed"
-
-
 async def test_forty_at_once(house: House) -> None:
     ref = house.shell("acme/hi", "echo $$")
     ended: list[ThreadReport] = []
@@ -482,20 +366,6 @@ async def test_a_cloned_state_is_not_read(house: House) -> None:
         with pytest.warns(UserWarning, match=r"not made by you.*moved to"):
             launched = await launch(rye, ref)
         assert (await end_of(rye, launched)).status == "completed"
-
-
-async def _rye(house: House, *arguments: str) -> ProcessResult:
-    done = await run_process(
-        ProcessSpec(
-            PYTHON,
-            ("-m", "ryecore.cli", *arguments, "--project", str(house.project)),
-            cwd="/",
-            env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
-                 "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    )  # fmt: skip
-    assert done.exit_code == 0, done.stderr.decode()
-    return done
 
 
 def test_without_await(house: House) -> None:

@@ -28,9 +28,13 @@ from tests.pypi import pypi_program
 MODEL = CallContext(capabilities=frozenset({"rye.execute.*"}))
 
 
-@pytest.fixture(params=["warm", "cold"])
-def warm(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param == "warm")
+# Kept servers are the usual way. One for each call is tried where its path is another one.
+BOTH_WAYS = pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+
+
+@pytest.fixture
+def warm() -> bool:
+    return True
 
 
 def told(house: House, ref: str) -> str:
@@ -77,6 +81,7 @@ def test_a_server_from_pypi_is_called(house: House):
 # a call
 
 
+@BOTH_WAYS
 def test_a_call_leaves_nothing_behind(house: House, warm: bool):
     stdio_server(house)
     ref = mcp_tool(house, warm=warm)
@@ -191,6 +196,7 @@ def test_parameters_do_not_choose_server_or_tool(house: House):
     assert house.execute(ref, asked).data["content"][0]["text"] == "hi"
 
 
+@BOTH_WAYS
 def test_a_server_gets_the_secret_that_its_item_names_and_no_other(house: House, warm: bool):
     house.environ |= {"A_TOKEN": "for-the-server", "OTHER_TOKEN": "for-nobody"}
     stdio_server(house, env={"A_TOKEN": "${A_TOKEN}"})
@@ -276,6 +282,7 @@ def test_a_tool_without_a_pin_runs_for_the_host_alone(house: House):
         assert rye.execute(ref, {"text": "hi"}, ctx=MODEL).metadata["pinned"] is True
 
 
+@BOTH_WAYS
 def test_a_tool_that_changed_since_is_refused_with_the_difference(house: House, warm: bool):
     stdio_server(house, "changed", str(house.root / "changed"))
     ref = mcp_tool(house, warm=warm)
@@ -325,6 +332,7 @@ def test_a_tool_that_is_not_there_is_refused_with_those_that_are(house: House, w
 # bad servers
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
@@ -342,6 +350,7 @@ def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(house, mode, said
     assert said in done.error
 
 
+@BOTH_WAYS
 def test_what_a_dying_server_said_is_told_without_its_secret(house: House, warm: bool):
     house.environ["A_TOKEN"] = "hunter2-hunter2"
     stdio_server(house, "dies", env={"A_TOKEN": "${A_TOKEN}"})
@@ -361,6 +370,7 @@ def test_a_server_that_never_answers_is_given_up(house, mode, warm):
         assert {"never-starts": "still thinking", "garbage": "what is this"}[mode] in error
 
 
+@BOTH_WAYS
 def test_a_call_that_hangs_ends_at_its_timeout(house: House, warm: bool):
     stdio_server(house, "hangs", str(house.root / "called"))
     ref = mcp_tool(house, warm=warm)
@@ -379,6 +389,7 @@ def test_endless_errors_are_drained_and_cost_nothing(house: House, warm: bool):
     assert house.execute(mcp_tool(house, warm=warm), {"text": "hi"}).success
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("mode", ["stubborn", "grandchild"])
 def test_a_server_that_will_not_go_is_ended(house, mode, warm):
     stdio_server(house, mode)

@@ -296,7 +296,7 @@ WRONG = [
     {"parameters": []},
     {"parameters": "x"},
     {"parameters": {1: 2}},
-    {"parameters": {"a": object()}},
+    {"parameters": {"a": ...}},
     {"parameters": {"a": float("nan")}},
     {"parameters": {"need": 1}},
     {"target": "moon"},

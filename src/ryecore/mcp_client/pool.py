@@ -7,10 +7,8 @@ for a while, when others are needed more, or with its host, however that ends.
 
 import json
 import os
-import shutil
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +28,6 @@ _MAX_KEPT: Final = 8
 _MAX_CALLS: Final = 100
 """How many calls one connector serves at once; each takes a descriptor here and there."""
 _GRACE_S: Final = 3.0
-_MAX_SOCKET_PATH: Final = 107
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
@@ -190,6 +187,8 @@ class ConnectorPool:
                 if found is not None and found.process.result() is None:
                     self._kept[key] = found  # at the end: it was used last
                     return found
+                if found is not None:
+                    found.retire()
                 self._make_room(1)
                 self._kept[key] = started = await _start(plan)
                 return started
@@ -280,31 +279,29 @@ class ConnectorPool:
 async def _start(plan: Plan) -> _Connector:
     """Start a connector and wait until it has taken the control socket.
 
+    The socket has a name of the kernel's alone, so that nothing stays on disk whoever is killed.
+
     Raises:
         RyeError: It ended at once.
     """
-    try:
-        folder = tempfile.mkdtemp(prefix="rye-", dir=_short_folder())
-    except OSError as problem:
-        raise _unmade(problem) from problem
-    path = os.path.join(folder, "control")
+    name = f"rye-{os.urandom(16).hex()}"
     process: RunningProcess | None = None
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(path)
-            listener.listen(1)
+            listener.bind(f"\0{name}")
+            listener.listen()
             listener.setblocking(False)
             process = RunningProcess(
                 ProcessSpec(
                     plan.command,
-                    (*plan.args, "--keep", path),
+                    (*plan.args, "--keep", name),
                     cwd=plan.cwd,
                     env=plan.env,
                     timeout_s=None,
                     max_output_bytes=64 * 1024,
                 )
             )
-            control = await _accepted(listener, process)
+            return await _accepted(listener, process)
     except BaseException as problem:
         if process is not None:
             with anyio.CancelScope(shield=True):
@@ -312,15 +309,29 @@ async def _start(plan: Plan) -> _Connector:
         if isinstance(problem, OSError):
             raise _unmade(problem) from problem
         raise
-    finally:
-        # Nothing of it stays on disk: a connector that runs holds all that it needs.
-        shutil.rmtree(folder, ignore_errors=True)
-    control.setblocking(False)
-    credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _Connector(process, control, _CREDENTIALS.unpack(credentials)[0])
 
 
-async def _accepted(listener: socket.socket, process: RunningProcess) -> socket.socket:
+async def _accepted(listener: socket.socket, process: RunningProcess) -> _Connector:
+    """The connector, once it has called. Such a name has no owner, so each caller is looked at."""
+    while await _someone_calls(listener, process):
+        control = listener.accept()[0]
+        control.setblocking(False)
+        credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, user, _ = _CREDENTIALS.unpack(credentials)
+        if user == os.geteuid():
+            return _Connector(process, control, pid)
+        control.close()
+    result = process.result()
+    said = result.stderr.decode(errors="replace").strip()[-2000:] if result is not None else ""
+    raise McpError(
+        "The connector of the MCP server ended at once." + (f" It said: {said}" if said else ""),
+        next_step="Start the server by hand, as its item says, and see what it says.",
+        server="",
+    )
+
+
+async def _someone_calls(listener: socket.socket, process: RunningProcess) -> bool:
+    """Whether a call came before the connector's end."""
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
@@ -331,27 +342,13 @@ async def _accepted(listener: socket.socket, process: RunningProcess) -> socket.
         group.start_soon(watch)
         await anyio.wait_readable(listener)
         group.cancel_scope.cancel()
-    result = process.result()
-    if result is None:
-        return listener.accept()[0]
-    said = result.stderr.decode(errors="replace").strip()[-2000:]
-    raise McpError(
-        "The connector of the MCP server ended at once." + (f" It said: {said}" if said else ""),
-        server="",
-    )
-
-
-def _short_folder() -> str:
-    """A folder for temporary files whose sockets have a path that is short enough."""
-    folder = tempfile.gettempdir()
-    return folder if len(os.fsencode(folder)) < _MAX_SOCKET_PATH - 24 else "/tmp"  # noqa: S108
+    return process.result() is None
 
 
 def _unmade(problem: OSError) -> McpError:
     return McpError(
         f"The call of the MCP server can't be made: {problem.strerror or problem}.",
-        next_step="See that this process may open more files, and that its folder for temporary "
-        "files can be written.",
+        next_step="See that this process may open more files.",
         server="",
     )
 

@@ -21,7 +21,7 @@ class Request:
         tool_name: What the server calls it.
         project: The project's folder.
         is_project_trusted: Whether programs inside it may run.
-        keep: The host's control socket; None for one call.
+        keep: The name of the host's control socket; None for one call.
     """
 
     server: str
@@ -31,7 +31,7 @@ class Request:
     tool_name: str
     project: Path
     is_project_trusted: bool
-    keep: Path | None
+    keep: str | None
 
 
 def read_request(arguments: Sequence[str]) -> Request:
@@ -44,7 +44,7 @@ def read_request(arguments: Sequence[str]) -> Request:
     parser.add_argument("--tool-path", type=Path, help="the tool's item; none lists the tools")
     parser.add_argument("--project-path", type=Path, required=True)
     parser.add_argument("--project-trusted", choices=["yes", "no"], default="no")
-    parser.add_argument("--keep", type=Path, help="the host's control socket")
+    parser.add_argument("--keep", help="the name of the host's control socket")
     found = parser.parse_args(arguments)
     return Request(
         found.server or found.server_config.stem,

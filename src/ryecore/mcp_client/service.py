@@ -137,7 +137,7 @@ async def serve_calls(request: Request, guard: Guard) -> None:
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control,
         anyio.CancelScope() as whole,
     ):
-        control.connect(str(request.keep))
+        control.connect(f"\0{request.keep}")
         control.setblocking(False)
         service = _Service(whole)
         async with anyio.create_task_group() as accepting:

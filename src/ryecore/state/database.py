@@ -22,9 +22,6 @@ __all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
 
-_OPEN: "Final[WeakSet[Database]]" = WeakSet()
-_FORKING: "Final[list[Database]]" = []
-_ONE_FORK: Final = RLock()
 _BUSY_TIMEOUT_S: Final = 30.0
 # SQLite's shared memory needs one kernel: on these file systems two machines could both write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
@@ -196,6 +193,11 @@ class Database:
                 next_step="See that its disk has room and that you may write there; a file that "
                 "is broken can be moved away.",
             ) from problem
+
+
+_OPEN: Final[WeakSet[Database]] = WeakSet()
+_FORKING: Final[list[Database]] = []
+_ONE_FORK: Final = RLock()
 
 
 def _before_fork() -> None:

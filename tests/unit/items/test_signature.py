@@ -18,7 +18,7 @@ from ryecore.items.signature import (
 from ryecore.items.signing import sign_content
 from ryecore.lillux.keys import SigningKey
 
-KEY = SigningKey.from_pem(SigningKey.generate().pem)
+KEY = SigningKey(bytes(range(32)))  # the same in every process, for it names tests
 TIME = "2026-01-31T12:00:00Z"
 ADDED = {".rb": CommentForm.of("#"), ".lua": CommentForm.of("--"), ".el": CommentForm.of(";")}
 EXTENSIONS = sorted(COMMENT_FORMS) + sorted(ADDED)

@@ -169,7 +169,11 @@ def test_what_is_no_private_key_is_refused(pem: bytes) -> None:
     assert refused.value.__suppress_context__, "the context could quote the key"
 
 
-@pytest.mark.parametrize("pem", [b"", KEY.pem, KEY.public.pem * 2, KEY.public.raw])
+@pytest.mark.parametrize(
+    "pem",
+    [b"", KEY.pem, KEY.public.pem * 2, KEY.public.raw],
+    ids=["empty", "private", "twice", "raw"],
+)
 def test_what_is_no_public_key_is_refused(pem: bytes) -> None:
     with pytest.raises(SigningError, match=r"not an Ed25519 key in PEM \(PUBLIC KEY\)"):
         PublicKey.from_pem(pem)

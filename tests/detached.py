@@ -1,0 +1,67 @@
+"""Launching tools in processes of their own, and watching what becomes of them."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import anyio
+
+from ryecore import Rye
+from ryecore.actions.launch import LaunchedThread
+from ryecore.actions.threads import ThreadReport
+from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
+from tests.house import PYTHON, House
+
+PATIENCE_S = 60
+
+
+async def launch(rye: Rye, ref: str, **parameters: object) -> LaunchedThread:
+    launched = await rye.execute(ref, parameters, async_=True)
+    assert isinstance(launched, LaunchedThread)
+    return launched
+
+
+async def end_of(rye: Rye, launched: LaunchedThread) -> ThreadReport:
+    report = await rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)
+    assert report.ended
+    return report
+
+
+async def until_printed(path: Path, text: str) -> str:
+    """Wait until a file holds a text; its whole content then."""
+    with anyio.fail_after(PATIENCE_S):
+        async with watch(path) as watcher:
+            while not (path.exists() and text in path.read_text()):
+                await watcher.changed()
+    return path.read_text()
+
+
+def log_of(house: House, launched: LaunchedThread) -> Path:
+    return house.path(f"state/threads/{launched.thread_id}/output.log")
+
+
+def hanging(house: House) -> str:
+    """A tool that says its number, and the one of a child of its own, and then stays."""
+    return house.shell("acme/hang", "sleep 300 & echo pids $$ $! end\nwait")
+
+
+async def pids_of(house: House, launched: LaunchedThread) -> list[int]:
+    said = await until_printed(log_of(house, launched), "end")
+    found = re.search(r"pids (\d+) (\d+) end", said)
+    assert found
+    return [int(found[1]), int(found[2])]
+
+
+async def run_rye(house: House, *arguments: str) -> ProcessResult:
+    done = await run_process(
+        ProcessSpec(
+            PYTHON,
+            ("-m", "ryecore.cli", *arguments, "--project", str(house.project)),
+            cwd="/",
+            env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
+                 "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr.decode()
+    return done
