@@ -111,7 +111,7 @@ def test_a_changed_import_is_refused_before_anything_runs(house: House, imported
     with house.sync() as rye:
         rye.execute(REF).raise_for_status()
         ran.unlink()
-        words.write_text(words.read_text().replace("1", "2"))
+        words.write_text(words.read_text().replace("hello = 1", "hello = 2"))
         with pytest.raises(ContentChanged, match=str(words)):
             rye.execute(REF)
     assert not ran.exists()

@@ -117,7 +117,7 @@ def test_a_changed_import_is_refused_and_so_is_one_that_shadows_it(
         with pytest.raises(UnsignedItem, match=str(shadow)):
             rye.execute(REF)
         shadow.unlink()
-        words.write_text(words.read_text().replace("hi", "planted"))
+        words.write_text(words.read_text().replace('"hi"', '"planted"'))
         with pytest.raises(ContentChanged, match=str(words)):
             rye.execute(REF)
 

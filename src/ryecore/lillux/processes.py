@@ -9,7 +9,7 @@ that gains privileges by its exec is let go.
 from collections.abc import Mapping
 from errno import EINVAL, ENOENT, ENOEXEC
 from functools import cache
-from os import PathLike, fspath, getpid
+from os import PathLike, fspath, register_at_fork
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
@@ -273,12 +273,15 @@ def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
 
 def current_process() -> ProcessId:
     """Who the calling process is."""
-    return _who_is(getpid())
+    return _who_is()
 
 
 @cache
-def _who_is(_pid: int) -> ProcessId:
-    return ProcessId(*_native.current_process())  # it never changes, but for a forked child
+def _who_is() -> ProcessId:
+    return ProcessId(*_native.current_process())
+
+
+register_at_fork(after_in_child=_who_is.cache_clear)
 
 
 def _native_spec(spec: ProcessSpec) -> "_Spec":

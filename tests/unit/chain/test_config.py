@@ -163,7 +163,7 @@ def test_an_unsigned_layer_in_system_space_is_refused(house):
 def test_a_signed_layer_that_was_changed_is_refused_even_where_unsigned_ones_are_taken(house):
     ref = asking(house)
     path = layer(house, "project", {"a": 1})
-    path.write_text(path.read_text().replace("1", "2"))
+    path.write_text(path.read_text().replace(": 1", ": 2"))
     with pytest.raises(ContentChanged, match=str(path)):
         house.execute(ref)
 

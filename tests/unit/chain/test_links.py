@@ -50,7 +50,7 @@ def test_a_change_to_it_is_noticed_at_once(house: House):
     with house.sync() as rye:
         assert rye.execute(ref).success
         path = house.path("tools/acme/notes.sh")
-        path.write_text(path.read_text().replace("one", "two"))
+        path.write_text(path.read_text().replace("\none", "\ntwo"))
         with pytest.raises(ContentChanged):
             rye.execute(ref)
         house.sign(path)
