@@ -368,6 +368,18 @@ async def test_a_cloned_state_is_not_read(house: House) -> None:
         assert (await end_of(rye, launched)).status == "completed"
 
 
+def test_a_thread_shows_itself_in_a_notebook(house: House) -> None:
+    ref = house.shell("acme/hi", "echo '<b>hello</b>'")
+    with house.sync() as rye:
+        report = rye.threads.wait(rye.execute(ref, async_=True).data["thread_id"])
+    assert repr(report) == f"ThreadReport({report.thread_id!r}, completed, {ref!r})"
+    for shown in (str(report), report._repr_html_()):
+        assert report.thread_id in shown
+        assert "completed" in shown
+    assert "<b>hello</b>" in str(report)
+    assert "&lt;b&gt;hello&lt;/b&gt;" in report._repr_html_()
+
+
 def test_without_await(house: House) -> None:
     ref = house.shell("acme/hi", "echo hello")
     with house.sync() as rye:

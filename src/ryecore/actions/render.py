@@ -1,12 +1,23 @@
-"""How a directive's result looks in a terminal and a notebook."""
+"""How directives and threads look in a terminal and a notebook."""
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from ryecore.chain.render import StyledText, render_trace
+from ryecore.chain.render import StyledText, render_result, render_trace
+from ryecore.state.model import ThreadRecord
 
-__all__ = ["render_directive"]
+__all__ = ["render_directive", "render_thread", "thread_line"]
+
+_STYLES: Final = {
+    "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
+    "killed": "bad", "cancelled": "warn",
+}  # fmt: skip
+_MARKS: Final = {
+    "created": "·", "running": "▸", "completed": "✓", "continued": "✓", "error": "✗",
+    "killed": "✗", "cancelled": "■",
+}  # fmt: skip
 
 
 def render_directive(document: Mapping[str, Any]) -> StyledText:
@@ -51,3 +62,42 @@ def _add_plan(text: StyledText, document: Mapping[str, Any]) -> None:
 def _shown(value: object) -> str:
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def render_thread(record: ThreadRecord, result: object, folder: str) -> StyledText:
+    """Show a thread, and what came of it."""
+    text = StyledText()
+    text.line(*thread_line(record))
+    text.line(("  since   ", "dim"), record.created_at)
+    if record.pid is not None:
+        text.line(("  process ", "dim"), str(record.pid))
+    text.line(("  folder  ", "dim"), folder)
+    if isinstance(result, Mapping):
+        text.add(render_result(dict(result)), "  ")
+    return text
+
+
+def thread_line(record: ThreadRecord) -> tuple[tuple[str, str], ...]:
+    """A thread in one line."""
+    style = _STYLES[record.status]
+    return (
+        (f"{_MARKS[record.status]} ", style),
+        (record.thread_id, "id"),
+        (f"  {record.status:<9}", style),
+        (f"  {_lasted(record):>8}", ""),
+        (f"  {record.item_id}", "strong"),
+    )
+
+
+def _lasted(record: ThreadRecord) -> str:
+    until = _time(record.completed_at) if record.completed_at else datetime.now(UTC)
+    seconds = max((until - _time(record.created_at)).total_seconds(), 0)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {seconds:02} s"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack
 import anyio.to_thread
 from attrs import field, frozen
 
+from ryecore.actions.render import render_thread
 from ryecore.actions.running import Running
+from ryecore.chain.render import StyledText
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.state.model import ThreadRecord, thread_not_found
 
@@ -27,7 +29,7 @@ _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 _MAX_OFFSET: Final = 2**31
 
 
-@frozen
+@frozen(repr=False)
 class ThreadReport:
     """A thread, and what came of it.
 
@@ -70,6 +72,19 @@ class ThreadReport:
     def to_dict(self) -> dict[str, object]:
         """The report as a JSON-ready object."""
         return {**self.record.to_dict(), "folder": str(self.folder), "result": self.result}
+
+    def render(self) -> StyledText:
+        """The thread for a terminal or a notebook."""
+        return render_thread(self.record, self.result, str(self.folder))
+
+    def __repr__(self) -> str:
+        return f"ThreadReport({self.thread_id!r}, {self.status}, {self.record.item_id!r})"
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()
 
 
 class Threads:

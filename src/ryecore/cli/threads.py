@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import TypeVar
 
 import anyio
 import click
 
+from ryecore.actions.render import thread_line
 from ryecore.actions.threads import ThreadReport, Threads
-from ryecore.chain.render import StyledText, render_result
+from ryecore.chain.render import StyledText
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
 from ryecore.cli.signals import stopped_by_signals
@@ -21,15 +21,6 @@ from ryecore.state.signs import Signs
 __all__ = ["threads"]
 
 T = TypeVar("T")
-
-_STYLES: Final = {
-    "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
-    "killed": "bad", "cancelled": "warn",
-}  # fmt: skip
-_MARKS: Final = {
-    "created": "·", "running": "▸", "completed": "✓", "continued": "✓", "error": "✗",
-    "killed": "✗", "cancelled": "■",
-}  # fmt: skip
 
 
 @click.group(short_help="What runs, and ran, in processes of its own.")
@@ -71,7 +62,7 @@ def show_thread(thread_id: str, project_path: str, as_json: bool) -> None:
         if as_json:
             show_json(report.to_dict())
         else:
-            show(_details(report))
+            show(report.render())
 
 
 @threads.command("wait")
@@ -112,7 +103,7 @@ def wait_threads(
             show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
         else:
             for report in reports:
-                show(_details(report))
+                show(report.render())
         if any(report.status not in ("completed", "continued") for report in reports):
             sys.exit(EXIT_FAILED)
 
@@ -196,7 +187,7 @@ def _stop(
             return
         text = StyledText()
         for report in reports:
-            spans = _head(report.record)
+            spans = thread_line(report.record)
             text.line(*spans, *([] if report.ended else [("  asked to stop", "dim")]))
         show(text)
 
@@ -218,46 +209,7 @@ async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
 def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     text = StyledText()
     for record in found:
-        text.line(*_head(record))
+        text.line(*thread_line(record))
     if not found:
         text.line("no threads" if ended_too else "nothing runs; the ended ones: --all")
     return text
-
-
-def _head(record: ThreadRecord) -> tuple[tuple[str, str], ...]:
-    style = _STYLES[record.status]
-    return (
-        (f"{_MARKS[record.status]} ", style),
-        (record.thread_id, "id"),
-        (f"  {record.status:<9}", style),
-        (f"  {_lasted(record):>8}", ""),
-        (f"  {record.item_id}", "strong"),
-    )
-
-
-def _details(report: ThreadReport) -> StyledText:
-    record = report.record
-    text = StyledText()
-    text.line(*_head(record))
-    text.line(("  since   ", "dim"), record.created_at)
-    if record.pid is not None:
-        text.line(("  process ", "dim"), str(record.pid))
-    text.line(("  folder  ", "dim"), str(report.folder))
-    if isinstance(report.result, Mapping):
-        result: Mapping[str, Any] = report.result
-        text.add(render_result(dict(result)), "  ")
-    return text
-
-
-def _lasted(record: ThreadRecord) -> str:
-    until = _time(record.completed_at) if record.completed_at else datetime.now(UTC)
-    seconds = max((until - _time(record.created_at)).total_seconds(), 0)
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {seconds:02} s"
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
