@@ -4,6 +4,7 @@ import gzip
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +16,7 @@ from ryecore.errors import McpToolChanged
 from tests.house import House
 from tests.mcp_house import HTTP, mcp_tool, server_item, why
 from tests.npm import npm_set
+from tests.unit.lillux.system import children
 
 PROGRAM = Path(__file__).parents[1] / "mcp_http_server.py"
 TOKEN = "hunter2-hunter2"
@@ -53,6 +55,17 @@ def test_a_server_is_called(house: House, kind: str):
             done = rye.execute(ref, {"text": said})
             assert done.data["content"] == [{"type": "text", "text": said}]
             assert done.metadata["pinned"] is True
+
+
+def test_the_timeout_of_calls_ends_no_stream_that_is_merely_quiet(house: House):
+    with sdk_server("sse") as url, house.sync() as rye:
+        server_item(house, transport="sse", url=url, timeout=1)
+        ref = pinned(house, rye)
+        assert rye.execute(ref, {"text": "one"}).success
+        first = children()
+        time.sleep(1.5)  # the quiet itself is what is tried
+        assert rye.execute(ref, {"text": "two"}).success
+        assert children() == first
 
 
 def test_a_published_server_is_called(house: House):

@@ -110,9 +110,11 @@ def _client(server: HttpServer, peer: Peer) -> httpx2.AsyncClient:
         if not is_event_stream and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _BoundedBody(response.stream, peer)
 
+    # The one stream of `sse` stays open between calls, whose own timeout the session keeps.
+    call_timeout_s = None if server.transport == "sse" else server.timeout_s
     return httpx2.AsyncClient(
         headers={**server.headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=server.timeout_s or _READ_TIMEOUT_S),
+        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=call_timeout_s or _READ_TIMEOUT_S),
         follow_redirects=False,
         event_hooks={"response": [check]},
     )
