@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import anyio.to_thread
 from attrs import evolve, frozen
@@ -22,6 +22,7 @@ from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext
 from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
+from ryecore.styled import StyledText
 
 __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
 
@@ -56,7 +57,10 @@ class CopiedItem:
     problem: str | None
 
 
-@frozen
+_MAX_LINES: Final = 40
+
+
+@frozen(repr=False)
 class FetchedItem:
     """An item that was read and verified.
 
@@ -126,6 +130,32 @@ class FetchedItem:
             if self.copied.problem is not None:
                 document["warnings"] = [self.copied.problem]
         return document
+
+    def render(self) -> StyledText:
+        """The item for a terminal or a notebook: who vouches for it, and how it begins."""
+        source, verified = self.item.source, self.item.is_verified
+        text = StyledText()
+        text.line(
+            ("✓ " if verified else "! ", "good" if verified else "warn"),
+            (str(source.ref), "strong"),
+            (f"  {self.item.integrity[:12]}", "good" if verified else "warn"),
+            (f"  {source.space.label}  {source.path}", "dim"),
+        )
+        lines = self.content.splitlines()
+        for line in lines[:_MAX_LINES]:
+            text.line("  ", line)
+        if len(lines) > _MAX_LINES:
+            text.line((f"  … {len(lines) - _MAX_LINES} more lines", "dim"))
+        return text
+
+    def __repr__(self) -> str:
+        return f"FetchedItem({str(self.item.source.ref)!r}, {self.item.source.space.label})"
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()
 
 
 def _places(copies: tuple[tuple[Path, Space], ...]) -> list[dict[str, str]]:

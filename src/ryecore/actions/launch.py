@@ -20,11 +20,11 @@ from ryecore.actions.payload import Payload
 from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
-from ryecore.chain.render import StyledText
 from ryecore.errors import InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
+from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ryecore.chain.render import StyledText, render_result, render_trace
+from ryecore.chain.render import render_result, render_trace
 from ryecore.state.model import ThreadRecord
+from ryecore.styled import StyledText
 
 __all__ = ["render_directive", "render_thread", "thread_line"]
 

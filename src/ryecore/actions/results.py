@@ -6,11 +6,11 @@ from attrs import field, frozen
 
 from ryecore.actions.render import render_directive
 from ryecore.chain.model import ExecutionResult
-from ryecore.chain.render import StyledText
 from ryecore.directives.model import ContextSpec, Directive
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.policy.hooks import Hook
 from ryecore.policy.limits import Limits
+from ryecore.styled import StyledText
 
 __all__ = ["DirectivePlan", "DirectiveResult"]
 

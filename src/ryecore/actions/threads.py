@@ -13,9 +13,9 @@ from attrs import field, frozen
 
 from ryecore.actions.render import render_thread
 from ryecore.actions.running import Running
-from ryecore.chain.render import StyledText
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.state.model import ThreadRecord, thread_not_found
+from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore

@@ -7,10 +7,11 @@ from typing import Final, Literal, Self
 
 from attrs import field, frozen
 
-from ryecore.chain.render import StyledText, render_chain, render_result
+from ryecore.chain.render import render_chain, render_result
 from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
+from ryecore.styled import StyledText
 
 __all__ = [
     "Chain",

@@ -7,75 +7,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import field, frozen
+from ryecore.styled import Span, StyledText
 
-__all__ = ["StyledText", "render_chain", "render_error", "render_result", "render_trace"]
+__all__ = ["render_chain", "render_error", "render_result", "render_trace"]
 
-_ANSI: Final = {
-    "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
-}  # fmt: skip
-_CSS: Final = {
-    "good": "color:#2da44e", "bad": "color:#e5534b", "warn": "color:#bf8700",
-    "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#3b8eea",
-}  # fmt: skip
 _MAX_DATA_LINES: Final = 40
 _MAX_LINE: Final = 400
-
-Span = tuple[str, str]
-
-
-@frozen
-class StyledText:
-    """Lines of styled spans, which a terminal, a notebook or a log can show."""
-
-    lines: list[list[Span]] = field(factory=list)
-
-    def line(self, *spans: str | Span) -> None:
-        """Add a line of plain texts and (text, style) pairs."""
-        self.lines.append([(span, "") if isinstance(span, str) else span for span in spans])
-
-    def add(self, other: "StyledText", indent: str = "") -> None:
-        """Add another text's lines."""
-        self.lines.extend([(indent, ""), *line] for line in other.lines)
-
-    def plain(self) -> str:
-        """The text without styles."""
-        return "\n".join(
-            _printable("".join(text for text, _ in line).rstrip()) for line in self.lines
-        )
-
-    def ansi(self) -> str:
-        """The text for a terminal."""
-        return "\n".join(
-            "".join(
-                f"\x1b[{_ANSI[style]}m{_printable(text)}\x1b[0m" if style else _printable(text)
-                for text, style in line
-            )
-            for line in self.lines
-        )
-
-    def html(self) -> str:
-        """The text for a notebook: self-contained, nothing is loaded."""
-        import html  # noqa: PLC0415 - for notebooks alone
-
-        body = "\n".join(
-            "".join(
-                f'<span style="{_CSS[style]}">{html.escape(text)}</span>'
-                if style
-                else html.escape(text)
-                for text, style in line
-            )
-            for line in self.lines
-        )
-        return f'<pre style="line-height:1.4;white-space:pre-wrap">{body}</pre>'
-
-
-def _printable(text: str) -> str:
-    """Text whose control characters can't steer the terminal."""
-    return "".join(
-        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def render_result(document: Mapping[str, Any]) -> StyledText:

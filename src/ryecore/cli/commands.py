@@ -16,7 +16,7 @@ from ryecore import __version__
 from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
-from ryecore.chain.render import StyledText, render_result
+from ryecore.chain.render import render_result
 from ryecore.cli.arguments import read_overrides, read_pairs
 from ryecore.cli.items import fetch, search
 from ryecore.cli.mcp import mcp
@@ -37,6 +37,7 @@ from ryecore.items.packages import lock_packages
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
+from ryecore.styled import StyledText
 
 __all__ = ["rye"]
 

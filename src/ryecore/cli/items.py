@@ -1,6 +1,6 @@
 """The commands that read items: fetch and search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -8,12 +8,12 @@ import anyio
 import click
 
 from ryecore.actions.fetch import FetchedItem
-from ryecore.chain.render import StyledText
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.rye import Rye
-from ryecore.search.model import SearchResult, SearchResults
+from ryecore.search.model import SearchResults
+from ryecore.styled import StyledText
 
 __all__ = ["fetch", "search"]
 
@@ -122,42 +122,9 @@ def search(
         if as_json:
             show_json(found.to_dict())
         else:
-            show(_rendered(found))
+            show(found.render())
 
 
 async def _search(project_path: str, query: str, **options: Any) -> SearchResults:
     async with Rye.open(project_path) as opened:
         return await opened.search(query, **options)
-
-
-def _rendered(found: SearchResults) -> StyledText:
-    text = StyledText()
-    for one in found.results:
-        text.line(
-            ("✓ " if one.is_verified else "! ", "good" if one.is_verified else "warn"),
-            (str(one.ref), "id"),
-            f"  {one.title}" if one.title != one.ref.id.rpartition("/")[2] else "",
-            (f"  {one.space.label}", "dim"),
-            ("" if one.is_verified else f"  {one.integrity}", "warn"),
-        )
-        if one.description:
-            text.line(f"    {one.description}")
-        if one.hits:
-            text.line(("    ", ""), *_highlighted(one))
-        for path, space in one.shadowed_by:
-            text.line((f"    shadowed by {path} ({space.label})", "warn"))
-        for path, space in one.shadows:
-            text.line((f"    shadows {path} ({space.label})", "dim"))
-    shown = f"{found.offset + 1} to {found.offset + len(found.results)}" if found.results else "0"
-    following = f"; next page: --offset {found.next_offset}" if found.next_offset else ""
-    text.line((f"{shown} of {found.total}{following}", "dim"))
-    return text
-
-
-def _highlighted(one: SearchResult) -> Iterator[tuple[str, str]]:
-    end = 0
-    for first, last in one.hits:
-        yield one.preview[end:first], "dim"
-        yield one.preview[first:last], "strong"
-        end = last
-    yield one.preview[end:], "dim"

@@ -9,7 +9,7 @@ import anyio
 import click
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.chain.render import StyledText, render_result
+from ryecore.chain.render import render_result
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
@@ -17,6 +17,7 @@ from ryecore.errors import InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.mcp_client.authoring import PinnedItem, choose_tools, declarations, pin_tool
 from ryecore.rye import Rye
+from ryecore.styled import StyledText
 
 __all__ = ["pin", "tools"]
 

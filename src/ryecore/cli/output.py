@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
-from ryecore.chain.render import StyledText, render_error
+from ryecore.chain.render import render_error
 from ryecore.errors import RyeError
+from ryecore.styled import StyledText
 
 __all__ = [
     "EXIT_FAILED",

@@ -9,7 +9,6 @@ import click
 
 from ryecore.actions.render import thread_line
 from ryecore.actions.threads import ThreadReport, Threads
-from ryecore.chain.render import StyledText
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
 from ryecore.cli.signals import stopped_by_signals
@@ -17,6 +16,7 @@ from ryecore.errors import RyeError
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
+from ryecore.styled import StyledText
 
 __all__ = ["threads"]
 

@@ -1,11 +1,13 @@
 """What a search finds."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import frozen
 
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
+from ryecore.styled import StyledText
 
 __all__ = ["SearchResult", "SearchResults"]
 
@@ -77,7 +79,7 @@ def _place(path: Path, space: Space) -> dict[str, str]:
     return {"path": str(path), "space": space.label}
 
 
-@frozen
+@frozen(repr=False)
 class SearchResults:
     """A page of what was found.
 
@@ -119,3 +121,45 @@ class SearchResults:
             "offset": self.offset,
             "search_type": "keyword",
         }
+
+    def render(self) -> StyledText:
+        """The page for a terminal or a notebook."""
+        text = StyledText()
+        for one in self.results:
+            text.line(
+                ("✓ " if one.is_verified else "! ", "good" if one.is_verified else "warn"),
+                (str(one.ref), "id"),
+                f"  {one.title}" if one.title != one.ref.id.rpartition("/")[2] else "",
+                (f"  {one.space.label}", "dim"),
+                ("" if one.is_verified else f"  {one.integrity}", "warn"),
+            )
+            if one.description:
+                text.line(f"    {one.description}")
+            if one.hits:
+                text.line(("    ", ""), *_highlighted(one))
+            for path, space in one.shadowed_by:
+                text.line((f"    shadowed by {path} ({space.label})", "warn"))
+            for path, space in one.shadows:
+                text.line((f"    shadows {path} ({space.label})", "dim"))
+        shown = f"{self.offset + 1} to {self.offset + len(self.results)}" if self.results else "0"
+        following = f"; next page: --offset {self.next_offset}" if self.next_offset else ""
+        text.line((f"{shown} of {self.total}{following}", "dim"))
+        return text
+
+    def __repr__(self) -> str:
+        return f"SearchResults({self.query!r}, {len(self.results)} of {self.total})"
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()
+
+
+def _highlighted(one: SearchResult) -> Iterator[tuple[str, str]]:
+    end = 0
+    for first, last in one.hits:
+        yield one.preview[end:first], "dim"
+        yield one.preview[first:last], "strong"
+        end = last
+    yield one.preview[end:], "dim"

@@ -223,3 +223,12 @@ async def test_a_copy_for_a_model_needs_the_hosts_approval_of_exactly_that(house
     assert file.path == done.copied.path
     assert file.content_hash == done.item.integrity
     assert "one line" in file.preview
+
+
+async def test_an_item_shows_itself_in_a_notebook(house):
+    house.write("knowledge/a/k.md", "# Tides\n" + "<b>high</b>\n" * 50)
+    fetched = await fetch(house, "knowledge:a/k")
+    assert repr(fetched) == "FetchedItem('knowledge:a/k', project)"
+    assert "<b>high</b>" in str(fetched)
+    assert "12 more lines" in str(fetched)
+    assert "&lt;b&gt;high" in fetched._repr_html_()

@@ -167,3 +167,11 @@ async def test_dev_mode_does_not_make_a_result_look_verified(house):
     async with rye:
         (result,) = (await rye.search("tides")).results
     assert (result.is_verified, result.integrity) == (False, "unsigned")
+
+
+async def test_what_was_found_shows_itself_in_a_notebook(library):
+    library.write("knowledge/sea/markup.md", "# Tides\n\n<b>tides</b>\n")
+    found = await search(library, "tides")
+    assert repr(found) == f"SearchResults('tides', {found.total} of {found.total})"
+    assert "knowledge:sea/tides" in str(found)
+    assert "&lt;b&gt;" in found._repr_html_()
