@@ -1,0 +1,1 @@
+"""Agents: the turns of a model, run end to end."""

@@ -1,0 +1,170 @@
+"""Items that can't be found, verified or chained, and what lies below them."""
+
+from pathlib import Path
+
+from ryecore.errors.base import RyeError
+
+__all__ = [
+    "AmbiguousItem",
+    "AnchorError",
+    "BadSignature",
+    "ChainError",
+    "ChainTooDeep",
+    "CircularDependency",
+    "ConfigError",
+    "ContentChanged",
+    "ExecutorNotFound",
+    "IncompatibleChain",
+    "IntegrityError",
+    "InterpreterNotFound",
+    "InvalidItemId",
+    "ItemError",
+    "ItemNotFound",
+    "MalformedSignature",
+    "MetadataError",
+    "MissingExecutorId",
+    "ProcessError",
+    "RevokedKey",
+    "SigningError",
+    "SpawnFailed",
+    "StoreError",
+    "UnsignedItem",
+    "UntrustedKey",
+]
+
+
+class ItemError(RyeError):
+    """An item can't be found, named or read."""
+
+    error_type = "item"
+
+
+class InvalidItemId(ItemError, ValueError):
+    """An item id, or a canonical ref, is not of the form that ids have."""
+
+    error_type = "invalid_item_id"
+
+
+class ItemNotFound(ItemError, LookupError):
+    """No space holds the item."""
+
+    error_type = "not_found"
+    searched: tuple[str, ...] = ()
+    similar: tuple[str, ...] = ()
+
+
+class AmbiguousItem(ItemError):
+    """Two files of one stem, or two kinds of one id, answer to one name."""
+
+    error_type = "ambiguous"
+    candidates: tuple[str, ...] = ()
+
+
+class MetadataError(ItemError):
+    """An item's source can't be read as what its extension says."""
+
+    error_type = "metadata"
+    path: Path
+    line: int | None = None
+
+
+class IntegrityError(RyeError):
+    """What stands on disk is not what a trusted key signed. Nothing ran."""
+
+    error_type = "integrity"
+    path: Path
+
+
+class UnsignedItem(IntegrityError):
+    """The item has no signature."""
+
+
+class MalformedSignature(IntegrityError):
+    """A signature line stands there, but not of the form that signatures have."""
+
+
+class ContentChanged(IntegrityError):
+    """The content is not the content that was signed."""
+
+
+class BadSignature(IntegrityError):
+    """The signature doesn't hold for this content at this place and time."""
+
+
+class UntrustedKey(IntegrityError):
+    """The key that signed is not trusted here."""
+
+    fingerprint: str
+
+
+class RevokedKey(UntrustedKey):
+    """The key that signed was revoked, or has expired."""
+
+
+class SigningError(RyeError):
+    """A key or a signature can't be made or read."""
+
+    error_type = "signing"
+
+
+class ChainError(RyeError):
+    """The chain from tool to primitive does not hold."""
+
+    error_type = "chain"
+
+
+class ChainTooDeep(ChainError):
+    """A chain of executors, or of directives that extend each other, is too long."""
+
+
+class CircularDependency(ChainError):
+    """An element's executor, or what a directive extends, leads back to it."""
+
+
+class ExecutorNotFound(ChainError, ValueError):
+    """An element names an executor that no space holds."""
+
+    executor_id: str
+
+
+class MissingExecutorId(ChainError):
+    """An element doesn't say which executor runs it."""
+
+
+class IncompatibleChain(ChainError):
+    """Neighbours in the chain don't fit: spaces, inputs and outputs, or versions."""
+
+    problems: tuple[str, ...] = ()
+
+
+class InterpreterNotFound(ChainError):
+    """No interpreter that may be used was found."""
+
+    tried: tuple[str, ...] = ()
+
+
+class AnchorError(ChainError):
+    """A tool's dependency tree can't be anchored or sealed."""
+
+
+class ConfigError(RyeError):
+    """A configuration file can't be used."""
+
+    error_type = "config"
+
+
+class ProcessError(RyeError):
+    """An operation of the native layer failed."""
+
+    error_type = "process"
+
+
+class SpawnFailed(ProcessError):
+    """A process can't be started."""
+
+    command: str
+    errno: int | None = None
+
+
+class StoreError(ProcessError):
+    """The content store can't be read or written."""

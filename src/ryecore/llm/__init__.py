@@ -1,0 +1,150 @@
+"""The seam to models: requests, answers, streams, errors, and whom to ask next."""
+
+from typing import TYPE_CHECKING
+
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.llm.chunks import MediaChunk as MediaChunk
+    from ryecore.llm.chunks import ReasoningDelta as ReasoningDelta
+    from ryecore.llm.chunks import StreamChunk as StreamChunk
+    from ryecore.llm.chunks import StreamEnd as StreamEnd
+    from ryecore.llm.chunks import TextDelta as TextDelta
+    from ryecore.llm.chunks import ToolCallDelta as ToolCallDelta
+    from ryecore.llm.chunks import ToolCallStart as ToolCallStart
+    from ryecore.llm.chunks import UsageUpdate as UsageUpdate
+    from ryecore.llm.errors import RETRYABLE_KINDS as RETRYABLE_KINDS
+    from ryecore.llm.errors import LlmError as LlmError
+    from ryecore.llm.errors import LlmErrorKind as LlmErrorKind
+    from ryecore.llm.errors import redact as redact
+    from ryecore.llm.fold import StreamFold as StreamFold
+    from ryecore.llm.media import FolderMediaStore as FolderMediaStore
+    from ryecore.llm.media import MediaStore as MediaStore
+    from ryecore.llm.media import MemoryMediaStore as MemoryMediaStore
+    from ryecore.llm.parts import MediaPart as MediaPart
+    from ryecore.llm.parts import Message as Message
+    from ryecore.llm.parts import Part as Part
+    from ryecore.llm.parts import ReasoningPart as ReasoningPart
+    from ryecore.llm.parts import ResultContent as ResultContent
+    from ryecore.llm.parts import Role as Role
+    from ryecore.llm.parts import TextPart as TextPart
+    from ryecore.llm.parts import ToolCallPart as ToolCallPart
+    from ryecore.llm.parts import ToolResultPart as ToolResultPart
+    from ryecore.llm.plan import AttemptOutcome as AttemptOutcome
+    from ryecore.llm.plan import AttemptRecord as AttemptRecord
+    from ryecore.llm.plan import Backoff as Backoff
+    from ryecore.llm.plan import FallbackPlanEntry as FallbackPlanEntry
+    from ryecore.llm.provider import LlmProvider as LlmProvider
+    from ryecore.llm.provider import MediaJob as MediaJob
+    from ryecore.llm.provider import MediaOutcome as MediaOutcome
+    from ryecore.llm.provider import MediaProvider as MediaProvider
+    from ryecore.llm.provider import MediaRequest as MediaRequest
+    from ryecore.llm.provider import MediaResult as MediaResult
+    from ryecore.llm.request import Capabilities as Capabilities
+    from ryecore.llm.request import LlmRequest as LlmRequest
+    from ryecore.llm.request import ReasoningEffort as ReasoningEffort
+    from ryecore.llm.request import ResponseFormat as ResponseFormat
+    from ryecore.llm.request import ToolChoice as ToolChoice
+    from ryecore.llm.request import ToolSpec as ToolSpec
+    from ryecore.llm.request import missing_capabilities as missing_capabilities
+    from ryecore.llm.result import LlmResult as LlmResult
+    from ryecore.llm.result import StopReason as StopReason
+    from ryecore.llm.result import Usage as Usage
+
+_HOMES = {
+    "AttemptOutcome": "plan",
+    "AttemptRecord": "plan",
+    "Backoff": "plan",
+    "Capabilities": "request",
+    "FallbackPlanEntry": "plan",
+    "FolderMediaStore": "media",
+    "LlmError": "errors",
+    "LlmErrorKind": "errors",
+    "LlmProvider": "provider",
+    "LlmRequest": "request",
+    "LlmResult": "result",
+    "MediaChunk": "chunks",
+    "MediaJob": "provider",
+    "MediaOutcome": "provider",
+    "MediaPart": "parts",
+    "MediaProvider": "provider",
+    "MediaRequest": "provider",
+    "MediaResult": "provider",
+    "MediaStore": "media",
+    "MemoryMediaStore": "media",
+    "Message": "parts",
+    "Part": "parts",
+    "RETRYABLE_KINDS": "errors",
+    "ReasoningDelta": "chunks",
+    "ReasoningEffort": "request",
+    "ReasoningPart": "parts",
+    "ResponseFormat": "request",
+    "ResultContent": "parts",
+    "Role": "parts",
+    "StopReason": "result",
+    "StreamChunk": "chunks",
+    "StreamEnd": "chunks",
+    "StreamFold": "fold",
+    "TextDelta": "chunks",
+    "TextPart": "parts",
+    "ToolCallDelta": "chunks",
+    "ToolCallPart": "parts",
+    "ToolCallStart": "chunks",
+    "ToolChoice": "request",
+    "ToolResultPart": "parts",
+    "ToolSpec": "request",
+    "Usage": "result",
+    "UsageUpdate": "chunks",
+    "missing_capabilities": "request",
+    "redact": "errors",
+}
+
+__all__ = [
+    "RETRYABLE_KINDS",
+    "AttemptOutcome",
+    "AttemptRecord",
+    "Backoff",
+    "Capabilities",
+    "FallbackPlanEntry",
+    "FolderMediaStore",
+    "LlmError",
+    "LlmErrorKind",
+    "LlmProvider",
+    "LlmRequest",
+    "LlmResult",
+    "MediaChunk",
+    "MediaJob",
+    "MediaOutcome",
+    "MediaPart",
+    "MediaProvider",
+    "MediaRequest",
+    "MediaResult",
+    "MediaStore",
+    "MemoryMediaStore",
+    "Message",
+    "Part",
+    "ReasoningDelta",
+    "ReasoningEffort",
+    "ReasoningPart",
+    "ResponseFormat",
+    "ResultContent",
+    "Role",
+    "StopReason",
+    "StreamChunk",
+    "StreamEnd",
+    "StreamFold",
+    "TextDelta",
+    "TextPart",
+    "ToolCallDelta",
+    "ToolCallPart",
+    "ToolCallStart",
+    "ToolChoice",
+    "ToolResultPart",
+    "ToolSpec",
+    "Usage",
+    "UsageUpdate",
+    "missing_capabilities",
+    "redact",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

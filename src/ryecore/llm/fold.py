@@ -1,0 +1,158 @@
+"""Fold a stream of chunks into the answer that it makes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ryecore.llm.chunks import (
+    MediaChunk,
+    ReasoningDelta,
+    StreamChunk,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageUpdate,
+)
+from ryecore.llm.parts import Part, ReasoningPart, TextPart, ToolCallPart
+from ryecore.llm.result import LlmResult, Usage
+
+__all__ = ["StreamFold"]
+
+
+class StreamFold:
+    """What has come of a stream so far. Chunks after its end are ignored.
+
+    Args:
+        provider: The id of the provider, the origin of reasoning parts.
+        model: The model that was asked.
+
+    Attributes:
+        has_content: Whether anything came that a person or the next turn would see.
+        end: The last chunk; None while there was none.
+        usage: What was counted so far.
+    """
+
+    __slots__ = (
+        "_calls", "_model", "_parts", "_provider", "_reasoning", "_text", "end", "has_content",
+        "usage",
+    )  # fmt: skip
+
+    def __init__(self, provider: str, model: str) -> None:
+        self._provider = provider
+        self._model = model
+        self._parts: list[Part | _Call] = []
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, _Call] = {}
+        self.has_content = False
+        self.end: StreamEnd | None = None
+        self.usage: Usage | None = None
+
+    def add(self, chunk: StreamChunk) -> None:
+        """Take the next chunk."""
+        if self.end is None:
+            _ADD[type(chunk)](self, chunk)
+
+    @property
+    def text_bytes(self) -> int:
+        """How much text, reasoning and arguments came, for an estimate of what it cost."""
+        whole = (len(_text_of(part).encode()) for part in self._parts)
+        return sum(whole) + sum(len(one.encode()) for one in (*self._text, *self._reasoning))
+
+    def result(self) -> LlmResult:
+        """The answer, as far as it came."""
+        self._close_text()
+        self._close_reasoning("")
+        end = self.end
+        return LlmResult(
+            tuple(part.part if isinstance(part, _Call) else part for part in self._parts),
+            end.stop_reason if end else "error",
+            self.usage,
+            (end.model if end else "") or self._model,
+            self._provider,
+        )
+
+    def _add_text(self, chunk: TextDelta) -> None:
+        if self._reasoning:
+            self._close_reasoning("")
+        if chunk.text:
+            self._text.append(chunk.text)
+            self.has_content = True
+
+    def _add_reasoning(self, chunk: ReasoningDelta) -> None:
+        if self._text:
+            self._close_text()
+        self.has_content = True
+        if chunk.text:
+            self._reasoning.append(chunk.text)
+        if chunk.opaque:
+            self._close_reasoning(chunk.opaque)
+
+    def _add_call(self, chunk: ToolCallStart) -> None:
+        if chunk.index in self._calls:
+            return
+        self._close_text()
+        self._close_reasoning("")
+        self.has_content = True
+        call = self._calls[chunk.index] = _Call(chunk)
+        self._parts.append(call)
+
+    def _add_arguments(self, chunk: ToolCallDelta) -> None:
+        call = self._calls.get(chunk.index)
+        if call is not None:
+            call.arguments.append(chunk.arguments_json)
+
+    def _add_media(self, chunk: MediaChunk) -> None:
+        self._close_text()
+        self._close_reasoning("")
+        self.has_content = True
+        self._parts.append(chunk.part)
+
+    def _add_usage(self, chunk: UsageUpdate) -> None:
+        self.usage = chunk.usage
+
+    def _add_end(self, chunk: StreamEnd) -> None:
+        self.end = chunk
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+
+    def _close_text(self) -> None:
+        if self._text:
+            self._parts.append(TextPart("".join(self._text)))
+            self._text = []
+
+    def _close_reasoning(self, opaque: str) -> None:
+        if self._reasoning or opaque:
+            self._parts.append(ReasoningPart("".join(self._reasoning), self._provider, opaque))
+            self._reasoning = []
+
+
+class _Call:
+    """A tool call whose arguments are still coming."""
+
+    __slots__ = ("arguments", "start")
+
+    def __init__(self, start: ToolCallStart) -> None:
+        self.start = start
+        self.arguments: list[str] = []
+
+    @property
+    def part(self) -> ToolCallPart:
+        return ToolCallPart(self.start.call_id, self.start.name, "".join(self.arguments))
+
+
+def _text_of(part: "Part | _Call") -> str:
+    if isinstance(part, TextPart | ReasoningPart):
+        return part.text
+    return part.part.arguments_json if isinstance(part, _Call) else ""
+
+
+_ADD: dict[type, Callable[[StreamFold, Any], None]] = {
+    TextDelta: StreamFold._add_text,
+    ReasoningDelta: StreamFold._add_reasoning,
+    ToolCallStart: StreamFold._add_call,
+    ToolCallDelta: StreamFold._add_arguments,
+    MediaChunk: StreamFold._add_media,
+    UsageUpdate: StreamFold._add_usage,
+    StreamEnd: StreamFold._add_end,
+}

@@ -1,0 +1,146 @@
+"""What messages are made of. No vendor's type stands here."""
+
+from typing import Literal, Self, TypeAlias
+
+from attrs import frozen
+
+__all__ = [
+    "MediaPart",
+    "Message",
+    "Part",
+    "ReasoningPart",
+    "ResultContent",
+    "Role",
+    "TextPart",
+    "ToolCallPart",
+    "ToolResultPart",
+]
+
+Role: TypeAlias = Literal["user", "assistant", "tool"]
+
+
+@frozen
+class TextPart:
+    """Text."""
+
+    text: str
+
+
+@frozen
+class ReasoningPart:
+    """What a model thought. Only the provider that it came from ever sees it again.
+
+    Attributes:
+        text: What may be read of it; empty where the provider shows nothing.
+        origin: The id of the provider that it came from.
+        opaque: What that provider needs to take it back: a signature, or encrypted content. Without
+            text, it belongs to the part that follows.
+
+    Source: decision 56.
+    """
+
+    text: str
+    origin: str
+    opaque: str = ""
+
+
+@frozen
+class ToolCallPart:
+    """A model's wish to call a tool.
+
+    Attributes:
+        call_id: What the result will refer to.
+        name: The tool's name, as the model wrote it.
+        arguments_json: The arguments as the model wrote them, JSON or not.
+    """
+
+    call_id: str
+    name: str
+    arguments_json: str
+
+
+@frozen
+class MediaPart:
+    """An image, sound, video or document, by the handle of its content.
+
+    Attributes:
+        handle: `media://` and the SHA-256 of the content in hex.
+        media_type: Such as `image/png`.
+        size_bytes: How large the content is.
+        name: A file's name, where it has one.
+    """
+
+    handle: str
+    media_type: str
+    size_bytes: int
+    name: str = ""
+
+
+ResultContent: TypeAlias = TextPart | MediaPart
+
+
+@frozen
+class ToolResultPart:
+    """What came of a tool call, as the model sees it.
+
+    Attributes:
+        call_id: The call that it answers.
+        name: The tool's name.
+        content: Texts, which are JSON wherever the tool gave data, and media.
+        is_error: Whether it tells of a failure.
+        untrusted: Whether it may hold text that nobody vouches for.
+    """
+
+    call_id: str
+    name: str
+    content: tuple[ResultContent, ...]
+    is_error: bool = False
+    untrusted: bool = True
+
+    @property
+    def text(self) -> str:
+        """The texts, joined."""
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+
+Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | MediaPart
+
+
+@frozen
+class Message:
+    """One message of a conversation.
+
+    Attributes:
+        role: Who speaks. The results of tools stand in messages of the role `tool`.
+        parts: What is said, in order.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def user(cls, *content: str | TextPart | MediaPart) -> Self:
+        """A message of the user's: texts and media."""
+        return cls("user", tuple(TextPart(one) if isinstance(one, str) else one for one in content))
+
+    @classmethod
+    def assistant(cls, *content: str | Part) -> Self:
+        """A message of the model's."""
+        return cls(
+            "assistant", tuple(TextPart(one) if isinstance(one, str) else one for one in content)
+        )
+
+    @classmethod
+    def results(cls, *results: ToolResultPart) -> Self:
+        """The answers to one message's tool calls, in their order."""
+        return cls("tool", results)
+
+    @property
+    def text(self) -> str:
+        """The texts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))

@@ -1,0 +1,128 @@
+"""What a model is asked, and what a model can do."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from ryecore.llm.parts import MediaPart, Message, ToolResultPart
+
+__all__ = [
+    "Capabilities",
+    "LlmRequest",
+    "ReasoningEffort",
+    "ResponseFormat",
+    "ToolChoice",
+    "ToolSpec",
+    "missing_capabilities",
+]
+
+ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
+ToolChoice: TypeAlias = Literal["auto", "none", "required"]
+
+
+@frozen
+class ToolSpec:
+    """A tool as the model sees it.
+
+    Attributes:
+        name: What the model calls it, exactly.
+        description: What it does, for the model.
+        parameters: The JSON Schema of its arguments, an object's.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@frozen
+class ResponseFormat:
+    """The form that the answer should have. It is a hint: no provider is relied on to keep it.
+
+    Attributes:
+        schema: The answer's JSON Schema.
+        name: What the schema is called, for providers that want a name.
+    """
+
+    schema: Mapping[str, Any]
+    name: str = "output"
+
+
+@frozen
+class LlmRequest:
+    """One request to a model.
+
+    Attributes:
+        model: The model's name, as its provider spells it.
+        messages: The conversation.
+        system: What stands in the system position; empty for none.
+        tools: The tools that the model may call.
+        tool_choice: Whether it may, must not, or must call one.
+        max_output_tokens: How long the answer may be; the provider's own bound where None.
+        temperature: 0 to 2; the provider's own where None.
+        response_format: The form that the answer should have.
+        reasoning: How hard to think; the model's own way where None.
+        stop: Texts at which the answer ends.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    response_format: ResponseFormat | None = None
+    reasoning: ReasoningEffort | None = None
+    stop: tuple[str, ...] = ()
+
+
+@frozen
+class Capabilities:
+    """What a model of a provider can do. What isn't known should be said to be possible.
+
+    Attributes:
+        tools: Whether it calls tools.
+        parallel_tools: Whether it calls several in one turn.
+        reasoning: Whether it thinks first.
+        response_format: Whether it takes a schema for its answer.
+        input_media: The media types that it takes, such as `image/png` or `image/*`.
+        context_tokens: How much it reads at once; None where that isn't known.
+        max_output_tokens: How much it writes at most; None where that isn't known.
+    """
+
+    tools: bool = True
+    parallel_tools: bool = True
+    reasoning: bool = False
+    response_format: bool = True
+    input_media: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+    def takes(self, media_type: str) -> bool:
+        """Whether the model takes media of a type."""
+        return media_type in self.input_media or (
+            f"{media_type.partition('/')[0]}/*" in self.input_media or "*/*" in self.input_media
+        )
+
+
+def missing_capabilities(request: LlmRequest, has: Capabilities) -> tuple[str, ...]:
+    """What a request needs that a model can't do, in words; empty where it can do all of it."""
+    missing: list[str] = []
+    if request.tools and not has.tools:
+        missing.append("tools")
+    unread = {media for media in _media_types(request) if not has.takes(media)}
+    missing.extend(f"input of type {media}" for media in sorted(unread))
+    return tuple(missing)
+
+
+def _media_types(request: LlmRequest) -> set[str]:
+    found: set[str] = set()
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is MediaPart:
+                found.add(part.media_type)
+            elif type(part) is ToolResultPart:
+                found.update(one.media_type for one in part.content if type(one) is MediaPart)
+    return found

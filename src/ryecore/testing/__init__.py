@@ -1,0 +1,1 @@
+"""Public fakes, and the conformance suites for the adapters of others."""
