@@ -1,6 +1,6 @@
 """What a model is asked, and what a model can do."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from attrs import field, frozen
@@ -78,6 +78,10 @@ class LlmRequest:
     stop: tuple[str, ...] = ()
 
 
+def _as_set(media_types: Iterable[str]) -> frozenset[str]:
+    return frozenset(media_types)
+
+
 @frozen
 class Capabilities:
     """What a model of a provider can do. What isn't known should be said to be possible.
@@ -96,7 +100,7 @@ class Capabilities:
     parallel_tools: bool = True
     reasoning: bool = False
     response_format: bool = True
-    input_media: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    input_media: frozenset[str] = field(default=frozenset(), converter=_as_set)
     context_tokens: int | None = None
     max_output_tokens: int | None = None
 

@@ -1,1 +1,60 @@
 """Public fakes, and the conformance suites for the adapters of others."""
+
+from typing import TYPE_CHECKING
+
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.testing.scripted import FunctionProvider as FunctionProvider
+    from ryecore.testing.scripted import ModelFunction as ModelFunction
+    from ryecore.testing.scripted import ScriptedProvider as ScriptedProvider
+    from ryecore.testing.scripted import ScriptItem as ScriptItem
+    from ryecore.testing.scripted import Spoken as Spoken
+    from ryecore.testing.turns import Turn as Turn
+    from ryecore.testing.turns import TurnEnding as TurnEnding
+    from ryecore.testing.turns import TurnStep as TurnStep
+    from ryecore.testing.turns import call as call
+    from ryecore.testing.turns import cut as cut
+    from ryecore.testing.turns import fail as fail
+    from ryecore.testing.turns import hang as hang
+    from ryecore.testing.turns import raw as raw
+    from ryecore.testing.turns import say as say
+    from ryecore.testing.turns import think as think
+
+_HOMES = {
+    "FunctionProvider": "scripted",
+    "ModelFunction": "scripted",
+    "ScriptItem": "scripted",
+    "ScriptedProvider": "scripted",
+    "Spoken": "scripted",
+    "Turn": "turns",
+    "TurnEnding": "turns",
+    "TurnStep": "turns",
+    "call": "turns",
+    "cut": "turns",
+    "fail": "turns",
+    "hang": "turns",
+    "raw": "turns",
+    "say": "turns",
+    "think": "turns",
+}
+
+__all__ = [
+    "FunctionProvider",
+    "ModelFunction",
+    "ScriptItem",
+    "ScriptedProvider",
+    "Spoken",
+    "Turn",
+    "TurnEnding",
+    "TurnStep",
+    "call",
+    "cut",
+    "fail",
+    "hang",
+    "raw",
+    "say",
+    "think",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,216 @@
+"""Models that say what a test tells them to."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from inspect import isawaitable
+from typing import Final, TypeAlias
+
+import anyio
+import anyio.lowlevel
+from attrs import evolve
+
+from ryecore.llm.chunks import StreamChunk, StreamEnd, ToolCallStart
+from ryecore.llm.errors import LlmError
+from ryecore.llm.fold import StreamFold
+from ryecore.llm.media import MediaStore
+from ryecore.llm.request import Capabilities, LlmRequest
+from ryecore.llm.result import LlmResult, Usage
+from ryecore.testing.turns import Turn, TurnEnding, say
+
+__all__ = ["FunctionProvider", "ModelFunction", "ScriptItem", "ScriptedProvider", "Spoken"]
+
+Spoken: TypeAlias = Turn | str | LlmError
+"""What a fake model answers: a turn, a text, or an error that is raised."""
+
+ModelFunction: TypeAlias = Callable[[LlmRequest], Spoken | Awaitable[Spoken]]
+"""A function, async or not, that answers a request."""
+
+ScriptItem: TypeAlias = Spoken | ModelFunction
+
+_EVERYTHING: Final = Capabilities(reasoning=True, input_media=frozenset({"*/*"}))
+
+
+class FunctionProvider:
+    """A provider that is a function: it gets the request, and gives a text, a turn or an error.
+
+    Args:
+        function: The function, async or not. What it raises, the provider raises.
+        provider_id: What the provider is called.
+        capabilities: What every one of its models can do; all by default.
+        usage: What a turn counts that doesn't say; None for nothing.
+        chunk_chars: How long a streamed piece of text is at most, in characters.
+        checkpoints: Whether each chunk waits for the event loop once, and so is a point where a
+            cancel may arrive.
+
+    Attributes:
+        requests: What it was asked, in order. Keys are not kept.
+        open_streams: How many answers are under way.
+        closed: How many answers were closed before they were through, by a cancel or by whoever
+            stopped reading.
+
+    Raises:
+        ValueError: `chunk_chars` is less than 1.
+    """
+
+    def __init__(
+        self,
+        function: ModelFunction,
+        *,
+        provider_id: str = "function",
+        capabilities: Capabilities = _EVERYTHING,
+        usage: Usage | None = None,
+        chunk_chars: int = 16,
+        checkpoints: bool = False,
+    ) -> None:
+        if chunk_chars < 1:
+            raise ValueError(f"chunk_chars is {chunk_chars}, and must be at least 1.")
+        self._function = function
+        self._provider_id = provider_id
+        self._capabilities = capabilities
+        self._usage = usage
+        self._chunk_chars = chunk_chars
+        self._checkpoints = checkpoints
+        self._calls = 0
+        self.requests: list[LlmRequest] = []
+        self.open_streams = 0
+        self.closed = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._provider_id!r}: {len(self.requests)} requests>"
+
+    @property
+    def provider_id(self) -> str:
+        """What plans, events and reasoning parts call it."""
+        return self._provider_id
+
+    def capabilities(self, model: str) -> Capabilities:
+        """What a model can do: what the constructor was told, whichever it is."""
+        return self._capabilities
+
+    async def stream(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> AsyncIterator[StreamChunk]:
+        """Answer in chunks."""
+        self.requests.append(request)
+        self.open_streams += 1
+        through = False
+        try:
+            chunks, ending = await self._answer(request)
+            if self._checkpoints:
+                for chunk in chunks:
+                    await anyio.lowlevel.checkpoint()
+                    yield chunk
+            else:
+                for chunk in chunks:
+                    yield chunk
+            if ending == "hang":
+                await anyio.sleep_forever()
+            through = True
+            if isinstance(ending, LlmError):
+                raise _fresh(ending, self._provider_id, request.model)
+        except Exception:
+            through = True
+            raise
+        finally:
+            self.open_streams -= 1
+            self.closed += not through
+
+    async def generate(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> LlmResult:
+        """Answer as a whole.
+
+        Raises:
+            LlmError: The turn says so, or was cut.
+        """
+        fold = StreamFold(self._provider_id, request.model)
+        async for chunk in self.stream(request, key=key, media=media):
+            fold.add(chunk)
+        if fold.end is None:
+            raise LlmError(
+                "The connection was closed before the answer was whole.",
+                kind="unavailable",
+                provider=self._provider_id,
+                model=request.model,
+            )
+        return fold.result()
+
+    async def _answer(self, request: LlmRequest) -> tuple[Sequence[StreamChunk], TurnEnding]:
+        spoken = await self._spoken(request)
+        if isinstance(spoken, LlmError):
+            return (), spoken
+        turn = say(spoken) if isinstance(spoken, str) else spoken
+        chunks = [*turn.chunks(self._chunk_chars)]
+        for at, chunk in enumerate(chunks):
+            if type(chunk) is ToolCallStart and not chunk.call_id:
+                self._calls += 1
+                chunks[at] = evolve(chunk, call_id=f"call_{self._calls}")
+        if turn.ending == "whole" and not any(type(chunk) is StreamEnd for chunk in chunks):
+            chunks.append(turn.end(self._usage))
+        return chunks, turn.ending
+
+    async def _spoken(self, request: LlmRequest) -> Spoken:
+        spoken = self._function(request)
+        return await spoken if isawaitable(spoken) else spoken
+
+
+class ScriptedProvider(FunctionProvider):
+    """A provider that answers its requests by a script, one turn after the other.
+
+    Args:
+        script: The turns: texts, what `say`, `call`, `think` and their like make, errors, and
+            functions of the request that give one of these. It may be endless.
+        provider_id: What the provider is called.
+        capabilities: What every one of its models can do; all by default.
+        usage: What a turn counts that doesn't say; None for nothing.
+        chunk_chars: How long a streamed piece of text is at most, in characters.
+        checkpoints: Whether each chunk waits for the event loop once; see `FunctionProvider`.
+
+    Attributes:
+        requests: What it was asked, in order. Keys are not kept.
+        open_streams: How many answers are under way.
+        closed: How many answers were closed before they were through.
+
+    Raises:
+        ValueError: `chunk_chars` is less than 1.
+    """
+
+    def __init__(
+        self,
+        script: Iterable[ScriptItem],
+        *,
+        provider_id: str = "scripted",
+        capabilities: Capabilities = _EVERYTHING,
+        usage: Usage | None = None,
+        chunk_chars: int = 16,
+        checkpoints: bool = False,
+    ) -> None:
+        super().__init__(
+            self._next,
+            provider_id=provider_id,
+            capabilities=capabilities,
+            usage=usage,
+            chunk_chars=chunk_chars,
+            checkpoints=checkpoints,
+        )
+        self._script: Iterator[ScriptItem] = iter((script,) if isinstance(script, str) else script)
+
+    def _next(self, request: LlmRequest) -> Spoken | Awaitable[Spoken]:
+        item = next(self._script, None)
+        if item is None:
+            return LlmError(
+                f"The script of {self._provider_id!r} has no turn left for "
+                f"request {len(self.requests)}.",
+                next_step="Add a turn to it, or look why the model is asked once more.",
+                kind="bad_request",
+            )
+        return item(request) if callable(item) else item
+
+
+def _fresh(error: LlmError, provider: str, model: str) -> LlmError:
+    """The same error anew: one that is raised twice would carry the first one's traceback."""
+    told = {name: fact for name, fact in error.facts.items() if fact is not None}
+    return LlmError(
+        error.message,
+        next_step=error.next_step,
+        **({"provider": provider, "model": model} | told),
+    )
