@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore
     from ryecore.llm.media import MediaStore as MediaStore
     from ryecore.llm.media import MemoryMediaStore as MemoryMediaStore
+    from ryecore.llm.network import allow_model_requests as allow_model_requests
+    from ryecore.llm.network import check_model_requests_allowed as check_model_requests_allowed
+    from ryecore.llm.network import refuse_model_requests as refuse_model_requests
     from ryecore.llm.parts import MediaPart as MediaPart
     from ryecore.llm.parts import Message as Message
     from ryecore.llm.parts import Part as Part
@@ -95,8 +98,11 @@ _HOMES = {
     "ToolSpec": "request",
     "Usage": "result",
     "UsageUpdate": "chunks",
+    "allow_model_requests": "network",
+    "check_model_requests_allowed": "network",
     "missing_capabilities": "request",
     "redact": "errors",
+    "refuse_model_requests": "network",
 }
 
 __all__ = [
@@ -143,8 +149,11 @@ __all__ = [
     "ToolSpec",
     "Usage",
     "UsageUpdate",
+    "allow_model_requests",
+    "check_model_requests_allowed",
     "missing_capabilities",
     "redact",
+    "refuse_model_requests",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
