@@ -1,0 +1,235 @@
+"""The bus of one run: it stamps what happens, and shows it to any number of slow consumers.
+
+One ring holds the latest events, and each consumer has its own place in it. So an event costs the
+run one append, however many consume it, and a consumer that nobody reads costs nothing.
+
+Source: seed 004, "Events" (the bus stamps run id, time and sequence number).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from typing import ClassVar, Final, Generic, Literal, Protocol, TypeVar
+
+import anyio
+from attrs import frozen
+
+from ryecore.errors import InputError
+
+__all__ = ["Envelope", "EventBody", "EventBus", "EventStream", "EventsMissed"]
+
+
+class EventBody(Protocol):
+    """What happened, without its envelope."""
+
+    def to_dict(self) -> Mapping[str, object]:
+        """The event's own keys, as they go over the wire."""
+        ...
+
+
+Body = TypeVar("Body", bound=EventBody)
+
+_NOT_YET: Final = 0
+_CLOSED: Final = -1
+
+
+@frozen
+class Envelope(Generic[Body]):
+    """An event, and when and where it happened.
+
+    Attributes:
+        run_id: The run.
+        timestamp: When, in seconds since 1970 (UTC), with their fraction.
+        sequence_number: Which event of its run it is, from 1, without gaps.
+        event: What happened.
+    """
+
+    run_id: str
+    timestamp: float
+    sequence_number: int
+    event: Body
+
+    def to_dict(self) -> dict[str, object]:
+        """The event as it goes over the wire: the envelope's keys beside its own."""
+        return {
+            "runId": self.run_id,
+            "timestamp": self.timestamp,
+            "sequenceNumber": self.sequence_number,
+            **self.event.to_dict(),
+        }
+
+
+@frozen
+class EventsMissed:
+    """Here a consumer missed events, because it fell behind, or came late.
+
+    Attributes:
+        run_id: The run.
+        first: The number of the first event that it missed.
+        last: The number of the last one.
+    """
+
+    type: ClassVar[Literal["events:missed"]] = "events:missed"
+
+    run_id: str
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """How many it missed."""
+        return self.last - self.first + 1
+
+    def to_dict(self) -> dict[str, object]:
+        """The gap as it goes over the wire."""
+        return {
+            "runId": self.run_id,
+            "type": self.type,
+            "first": self.first,
+            "last": self.last,
+            "count": self.count,
+        }
+
+
+class EventBus(Generic[Body]):
+    """Where one run's events go, and where its consumers read them.
+
+    It belongs to the thread of one event loop, the first that uses it. Emitting from another
+    thread is refused.
+
+    Args:
+        run_id: The run.
+        now: What gives the time, in seconds since 1970 (UTC).
+        capacity: How many events are kept for consumers that are behind, at least 1.
+
+    Raises:
+        ValueError: The capacity is less than 1.
+    """
+
+    __slots__ = ("_bell", "_capacity", "_emitted", "_now", "_ring", "_thread", "run_id")
+
+    def __init__(
+        self, run_id: str, *, now: Callable[[], float] = time.time, capacity: int = 4096
+    ) -> None:
+        if capacity < 1:
+            raise ValueError(f"The capacity is {capacity}, and must be at least 1.")
+        self.run_id = run_id
+        self._now = now
+        self._capacity = capacity
+        # An event waits here as it came; the first consumer to read it puts it into its envelope.
+        self._ring: list[tuple[float, Body] | Envelope[Body]] = []
+        self._emitted = 0
+        self._bell: anyio.Event | None = None
+        self._thread = _NOT_YET
+
+    def __repr__(self) -> str:
+        closed = ", closed" if self.is_closed else ""
+        return f"EventBus({self.run_id!r}: {self._emitted} events{closed})"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more events come."""
+        return self._thread == _CLOSED
+
+    @property
+    def emitted(self) -> int:
+        """How many events there were, which is the number of the last one."""
+        return self._emitted
+
+    def emit(self, event: Body) -> None:
+        """Take an event. It waits for nobody: a consumer that is slow or gone doesn't hold it.
+
+        Raises:
+            InputError: The bus is closed, or belongs to another thread.
+        """
+        if get_ident() != self._thread:
+            self._enter()
+        number = self._emitted
+        if number < self._capacity:
+            self._ring.append((self._now(), event))
+        else:
+            self._ring[number % self._capacity] = (self._now(), event)
+        self._emitted = number + 1
+        if self._bell is not None:
+            self._wake()
+
+    def subscribe(self, *, from_start: bool = False) -> "EventStream[Body]":
+        """Begin to consume. A stream that is simply dropped leaves nothing behind.
+
+        Args:
+            from_start: Whether to begin with what is still kept of the past. What is no longer
+                kept comes as one `EventsMissed`.
+        """
+        return EventStream(self, 0 if from_start else self._emitted)
+
+    def close(self) -> None:
+        """Let every stream end, once it has given what is still there. Closing twice is fine.
+
+        Raises:
+            InputError: The bus belongs to another thread.
+        """
+        if not self.is_closed:
+            self._enter()
+            self._thread = _CLOSED
+            self._wake()
+
+    async def _wait(self) -> None:
+        self._enter()
+        if self._bell is None:
+            self._bell = anyio.Event()
+        await self._bell.wait()
+
+    def _wake(self) -> None:
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.set()
+
+    def _enter(self) -> None:
+        thread = get_ident()
+        if self._thread == _NOT_YET:
+            self._thread = thread
+        elif self._thread == _CLOSED:
+            raise InputError(
+                f"The event bus of the run {self.run_id!r} is closed.",
+                next_step="Close it after the run has ended.",
+            )
+        elif self._thread != thread:
+            raise InputError(
+                f"The event bus of the run {self.run_id!r} belongs to another thread.",
+                next_step="Use it on the event loop that uses it first; from a worker thread, "
+                "call anyio.from_thread.run_sync(bus.emit, event).",
+            )
+
+
+class EventStream(Generic[Body]):
+    """What one consumer reads of a bus, in order: envelopes, and gaps where it fell behind.
+
+    `EventBus.subscribe` makes it. A read that is cancelled loses nothing; the next one goes on.
+    """
+
+    __slots__ = ("_bus", "_seen")
+
+    def __init__(self, bus: EventBus[Body], seen: int) -> None:
+        self._bus = bus
+        self._seen = seen
+
+    def __aiter__(self) -> "EventStream[Body]":
+        return self
+
+    async def __anext__(self) -> Envelope[Body] | EventsMissed:
+        # Written out, because each event of each consumer comes through here.
+        bus = self._bus
+        while (seen := self._seen) == bus._emitted:
+            if bus.is_closed:
+                raise StopAsyncIteration
+            await bus._wait()
+        lost = bus._emitted - bus._capacity
+        if seen < lost:
+            self._seen = lost
+            return EventsMissed(bus.run_id, seen + 1, lost)
+        self._seen = seen + 1
+        place = seen % bus._capacity
+        found = bus._ring[place]
+        if isinstance(found, tuple):
+            found = bus._ring[place] = Envelope(bus.run_id, found[0], seen + 1, found[1])
+        return found
