@@ -3,7 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from ryecore import InvalidParameters, SyncRye
+from ryecore import SyncRye
+from ryecore.errors import InvalidParameters
 
 TOOL = """\
 #!/usr/bin/env bash

@@ -3,7 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from ryecore import IntegrityError, InvalidInputs, SyncRye
+from ryecore import IntegrityError, SyncRye
+from ryecore.errors import InvalidInputs
 
 DIRECTIVE = """\
 ```xml

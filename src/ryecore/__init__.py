@@ -32,13 +32,6 @@ except ModuleNotFoundError as problem:
     ) from None
 
 if TYPE_CHECKING:
-    from ryecore.actions.fetch import FetchedItem as FetchedItem
-    from ryecore.actions.launch import LaunchedThread as LaunchedThread
-    from ryecore.actions.results import DirectiveResult as DirectiveResult
-    from ryecore.actions.sign import SignReport as SignReport
-    from ryecore.actions.threads import ThreadReport as ThreadReport
-    from ryecore.actions.threads import Threads as Threads
-    from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.calls import rye_execute as rye_execute
     from ryecore.calls import rye_fetch as rye_fetch
     from ryecore.calls import rye_sign as rye_sign
@@ -53,28 +46,21 @@ if TYPE_CHECKING:
     from ryecore.chain.primitives import ExecutePrimitive as ExecutePrimitive
     from ryecore.chain.validator import ChainValidator as ChainValidator
     from ryecore.errors import IntegrityError as IntegrityError
-    from ryecore.errors import InvalidInputs as InvalidInputs
-    from ryecore.errors import InvalidParameters as InvalidParameters
     from ryecore.errors import ItemNotFound as ItemNotFound
     from ryecore.errors import RyeError as RyeError
     from ryecore.errors import ToolFailed as ToolFailed
-    from ryecore.errors import UntrustedKey as UntrustedKey
     from ryecore.items.refs import ItemRef as ItemRef
     from ryecore.items.signing import sign_item as sign_item
     from ryecore.items.spaces import Space as Space
     from ryecore.items.trust import TrustStore as TrustStore
     from ryecore.items.verification import VerifiedItem as VerifiedItem
     from ryecore.items.verification import verify_item as verify_item
-    from ryecore.lillux.keys import PublicKey as PublicKey
     from ryecore.lillux.keys import SigningKey as SigningKey
     from ryecore.policy.approval import ApprovalRequest as ApprovalRequest
     from ryecore.policy.approval import Approve as Approve
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
-    from ryecore.search.model import SearchResult as SearchResult
-    from ryecore.search.model import SearchResults as SearchResults
-    from ryecore.state.model import ThreadRecord as ThreadRecord
     from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.sync import SyncRye as SyncRye
 
@@ -86,39 +72,25 @@ _HOMES = {
     "Chain": "chain.model",
     "ChainElement": "chain.model",
     "ChainValidator": "chain.validator",
-    "DirectiveResult": "actions.results",
     "EnvResolver": "chain.environment",
     "ExecutePrimitive": "chain.primitives",
     "ExecutionPlan": "chain.model",
     "ExecutionResult": "chain.model",
-    "FetchedItem": "actions.fetch",
     "IntegrityError": "errors",
-    "InvalidInputs": "errors",
-    "InvalidParameters": "errors",
     "ItemNotFound": "errors",
     "ItemRef": "items.refs",
-    "LaunchedThread": "actions.launch",
     "MAX_CHAIN_DEPTH": "chain.builder",
     "PRIMITIVE_MAP": "chain.primitives",
     "PrimitiveExecutor": "chain.executor",
-    "PublicKey": "lillux.keys",
     "Rye": "rye",
     "RyeError": "errors",
-    "SearchResult": "search.model",
-    "SearchResults": "search.model",
-    "SignReport": "actions.sign",
     "SigningKey": "lillux.keys",
     "Space": "items.spaces",
     "SyncRye": "sync",
-    "ThreadRecord": "state.model",
     "ThreadRegistry": "state.registry",
-    "ThreadReport": "actions.threads",
-    "Threads": "actions.threads",
     "ToolFailed": "errors",
     "TrustStore": "items.trust",
-    "UntrustedKey": "errors",
     "VerifiedItem": "items.verification",
-    "VerifyReport": "actions.verify",
     "rye_execute": "calls",
     "rye_fetch": "calls",
     "rye_sign": "calls",
@@ -137,37 +109,23 @@ __all__ = [
     "Chain",
     "ChainElement",
     "ChainValidator",
-    "DirectiveResult",
     "EnvResolver",
     "ExecutePrimitive",
     "ExecutionPlan",
     "ExecutionResult",
-    "FetchedItem",
     "IntegrityError",
-    "InvalidInputs",
-    "InvalidParameters",
     "ItemNotFound",
     "ItemRef",
-    "LaunchedThread",
     "PrimitiveExecutor",
-    "PublicKey",
     "Rye",
     "RyeError",
-    "SearchResult",
-    "SearchResults",
-    "SignReport",
     "SigningKey",
     "Space",
     "SyncRye",
-    "ThreadRecord",
     "ThreadRegistry",
-    "ThreadReport",
-    "Threads",
     "ToolFailed",
     "TrustStore",
-    "UntrustedKey",
     "VerifiedItem",
-    "VerifyReport",
     "rye_execute",
     "rye_fetch",
     "rye_sign",

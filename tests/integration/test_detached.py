@@ -11,10 +11,15 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from ryecore import InvalidParameters
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
-from ryecore.errors import InputError, StateError, ThreadNotFound, UnsignedItem
+from ryecore.errors import (
+    InputError,
+    InvalidParameters,
+    StateError,
+    ThreadNotFound,
+    UnsignedItem,
+)
 from ryecore.lillux import watch
 from ryecore.state.store import ThreadStore
 from tests.detached import (

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ryecore import SyncRye, UntrustedKey
+from ryecore import SyncRye
+from ryecore.errors import UntrustedKey
 from tests.house import PYTHON
 
 ROOT = Path(__file__).parents[2]

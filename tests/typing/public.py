@@ -9,15 +9,11 @@ from ryecore import (
     CallContext,
     CancelToken,
     ExecutionResult,
-    FetchedItem,
     IntegrityError,
     ItemRef,
     Rye,
     RyeError,
-    SearchResult,
-    SearchResults,
     SigningKey,
-    SignReport,
     SyncRye,
     TrustStore,
     VerifiedItem,
@@ -30,6 +26,7 @@ from ryecore import (
 from ryecore.chain.model import ChainTrace, ValidChain
 from ryecore.items.signing import SignedFile
 from ryecore.lillux import PublicKey
+from ryecore.results import FetchedItem, SearchResult, SearchResults, SignReport
 
 
 async def approve(request: ApprovalRequest) -> bool:

@@ -30,6 +30,7 @@ import pytest
 import ryecore
 import ryecore.errors
 import ryecore.lillux
+import ryecore.results
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
@@ -283,6 +284,7 @@ def _directives(page: str) -> set[str]:
         ("reference/api.md", ryecore),
         ("reference/errors.md", ryecore.errors),
         ("reference/lillux.md", ryecore.lillux),
+        ("reference/results.md", ryecore.results),
     ],
 )
 def test_a_reference_page_has_every_public_name_of_its_module(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ryecore
+from ryecore import results
 
 
 def run(program: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -34,6 +35,16 @@ def test_each_name_comes_from_the_module_that_is_written_down():
         assert name in module.__all__
 
 
+def test_what_calls_give_is_public_by_itself_and_not_twice():
+    assert set(results._HOMES) == set(results.__all__) <= set(dir(results))
+    assert not set(results.__all__) & set(ryecore.__all__)
+    for name, home in results._HOMES.items():
+        module = importlib.import_module(f"ryecore.{home}")
+        assert getattr(module, name) is getattr(results, name)
+        assert name in module.__all__
+        assert getattr(results, name).__doc__, name
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         ryecore.no_such_name  # noqa: B018
@@ -48,7 +59,10 @@ def test_every_public_name_has_a_docstring():
 
 def test_importing_the_library_imports_none_of_what_it_stands_on():
     heavy = ["anyio", "attrs", "click", "dotenv", "nacl", "ruamel", "packaging", "tomli_w"]
-    program = f"import ryecore, sys; print([name for name in {heavy} if name in sys.modules])"
+    program = (
+        "import ryecore, ryecore.results, sys; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
     done = run(program)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
