@@ -1,0 +1,164 @@
+"""Cases: each way to fail has its kind, and nothing is tried twice."""
+
+import time
+from email.utils import formatdate
+from typing import Final
+
+import attrs
+from attrs import frozen
+
+from ryecore.llm import LlmErrorKind, TextPart
+from ryecore.llm.network import refuse_model_requests
+from ryecore.testing.conformance.bench import KEY, Bench, Cases, case, check, close, equal
+from ryecore.testing.conformance.script import Failure, Reply, Script
+
+__all__ = ["KINDS", "FailureCases"]
+
+KINDS: Final[dict[Failure, tuple[LlmErrorKind, ...]]] = {
+    "bad_key": ("auth",),
+    "forbidden": ("auth",),
+    "unknown_model": ("bad_request",),
+    "bad_request": ("bad_request",),
+    "context_too_long": ("context_length",),
+    "too_large": ("context_length", "bad_request"),
+    "rate_limit": ("rate_limit",),
+    "server_error": ("unavailable",),
+    "unavailable": ("unavailable",),
+    "overloaded": ("unavailable", "rate_limit"),
+}
+"""Each failure of a server, and the kinds that it may become."""
+
+_HTML: Final = b"<html><body><h1>Bad gateway</h1></body></html>"
+_SOME: Final = Script((TextPart("Once upon a time there was a tide."),), deltas=8)
+
+
+@frozen
+class _Odd:
+    """A body that no vendor sends."""
+
+    what: str
+    reply: Reply
+    kinds: tuple[LlmErrorKind, ...]
+
+
+_ODD: Final = (
+    _Odd("HTML with 502", Reply((_HTML,), 502, media_type="text/html"), ("unavailable",)),
+    _Odd("HTML with 400", Reply((_HTML,), 400, media_type="text/html"), ("bad_request",)),
+    _Odd("nothing with 500", Reply((), 500), ("unavailable",)),
+    _Odd("no JSON with 503", Reply((b'{"error": {"mess',), 503), ("unavailable",)),
+    _Odd("a JSON list with 400", Reply((b"[1, 2]",), 400), ("bad_request",)),
+    _Odd("a JSON string with 401", Reply((b'"no"',), 401), ("auth",)),
+    _Odd("HTML with 200", Reply((_HTML,), 200, media_type="text/html"), ("unavailable",)),
+    _Odd("nothing with 200", Reply((), 200), ("unavailable",)),
+    _Odd("no JSON with 200", Reply((b'{"id": "an',), 200), ("unavailable",)),
+    _Odd("another JSON with 200", Reply((b'{"hello": "there"}',), 200), ("unavailable",)),
+    _Odd("a JSON null with 200", Reply((b"null",), 200), ("unavailable",)),
+)
+
+
+class FailureCases(Cases):
+    """Each way to fail has its kind, and nothing is tried twice."""
+
+    @case()
+    async def test_refusals_have_their_kind(self, at: Bench) -> None:
+        """Each status becomes a kind, keeps its status, and is tried once."""
+        for failure, kinds in KINDS.items():
+            reply = at.wire.error(failure, f"It failed: {failure}.")
+            for stream in (True, False):
+                at.server.forget()
+                at.server.answer(reply)
+                error = await at.failed(stream=stream)
+                check(error.kind in kinds, f"{failure} became {error.kind}, not one of {kinds}.")
+                equal(error.status, reply.status, f"the status of {failure}")
+                equal(len(at.server.raw), 1, f"the number of requests after {failure}")
+
+    @case()
+    async def test_refusals_say_why(self, at: Bench) -> None:
+        """What the server said stands in the error, without the key that it repeats."""
+        for failure in ("bad_key", "bad_request"):
+            at.server.answer(at.wire.error(failure, f"The spring tide {KEY} is too high."))
+            for stream in (True, False):
+                error = await at.failed(stream=stream)
+                check("spring tide" in str(error), f"The server's words are lost: {error}")
+
+    @case()
+    async def test_retry_after(self, at: Bench) -> None:
+        """How long to wait is understood in each form that it comes in."""
+        date = formatdate(time.time() + 90, usegmt=True)
+        for headers, low, high in (
+            ({"Retry-After": "7"}, 7.0, 7.0),
+            ({"retry-after-ms": "1500"}, 1.5, 1.5),
+            ({"Retry-After": date}, 60.0, 90.0),
+            ({"Retry-After": "soon"}, None, None),
+            ({"Retry-After": "-5"}, None, None),
+            ({"Retry-After": "nan"}, None, None),
+            ({}, None, None),
+        ):
+            reply = at.wire.error("rate_limit", "Too many requests.")
+            at.server.answer(attrs.evolve(reply, headers={**reply.headers, **headers}))
+            waited = (await at.failed()).retry_after_s
+            if low is None or high is None or waited is None:
+                equal(waited, low, f"the wait after {headers}")
+            else:
+                check(low <= waited <= high, f"After {headers} the wait is {waited}.")
+
+    @case()
+    async def test_odd_bodies(self, at: Bench) -> None:
+        """A gateway's page, nothing at all, or broken JSON is no answer."""
+        for odd in _ODD:
+            at.server.answer(odd.reply)
+            for stream in (True, False):
+                error = await at.failed(stream=stream)
+                check(error.kind in odd.kinds, f"{odd.what} became {error.kind}.")
+
+    @case("stream_errors")
+    async def test_an_error_within_a_stream(self, at: Bench) -> None:
+        """A stream that breaks off with an error raises it after what came."""
+        event = at.wire.stream_error(f"Overloaded, {KEY}.")
+        pieces = (*at.wire.stream(_SOME)[:4], event)
+        at.server.answer(Reply(pieces, media_type=at.wire.stream_media_type))
+
+        error = await at.failed()
+
+        check(error.retryable, f"An overloaded server is {error.kind}.")
+        check("Overloaded" in str(error), f"The server's words are lost: {error}")
+
+    @case()
+    async def test_nobody_listens(self, at: Bench) -> None:
+        """A refused connection, one that is no TLS, and a name that nobody has."""
+        port = at.server.base_url.rpartition(":")[2]
+        at.server.answer(Reply((), 400))
+        for url in (
+            "http://127.0.0.1:1",
+            f"https://127.0.0.1:{port}",
+            "http://nobody.invalid",
+        ):
+            provider = self.make_provider(url)
+            try:
+                elsewhere = Bench(at.server, provider, self, at.backend)
+                for stream in (True, False):
+                    error = await elsewhere.failed(stream=stream)
+                    equal(error.kind, "unavailable", f"the kind of error at {url}")
+                    equal(error.status, None, f"the status at {url}")
+            finally:
+                await close(provider)
+
+    @case()
+    async def test_a_broken_answer_is_not_asked_for_again(self, at: Bench) -> None:
+        """Neither a broken connection nor a server that goes away makes a second request."""
+        for stop_at in (-1, 10):
+            at.server.forget()
+            at.server.answer(Reply((b"{" + b" " * 100,), stop_at=stop_at))
+            for asked, stream in enumerate((True, False), 1):
+                error = await at.failed(stream=stream)
+                equal(error.kind, "unavailable", "the kind of error")
+                equal(len(at.server.raw), asked, "the number of requests")
+
+    @case()
+    async def test_the_switch_refuses_every_request(self, at: Bench) -> None:
+        """Where requests to models are refused, nothing reaches the server."""
+        at.server.answer(_SOME)
+        with refuse_model_requests():
+            for stream in (True, False):
+                equal((await at.failed(stream=stream)).kind, "bad_request", "the kind of error")
+        equal(at.server.raw, [], "what reached the server")

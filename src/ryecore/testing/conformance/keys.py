@@ -1,0 +1,163 @@
+"""Cases: keys are used for their call, and stand nowhere else."""
+
+import gc
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from ryecore.llm import TextPart
+from ryecore.testing.conformance.bench import KEY, Bench, Cases, case, check, close, equal
+from ryecore.testing.conformance.script import Script
+
+__all__ = ["KeyCases"]
+
+_DONE: Final = Script((TextPart("Fine."),))
+_NOBODY: Final = "http://127.0.0.1:1"
+_PROXIES: Final = {
+    name: _NOBODY
+    for upper in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    for name in (upper, upper.lower())
+}
+
+
+class KeyCases(Cases):
+    """Keys are used for their call, and stand nowhere else."""
+
+    @case()
+    async def test_each_call_has_its_own_key(self, at: Bench) -> None:
+        """Two keys in turn over one provider never mix."""
+        at.server.answer(_DONE)
+        for key in ("test-key-one", "test-key-two", "test-key-one"):
+            await at.streamed(key=key)
+            await at.generated(key=key)
+        keys = [one.key for one in at.server.seen]
+
+        ones, twos = ["test-key-one"] * 2, ["test-key-two"] * 2
+        equal(keys, [*ones, *twos, *ones], "the keys that the server saw")
+
+    @case()
+    async def test_no_key_where_none_is_needed(self, at: Bench) -> None:
+        """An empty key is an anonymous request, and never somebody else's key."""
+        at.server.answer(_DONE)
+        with _environment(at.wire.environment):
+            await at.streamed(key="")
+            await at.generated(key="")
+
+        equal([one.key for one in at.server.seen], ["", ""], "the keys that the server saw")
+
+    @case()
+    async def test_keys_stand_in_no_log(self, at: Bench) -> None:
+        """Whatever logger is turned up, no record holds the key."""
+        with _all_logs() as records:
+            at.server.answer(_DONE)
+            await at.streamed()
+            await at.generated()
+            at.server.answer(at.wire.error("bad_key", f"The key {KEY} is wrong."))
+            await at.failed()
+            await at.failed(stream=False)
+
+        shown = [one for one in records if KEY in one]
+        equal(shown, [], "log records that show the key")
+
+    @case()
+    async def test_keys_stand_in_no_repr(self, at: Bench) -> None:
+        """The provider shows no key, before and after a call."""
+        at.server.answer(_DONE)
+        await at.streamed()
+
+        shown = f"{at.provider!r} {at.provider!s} {getattr(at.provider, '__dict__', '')!r}"
+        check(KEY not in shown, "The provider's repr shows the key.")
+
+    @case()
+    async def test_no_key_is_kept_after_its_call(self, at: Bench) -> None:
+        """When a call is over, nothing in this process still holds its key."""
+        at.server.answer(_DONE)
+        await at.streamed(key=_secret(1))
+        await at.generated(key=_secret(2))
+        at.server.answer(at.wire.error("bad_key", "No."))
+        await at.failed(key=_secret(3))
+        at.server.forget()
+
+        for number in (1, 2, 3):
+            equal(_holders(number), [], "what still holds the key")
+
+    @case()
+    async def test_the_environment_does_not_leak_in(self, at: Bench) -> None:
+        """Keys, addresses and proxies of the environment count for nothing."""
+        with _environment({**at.wire.environment, **_PROXIES}):
+            provider = self.make_provider(at.server.base_url)
+            try:
+                elsewhere = Bench(at.server, provider, self, at.backend)
+                at.server.answer(_DONE)
+                await elsewhere.streamed()
+                await elsewhere.generated()
+            finally:
+                await close(provider)
+        equal([one.key for one in at.server.seen], [KEY, KEY], "the keys that the server saw")
+        for raw in at.server.raw:
+            sent = f"{raw.path} {dict(raw.headers)}"
+            for name, value in at.wire.environment.items():
+                check(value not in sent, f"{name} leaks into the request.")
+
+
+def _secret(number: int) -> str:
+    """A key that can be made again, so that nobody needs to keep it."""
+    return "test-key-" + hashlib.sha256(str(number).encode()).hexdigest()[:24]
+
+
+def _holders(number: int) -> list[str]:
+    """The types of all objects that hold a key."""
+    gc.collect()
+    text = _secret(number)
+    data = text.encode()
+    return [
+        type(one).__qualname__
+        for one in gc.get_objects()
+        for held in gc.get_referents(one)
+        if (type(held) is str and text in held)
+        or (type(held) is bytes and data in held)
+        or (type(held) is bytearray and data in held)
+    ]
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a while; proxies apply to 127.0.0.1 too."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _all_logs() -> Iterator[list[str]]:
+    """Every record of every logger, as text, for a while."""
+    texts: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(f"{self.format(record)} {record.__dict__!r}")
+
+    names = [None, *logging.root.manager.loggerDict]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(one, one.level, one.propagate, one.disabled) for one in loggers]
+    keep = Keep(logging.DEBUG)
+    logging.root.addHandler(keep)
+    for one in loggers:
+        one.setLevel(logging.DEBUG)
+        one.propagate, one.disabled = True, False
+    try:
+        yield texts
+    finally:
+        logging.root.removeHandler(keep)
+        for one, level, propagate, disabled in before:
+            one.setLevel(level)
+            one.propagate, one.disabled = propagate, disabled

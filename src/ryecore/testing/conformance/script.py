@@ -1,0 +1,242 @@
+"""What a vendor's server is to answer, and what it was asked, in no vendor's words."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from ryecore.llm import (
+    Message,
+    Part,
+    ReasoningPart,
+    StopReason,
+    TextPart,
+    ToolCallPart,
+    ToolSpec,
+    Usage,
+)
+
+__all__ = [
+    "Failure",
+    "Feature",
+    "MadeMedia",
+    "RawRequest",
+    "Reply",
+    "Script",
+    "ScriptPart",
+    "SeenRequest",
+    "Wire",
+]
+
+_USAGE: Final = Usage(10, 5)
+
+Feature: TypeAlias = Literal[
+    "cache_read",
+    "cache_write",
+    "content_filter",
+    "documents",
+    "error_results",
+    "images",
+    "media_output",
+    "no_usage",
+    "parallel_tools",
+    "raw_arguments",
+    "reasoning",
+    "reasoning_effort",
+    "reasoning_return",
+    "reasoning_usage",
+    "response_format",
+    "result_media",
+    "stop",
+    "stream_errors",
+    "temperature",
+    "tool_choice",
+]
+"""What a vendor may lack:
+
+- `cache_read`, `cache_write`, `reasoning_usage`: counts of its own for these tokens.
+- `no_usage`: an answer without any counts is possible on this wire.
+- `content_filter`: a stop reason for an answer that a filter ended.
+- `documents`, `images`: PDF and PNG as input; `result_media`: images in the results of tools.
+- `media_output`: images within an answer.
+- `error_results`: a mark on the results of tools that failed.
+- `parallel_tools`: several calls in one answer.
+- `raw_arguments`: arguments travel as text, which may be no JSON.
+- `reasoning`: the answer shows reasoning; `reasoning_return`: it can be given back;
+  `reasoning_effort`: how hard to think can be asked for.
+- `stream_errors`: an error can come within a stream that began well.
+- `response_format`, `stop`, `temperature`, `tool_choice`: the settings of a request.
+"""
+
+Failure: TypeAlias = Literal[
+    "bad_key",
+    "forbidden",
+    "unknown_model",
+    "bad_request",
+    "context_too_long",
+    "too_large",
+    "rate_limit",
+    "server_error",
+    "unavailable",
+    "overloaded",
+]
+"""How a vendor's server refuses a request."""
+
+
+@frozen
+class MadeMedia:
+    """A medium that the model makes.
+
+    Attributes:
+        content: Its bytes.
+        media_type: Such as `image/png`.
+    """
+
+    content: bytes
+    media_type: str
+
+
+ScriptPart: TypeAlias = TextPart | ReasoningPart | ToolCallPart | MadeMedia
+
+
+@frozen
+class Script:
+    """What the model behind a wire answers.
+
+    Attributes:
+        parts: What it says, in order. The origin of reasoning parts is left empty.
+        stop_reason: Why it stops.
+        usage: What it counts, disjoint as everywhere here: the wire writes it as its vendor counts.
+            None for a server that counts nothing.
+        model: The model that answers.
+        deltas: In how many pieces a stream brings each text, at least 1.
+    """
+
+    parts: tuple[ScriptPart, ...]
+    stop_reason: StopReason = "stop"
+    usage: Usage | None = _USAGE
+    model: str = "answering-model"
+    deltas: int = 1
+
+    def pieces(self, text: str) -> tuple[str, ...]:
+        """A text of the script in its pieces; none of them is empty."""
+        size = max(1, -(-len(text) // self.deltas))
+        return tuple(text[at : at + size] for at in range(0, len(text), size))
+
+
+@frozen
+class RawRequest:
+    """One HTTP request, as it came.
+
+    Attributes:
+        method: Such as `POST`.
+        path: With its query.
+        headers: By lower-case name.
+        body: The content.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@frozen
+class SeenRequest:
+    """What a request said, read back from the vendor's format.
+
+    Attributes:
+        model: The model that was asked.
+        key: The credential, wherever it travelled; empty where there was none.
+        streaming: Whether a stream was asked for.
+        system: The system text.
+        messages: The conversation. Media parts carry the handle of what was sent, and no name.
+        tools: The tools that were offered.
+        tool_choice: What was asked of the model; None where nothing was said.
+        max_output_tokens: The bound; None where none was sent.
+        temperature: None where none was sent.
+        response_schema: The schema that the answer should have; None where none was sent.
+        thinks: Whether reasoning was asked for; None where nothing was said.
+        stop: The texts that end the answer.
+    """
+
+    model: str
+    key: str = field(repr=False)
+    streaming: bool
+    system: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    response_schema: Mapping[str, Any] | None = None
+    thinks: bool | None = None
+    stop: tuple[str, ...] = ()
+
+    @property
+    def flat(self) -> tuple[tuple[str, Part], ...]:
+        """Every part with the role that says it: vendors merge messages in different ways."""
+        return tuple((one.role, part) for one in self.messages for part in one.parts)
+
+
+@frozen
+class Reply:
+    """One HTTP response.
+
+    Attributes:
+        body: The content in pieces; each travels on its own.
+        status: The HTTP status.
+        headers: More headers.
+        media_type: Its Content-Type.
+        stop_at: After how many bytes of the body it stops; -1 for before the headers; None for
+            never.
+        then: What happens there: the connection breaks, the body ends as if it were whole, or
+            nothing more comes until the client goes.
+    """
+
+    body: tuple[bytes, ...] = ()
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    media_type: str = "application/json"
+    stop_at: int | None = None
+    then: Literal["break", "end", "hang"] = "break"
+
+
+class Wire(ABC):
+    """One vendor's wire format, written from its documentation and not from the adapter.
+
+    Attributes:
+        lacks: What the vendor doesn't have. The cases that need it are skipped.
+        environment: Variables of the vendor's SDK that must not leak in, with values that would
+            break a call.
+        stream_media_type: The Content-Type of a stream.
+    """
+
+    lacks: ClassVar[frozenset[Feature]] = frozenset()
+    environment: ClassVar[Mapping[str, str]] = {}
+    stream_media_type: ClassVar[str] = "text/event-stream"
+
+    @abstractmethod
+    def read_request(self, raw: RawRequest) -> SeenRequest:
+        """What a request said. Whatever it raises fails the case."""
+
+    @abstractmethod
+    def stream(self, script: Script) -> Sequence[bytes]:
+        """A script as a stream, one piece an event."""
+
+    @abstractmethod
+    def whole(self, script: Script) -> bytes:
+        """A script as a whole answer."""
+
+    @abstractmethod
+    def error(self, failure: Failure, message: str) -> Reply:
+        """How the vendor's server refuses; the message stands in its body."""
+
+    def stream_error(self, message: str) -> bytes:
+        """The event of a stream that breaks off because the server is overloaded."""
+        raise NotImplementedError
+
+    def reasoning(self) -> tuple[ScriptPart, ...]:
+        """An answer with reasoning and one tool call, as this vendor orders and signs them."""
+        raise NotImplementedError

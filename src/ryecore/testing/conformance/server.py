@@ -1,0 +1,210 @@
+"""A local HTTP/1.1 server that answers as a script says, and breaks off wherever it should."""
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from ryecore.testing.conformance.script import RawRequest, Reply, Script, SeenRequest, Wire
+
+__all__ = ["Answer", "WireServer"]
+
+Answer: TypeAlias = Script | Reply | Callable[[SeenRequest], Script | Reply]
+"""What the server answers to one request."""
+
+
+class WireServer:
+    """A server on 127.0.0.1, in threads of its own, that speaks one vendor's wire format.
+
+    Each request takes the next answer; the last one stays. Without a wire it answers with `Reply`
+    alone.
+
+    Args:
+        wire: How scripts are written, and requests read.
+
+    Attributes:
+        raw: Every request, as it came.
+        seen: Every request, read by the wire.
+        problems: What went wrong while it read or answered.
+    """
+
+    def __init__(self, wire: Wire | None = None) -> None:
+        self._wire = wire
+        self._answers: list[Answer] = []
+        self._changed = threading.Condition()
+        self._connections: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._closing = False
+        self.raw: list[RawRequest] = []
+        self.seen: list[SeenRequest] = []
+        self.problems: list[Exception] = []
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens, without a path."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, name="wire-server", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._closing = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._changed:
+            for one in self._connections:
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+        self.wait_until(lambda: not self._connections, 5.0)
+
+    def answer(self, *answers: Answer) -> None:
+        """What the next requests get. It replaces what was set before."""
+        with self._changed:
+            self._answers = list(answers)
+
+    def forget(self) -> None:
+        """Drop what was seen."""
+        with self._changed:
+            self.raw.clear()
+            self.seen.clear()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        with self._changed:
+            return len(self._connections)
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait, in this thread, until something holds; looked at whenever anything happens here.
+
+        Args:
+            condition: What should hold; it runs with the server's lock.
+            timeout_s: How long to wait, in seconds.
+
+        Returns:
+            Whether it holds.
+        """
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_s)
+
+    def reply(self, answer: Answer, seen: SeenRequest | None) -> Reply:
+        """An answer as an HTTP response."""
+        if callable(answer):
+            if seen is None:
+                raise ValueError("Without a wire no request can be read.")
+            answer = answer(seen)
+        if isinstance(answer, Reply):
+            return answer
+        if self._wire is None or seen is None:
+            raise ValueError("Without a wire no script can be written.")
+        if seen.streaming:
+            pieces = tuple(self._wire.stream(answer))
+            return Reply(pieces, media_type=self._wire.stream_media_type)
+        return Reply((self._wire.whole(answer),))
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._changed:
+                self._connections.add(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        reader = connection.makefile("rb")
+        try:
+            while not self._closing and (raw := _read(reader.readline, reader.read)) is not None:
+                if not self._respond(connection, raw):
+                    break
+        except OSError:
+            pass
+        except Exception as error:
+            self.problems.append(error)
+        finally:
+            with suppress(OSError):
+                reader.close()
+            connection.close()
+            with self._changed:
+                self._connections.discard(connection)
+                self._changed.notify_all()
+
+    def _respond(self, connection: socket.socket, raw: RawRequest) -> bool:
+        seen = self._wire.read_request(raw) if self._wire is not None else None
+        with self._changed:
+            self.raw.append(raw)
+            if seen is not None:
+                self.seen.append(seen)
+            answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            self._changed.notify_all()
+        return _send(connection, self.reply(answer, seen))
+
+
+def _read(readline: Callable[[], bytes], read: Callable[[int], bytes | None]) -> RawRequest | None:
+    """The next request; None where the client has gone."""
+    first = readline()
+    if not first:
+        return None
+    method, path, _ = first.decode("latin-1").split(" ", 2)
+    headers: dict[str, str] = {}
+    while (line := readline()) not in (b"\r\n", b""):
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.strip().lower()] = value.strip()
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        chunks: list[bytes] = []
+        while size := int(readline().split(b";")[0] or b"0", 16):
+            chunks.append(read(size) or b"")
+            readline()
+        readline()
+        return RawRequest(method, path, headers, b"".join(chunks))
+    return RawRequest(method, path, headers, read(int(headers.get("content-length", "0"))) or b"")
+
+
+def _send(connection: socket.socket, reply: Reply) -> bool:
+    """Send a response; whether the connection may be used again."""
+    if reply.stop_at == -1:
+        return _stop(connection, reply)
+    headers = {
+        "Content-Type": reply.media_type,
+        "Transfer-Encoding": "chunked",
+        **reply.headers,
+    }
+    lines = [f"HTTP/1.1 {reply.status} Status", *(f"{name}: {headers[name]}" for name in headers)]
+    connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    for piece in _until(reply.body, reply.stop_at):
+        connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+    if reply.stop_at is not None and reply.then != "end":
+        return _stop(connection, reply)
+    connection.sendall(b"0\r\n\r\n")
+    return True
+
+
+def _until(body: Sequence[bytes], stop_at: int | None) -> Sequence[bytes]:
+    """The pieces of a body, cut after so many bytes, without empty ones."""
+    if stop_at is None:
+        return [piece for piece in body if piece]
+    ends = accumulate(len(piece) for piece in body)
+    cut = (
+        piece[: max(0, stop_at - end + len(piece))] for piece, end in zip(body, ends, strict=True)
+    )
+    return [piece for piece in cut if piece]
+
+
+def _stop(connection: socket.socket, reply: Reply) -> bool:
+    if reply.then == "hang":
+        # What the client still sends is of no interest; that it goes is.
+        while connection.recv(4096):
+            pass
+    return False
