@@ -1,5 +1,6 @@
 """Cases: cut streams, hangs, cancellation, many at once, and one loop after another."""
 
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import anyio
