@@ -1,0 +1,56 @@
+"""What HTTP itself says about a failure, the same for every vendor."""
+
+import math
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from ryecore.llm import LlmErrorKind
+
+__all__ = ["kind_of_status", "retry_after_s"]
+
+
+def kind_of_status(status: int) -> LlmErrorKind:
+    """How a request failed, by its HTTP status alone.
+
+    A status that promises no answer ever is `bad_request`: a redirect, too, because no key is
+    carried to where nobody meant it to go.
+    """
+    if status in (401, 402, 403, 407):
+        return "auth"
+    if status == 429:
+        return "rate_limit"
+    if status in (408, 409, 425) or status >= 500:
+        return "unavailable"
+    return "bad_request" if 300 <= status < 500 else "unknown"
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait, in seconds, by `retry-after-ms` or `Retry-After`.
+
+    Args:
+        headers: The response's headers; names are looked up in lower case.
+
+    Returns:
+        The wait, never negative; None where nothing is said that can be understood. A date that is
+        past is no wait: 0.
+    """
+    milliseconds = _seconds(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "")
+    seconds = _seconds(text)
+    if seconds is not None:
+        return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

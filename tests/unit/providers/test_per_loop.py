@@ -1,0 +1,57 @@
+import anyio
+import pytest
+
+from ryecore.providers.per_loop import PerLoop
+
+
+class Thing:
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_each_loop_has_one_which_ends_with_it(backend: str) -> None:
+    things = PerLoop(Thing, Thing.close)
+
+    async def twice() -> Thing:
+        first, second = await things.get(), await things.get()
+        assert first is second
+        assert first.closed == 0
+        return first
+
+    one = anyio.run(twice, backend=backend)
+    other = anyio.run(twice, backend=backend)
+
+    assert one is not other
+    assert (one.closed, other.closed) == (1, 1)
+    assert not things._held
+
+
+@pytest.mark.anyio
+async def test_closing_is_for_this_loop_and_can_be_done_twice() -> None:
+    things = PerLoop(Thing, Thing.close)
+    one = await things.get()
+
+    await things.aclose()
+    await things.aclose()
+
+    assert one.closed == 1
+    assert await things.get() is not one
+    await things.aclose()
+
+
+def test_a_thing_is_closed_even_when_the_loop_ends_by_an_error() -> None:
+    things = PerLoop(Thing, Thing.close)
+    made: list[Thing] = []
+
+    async def fail() -> None:
+        made.append(await things.get())
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        anyio.run(fail)
+
+    assert made[0].closed == 1
