@@ -2,14 +2,11 @@
 
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from attrs import evolve
 
@@ -36,7 +33,8 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
-from ryecore.policy.context import CallContext, CancelToken
+from ryecore.policy.cancelling import cancelled_by
+from ryecore.policy.context import CallContext
 
 __all__ = ["PrimitiveExecutor"]
 
@@ -282,36 +280,13 @@ class PrimitiveExecutor:
             try:
                 if ctx.cancellation is None:
                     return await primitive.run(plan)
-                with _cancelled_by(ctx.cancellation):
+                with cancelled_by(ctx.cancellation):
                     return await primitive.run(plan)
             except SpawnFailed as problem:
                 problem.message = prepared.layout.as_authored(problem.message)
                 self._cache.forget(ref)  # an interpreter may have gone; look again next time
                 raise
             raise CallCancelled(f"{ref} was cancelled by its caller.")
-
-
-@contextmanager
-def _cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
-    """A scope that a token cancels, from whichever thread."""
-    loop, thread = anyio.lowlevel.current_token(), threading.get_ident()
-
-    with anyio.CancelScope() as scope:
-
-        def cancel() -> None:
-            if threading.get_ident() == thread:
-                scope.cancel()
-            else:
-                from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
-
-                with suppress(RuntimeError):  # the loop has ended, and with it the call
-                    from_thread.run_sync(scope.cancel, token=loop)
-
-        forget = token.on_cancel(cancel)
-        try:
-            yield scope
-        finally:
-            forget()
 
 
 def _check_parameters(prepared: PreparedChain, parameters: Mapping[str, Any]) -> Mapping[str, Any]:

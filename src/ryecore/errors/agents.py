@@ -45,6 +45,7 @@ class LlmError(RyeError):
         model: The model that was asked.
         retry_after_s: How long the provider asks to wait, in seconds.
         status: The HTTP status, where there was one.
+        code: Why the host refused, where it did.
     """
 
     error_type = "llm"
@@ -53,6 +54,7 @@ class LlmError(RyeError):
     model: str = ""
     retry_after_s: float | None = None
     status: int | None = None
+    code: str = ""
 
     @property
     def retryable(self) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ryecore.llm.errors import LlmError as LlmError
     from ryecore.llm.errors import LlmErrorKind as LlmErrorKind
     from ryecore.llm.errors import redact as redact
+    from ryecore.llm.fallback import FallbackChain as FallbackChain
     from ryecore.llm.fold import StreamFold as StreamFold
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore
     from ryecore.llm.media import MediaStore as MediaStore
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from ryecore.llm.network import allow_model_requests as allow_model_requests
     from ryecore.llm.network import check_model_requests_allowed as check_model_requests_allowed
     from ryecore.llm.network import refuse_model_requests as refuse_model_requests
+    from ryecore.llm.options import GO as GO
+    from ryecore.llm.options import AttemptVerdict as AttemptVerdict
+    from ryecore.llm.options import ChainOptions as ChainOptions
+    from ryecore.llm.options import Go as Go
+    from ryecore.llm.options import Refuse as Refuse
     from ryecore.llm.parts import MediaPart as MediaPart
     from ryecore.llm.parts import Message as Message
     from ryecore.llm.parts import Part as Part
@@ -57,10 +63,15 @@ if TYPE_CHECKING:
 _HOMES = {
     "AttemptOutcome": "plan",
     "AttemptRecord": "plan",
+    "AttemptVerdict": "options",
     "Backoff": "plan",
     "Capabilities": "request",
+    "ChainOptions": "options",
+    "FallbackChain": "fallback",
     "FallbackPlanEntry": "plan",
     "FolderMediaStore": "media",
+    "GO": "options",
+    "Go": "options",
     "LlmError": "errors",
     "LlmErrorKind": "errors",
     "LlmProvider": "provider",
@@ -81,6 +92,7 @@ _HOMES = {
     "ReasoningDelta": "chunks",
     "ReasoningEffort": "request",
     "ReasoningPart": "parts",
+    "Refuse": "options",
     "ResponseFormat": "request",
     "ResultContent": "parts",
     "Role": "parts",
@@ -106,13 +118,18 @@ _HOMES = {
 }
 
 __all__ = [
+    "GO",
     "RETRYABLE_KINDS",
     "AttemptOutcome",
     "AttemptRecord",
+    "AttemptVerdict",
     "Backoff",
     "Capabilities",
+    "ChainOptions",
+    "FallbackChain",
     "FallbackPlanEntry",
     "FolderMediaStore",
+    "Go",
     "LlmError",
     "LlmErrorKind",
     "LlmProvider",
@@ -132,6 +149,7 @@ __all__ = [
     "ReasoningDelta",
     "ReasoningEffort",
     "ReasoningPart",
+    "Refuse",
     "ResponseFormat",
     "ResultContent",
     "Role",

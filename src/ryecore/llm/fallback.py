@@ -1,0 +1,421 @@
+"""Ask the entries of a plan, one after the other, until one has answered."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from inspect import isawaitable
+from typing import Final, TypeAlias
+
+import anyio
+import anyio.lowlevel
+from attrs import evolve
+
+from ryecore.llm.attempt import Attempt
+from ryecore.llm.chunks import StreamChunk
+from ryecore.llm.errors import LlmError, LlmErrorKind
+from ryecore.llm.options import ChainOptions, Refuse
+from ryecore.llm.parts import Message, ReasoningPart
+from ryecore.llm.plan import AttemptOutcome, AttemptRecord, FallbackPlanEntry
+from ryecore.llm.request import LlmRequest, missing_capabilities
+from ryecore.llm.result import LlmResult
+from ryecore.llm.verdicts import Failover, Raise, Refresh, Retry, verdict_of
+from ryecore.policy.cancelling import cancelled_by
+from ryecore.policy.context import CancelToken
+
+__all__ = ["FallbackChain"]
+
+_MAX_SAID: Final = 8
+_MAX_SAID_CHARS: Final = 160
+
+_Ask: TypeAlias = Callable[[Attempt, str], Awaitable[None]]
+
+
+class FallbackChain:
+    """Asks the entries of a plan in order, until one has answered.
+
+    One chain serves one conversation, call after call: which providers are in cooldown, it keeps
+    from call to call. It is not for several calls at the same time. It keeps no key.
+
+    Args:
+        plan: Whom to ask, in order.
+        options: Credentials, clocks, hooks and bounds.
+
+    Attributes:
+        plan: Whom it asks.
+        active_provider: The id of the provider that the current attempt asks, or the last one did.
+        active_model: The model that it asks.
+
+    Raises:
+        ValueError: The plan is empty.
+
+    Source: seed 004; decisions 50, 51 and 56.
+    """
+
+    def __init__(self, plan: Sequence[FallbackPlanEntry], options: ChainOptions) -> None:
+        if not plan:
+            raise ValueError("A fallback plan needs at least one entry.")
+        self.plan = tuple(plan)
+        self._ids = tuple(entry.provider.provider_id for entry in self.plan)
+        self._options = options
+        self._cool_until: dict[str, float] = {}
+        self.active_provider = self._ids[0]
+        self.active_model = self.plan[0].model
+
+    async def stream(
+        self,
+        request: LlmRequest,
+        on_chunk: Callable[[StreamChunk], None] | None = None,
+        *,
+        cancellation: CancelToken | None = None,
+    ) -> LlmResult:
+        """Ask for an answer as it comes.
+
+        Chunks go to a function, and not to an async generator's consumer, because a cancel scope
+        guards each attempt and must not span a `yield`. Once a part of the answer has come,
+        nobody else is asked: the answer is finished or the call fails.
+
+        Args:
+            request: What is asked. Each entry's own model takes the place of `request.model`;
+                reasoning that came from another provider is left out.
+            on_chunk: Given each chunk as it comes. What it raises ends the call.
+            cancellation: Ends the call at once, as an error of the kind `cancelled`.
+
+        Returns:
+            The whole answer.
+
+        Raises:
+            LlmError: Nobody could answer; its kind is the last failure's.
+        """
+        options = self._options
+
+        def ask(attempt: Attempt, key: str) -> Awaitable[None]:
+            return attempt.stream(key, options.media, options.stall_s, on_chunk)
+
+        return await self._call(request, ask, cancellation)
+
+    async def generate(
+        self, request: LlmRequest, *, cancellation: CancelToken | None = None
+    ) -> LlmResult:
+        """Ask for a whole answer; see `stream`. Prefer that for long answers.
+
+        Args:
+            request: What is asked.
+            cancellation: Ends the call at once, as an error of the kind `cancelled`.
+
+        Raises:
+            LlmError: Nobody could answer; its kind is the last failure's.
+        """
+        options = self._options
+
+        def ask(attempt: Attempt, key: str) -> Awaitable[None]:
+            return attempt.generate(key, options.media, options.stall_s)
+
+        return await self._call(request, ask, cancellation)
+
+    async def _call(
+        self, request: LlmRequest, ask: _Ask, cancellation: CancelToken | None
+    ) -> LlmResult:
+        walk = _Walk(self, request, ask, cancellation)
+        if cancellation is None:
+            return await walk.run()
+        if not cancellation.cancelled:
+            with cancelled_by(cancellation):
+                return await walk.run()
+        raise self._cancelled()
+
+    def _cancelled(self) -> LlmError:
+        return LlmError(
+            "The call to a model was cancelled by its caller.",
+            kind="cancelled",
+            provider=self.active_provider,
+            model=self.active_model,
+        )
+
+
+class _Walk:
+    """One call's way through the plan."""
+
+    __slots__ = (
+        "_ask", "_cancellation", "_chain", "_lacking", "_last_resort", "_left", "_number",
+        "_options", "_passed_over", "_refreshed", "_request", "_said",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        chain: FallbackChain,
+        request: LlmRequest,
+        ask: _Ask,
+        cancellation: CancelToken | None,
+    ) -> None:
+        self._chain = chain
+        self._options = chain._options
+        self._request = request
+        self._ask = ask
+        self._cancellation = cancellation
+        self._left = list(range(len(chain.plan)))  # neither tried nor unable
+        self._lacking: set[str] = set()
+        self._passed_over: set[int] = set()
+        self._said: list[str] = []
+        self._number = 0
+        self._refreshed = False
+        self._last_resort = False
+
+    async def run(self) -> LlmResult:
+        """Ask until one has answered."""
+        error: LlmError | None = None
+        while (index := self._next()) is not None:
+            if error is not None:
+                self._say(error.provider, error.model, error.message)
+            entry_result, error = await self._ask_entry(index)
+            if entry_result is not None:
+                return entry_result
+        raise self._told(error) if error is not None else self._unable()
+
+    def _next(self) -> int | None:
+        """The entry to ask next: able to, and not in cooldown while there is another.
+
+        Where all that are left are in cooldown, the one whose cooldown ends first is asked; once.
+        """
+        cooled: list[int] = []
+        for index in tuple(self._left):
+            if index not in self._passed_over and (missing := self._missing(index)):
+                self._left.remove(index)
+                self._lacking.update(missing)
+                self._skip(index, f"it can't do: {', '.join(missing)}")
+            elif self._cooldown_s(index) > 0:
+                cooled.append(index)
+            else:
+                break
+        else:
+            if not cooled or self._last_resort:
+                self._pass_over(cooled)
+                return None
+            self._last_resort = True
+            index = min(cooled, key=self._cooldown_s)
+            cooled.remove(index)
+        self._pass_over(cooled)
+        self._left.remove(index)
+        return index
+
+    async def _ask_entry(self, index: int) -> tuple[LlmResult | None, LlmError | None]:
+        """Ask one entry as often as it should be: an answer, or why the next one is to be asked."""
+        chain, options = self._chain, self._options
+        entry, provider_id = chain.plan[index], chain._ids[index]
+        request = _request_for(self._request, entry.model, provider_id)
+        chain.active_provider, chain.active_model = provider_id, entry.model
+        attempt = 1
+        while True:
+            tried = await self._try(index, request)
+            error = tried.error
+            if error is None:
+                chain._cool_until.pop(provider_id, None)
+                return tried.result, None
+            verdict = verdict_of(
+                error.kind,
+                attempt=attempt,
+                max_attempts=entry.max_attempts,
+                backoff=entry.backoff,
+                random=options.random(),
+                retry_after_s=error.retry_after_s,
+                content_started=tried.has_content,
+                refreshed=self._refreshed,
+                has_refresh=options.on_auth_error is not None,
+                has_other=self._has_other(provider_id),
+                cooldown_s=options.cooldown_s,
+            )
+            match verdict:
+                case Raise():
+                    raise self._told(error)
+                case Retry(delay_s):
+                    attempt += 1
+                    await options.sleep(delay_s)
+                    continue
+                case Refresh():
+                    self._refreshed = True
+                    if await self._refresh(provider_id):
+                        continue
+                    cooldown_s = options.cooldown_s
+                case Failover(cooldown_s):
+                    pass
+            if cooldown_s > 0:
+                chain._cool_until[provider_id] = options.now() + cooldown_s
+            return None, error
+
+    async def _try(self, index: int, request: LlmRequest) -> Attempt:
+        """Make one attempt, and record what came of it, cancelled or not."""
+        entry = self._chain.plan[index]
+        tried = Attempt(entry.provider, self._chain._ids[index], request)
+        self._number += 1
+        began = self._options.now()
+        try:
+            await self._send(tried, index, request)
+            if tried.error is not None:
+                await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException as problem:
+            who = f"The host raised {type(problem).__name__}."
+            reason = who if isinstance(problem, Exception) else "The caller cancelled it."
+            with suppress(Exception):  # what ends the attempt counts
+                self._record(index, tried, "cancelled", began, "cancelled", reason)
+            raise
+        error = tried.error
+        if error is None:
+            self._record(index, tried, "success", began)
+            return tried
+        if self._cancellation is not None and self._cancellation.cancelled:
+            error = tried.error = self._chain._cancelled()
+        outcome: AttemptOutcome = "error"
+        if error.kind == "cancelled":
+            outcome = "cancelled"
+        elif error.kind == "refused":
+            outcome = "refused"
+        elif tried.has_content:
+            outcome = "cut"
+        self._record(index, tried, outcome, began, error.kind, error.message)
+        return tried
+
+    async def _send(self, tried: Attempt, index: int, request: LlmRequest) -> None:
+        """Fetch the credential, have the attempt allowed, and make it."""
+        options, key = self._options, None
+        with suppress(Exception):  # its text may hold anything
+            found = options.key_for(self._chain._ids[index])
+            key = found if isinstance(found, str) else await found
+        if not isinstance(key, str):
+            tried.fail("auth", "The host has no credential for this provider.")
+            return
+        if options.before_attempt is not None:
+            verdict = options.before_attempt(self._chain.plan[index], request, self._number)
+            if isawaitable(verdict):
+                verdict = await verdict
+            if isinstance(verdict, Refuse):
+                tried.fail("refused", verdict.message, code=verdict.code)
+                return
+        await self._ask(tried, key)
+
+    async def _refresh(self, provider_id: str) -> bool:
+        renew = self._options.on_auth_error
+        if renew is None:
+            return False
+        try:
+            renewed = renew(provider_id)
+            return bool(await renewed if isawaitable(renewed) else renewed)
+        except Exception:  # its text may hold anything
+            return False
+
+    def _missing(self, index: int) -> tuple[str, ...]:
+        entry = self._chain.plan[index]
+        try:
+            has = entry.provider.capabilities(entry.model)
+        except Exception:  # what isn't known is taken to be possible; the attempt will tell
+            return ()
+        return missing_capabilities(self._request, has)
+
+    def _cooldown_s(self, index: int) -> float:
+        until = self._chain._cool_until
+        if not until:
+            return 0.0
+        return until.get(self._chain._ids[index], 0.0) - self._options.now()
+
+    def _has_other(self, provider_id: str) -> bool:
+        ids = self._chain._ids
+        return any(
+            ids[index] != provider_id and self._cooldown_s(index) <= 0 and not self._missing(index)
+            for index in self._left
+        )
+
+    def _pass_over(self, indices: list[int]) -> None:
+        for index in indices:
+            if index not in self._passed_over:
+                self._passed_over.add(index)
+                self._skip(
+                    index, f"its provider is in cooldown for {self._cooldown_s(index):.1f} s"
+                )
+
+    def _skip(self, index: int, reason: str) -> None:
+        entry, provider_id = self._chain.plan[index], self._chain._ids[index]
+        self._say(provider_id, entry.model, f"skipped, because {reason}.")
+        if self._options.on_attempt is not None:
+            self._options.on_attempt(
+                AttemptRecord(index, provider_id, entry.model, 0, "skipped", None, reason)
+            )
+
+    def _record(
+        self,
+        index: int,
+        tried: Attempt,
+        outcome: AttemptOutcome,
+        began: float,
+        kind: LlmErrorKind | None = None,
+        reason: str = "",
+    ) -> None:
+        if self._options.on_attempt is None:
+            return
+        self._options.on_attempt(
+            AttemptRecord(
+                index,
+                self._chain._ids[index],
+                self._chain.plan[index].model,
+                self._number,
+                outcome,
+                kind,
+                reason,
+                tried.usage,
+                tried.text_bytes if outcome in ("cut", "cancelled") else 0,
+                (self._options.now() - began) * 1000,
+            )
+        )
+
+    def _say(self, provider_id: str, model: str, what: str) -> None:
+        said = what if len(what) <= _MAX_SAID_CHARS else f"{what[:_MAX_SAID_CHARS]}…"
+        self._said.append(f"{provider_id}/{model}: {said}")
+
+    def _told(self, error: LlmError) -> LlmError:
+        """The error that the call ends with, and what was said before it."""
+        if self._said and error.kind != "cancelled":
+            error.message = f"{error.message} Of the other entries: {_listed(self._said)}"
+            error.args = (error.message,)
+        return error
+
+    def _unable(self) -> LlmError:
+        missing = ", ".join(sorted(self._lacking))
+        return LlmError(
+            f"No model of the plan can do what the request needs: {missing}.",
+            next_step="Add a model that can to the plan, or leave that out of the request.",
+            kind="bad_request",
+            provider=self._chain._ids[0],
+            model=self._chain.plan[0].model,
+        )
+
+
+def _listed(said: list[str]) -> str:
+    more = len(said) - _MAX_SAID
+    return " ".join(said[:_MAX_SAID]) + (f" And {more} more." if more > 0 else "")
+
+
+def _request_for(request: LlmRequest, model: str, provider_id: str) -> LlmRequest:
+    """The request as one entry gets it: its model, and no other provider's reasoning."""
+    messages = _without_foreign_reasoning(request.messages, provider_id)
+    if messages is request.messages and model == request.model:
+        return request
+    return evolve(request, model=model, messages=messages)
+
+
+def _without_foreign_reasoning(
+    messages: tuple[Message, ...], provider_id: str
+) -> tuple[Message, ...]:
+    for message in messages:
+        for part in message.parts:
+            if type(part) is ReasoningPart and part.origin != provider_id:
+                return tuple(_stripped(messages, provider_id))
+    return messages
+
+
+def _stripped(messages: tuple[Message, ...], provider_id: str) -> Iterator[Message]:
+    for message in messages:
+        kept = tuple(
+            part
+            for part in message.parts
+            if type(part) is not ReasoningPart or part.origin == provider_id
+        )
+        if len(kept) == len(message.parts):
+            yield message
+        elif kept:
+            yield Message(message.role, kept)

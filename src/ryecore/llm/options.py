@@ -1,0 +1,84 @@
+"""What a host gives a fallback chain."""
+
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import anyio
+from attrs import field, frozen
+from attrs.validators import ge, gt
+
+from ryecore.llm.media import MediaStore
+from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
+from ryecore.llm.request import LlmRequest
+
+__all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse"]
+
+
+@frozen
+class Go:
+    """The attempt may be made."""
+
+
+@frozen
+class Refuse:
+    """The attempt must not be made. The call ends; no other entry is asked.
+
+    Attributes:
+        code: Why, for a program; it becomes the error's `code`.
+        message: Why, one sentence; it becomes the error's message.
+    """
+
+    code: str
+    message: str
+
+
+GO: Final = Go()
+
+AttemptVerdict: TypeAlias = Go | Refuse
+"""Whether an attempt may be made."""
+
+
+@frozen
+class ChainOptions:
+    """What a host gives a fallback chain. Nothing of it shows in a `repr`.
+
+    Attributes:
+        key_for: Gives the credential for a provider's id; empty where none is needed. It is asked
+            at each attempt. Whatever it raises counts as `auth`, and its text is dropped.
+        sleep: Waits a number of seconds.
+        now: A monotonic clock in seconds, for cooldowns and durations.
+        on_auth_error: Told the id of a provider that refused its credential, at most once a call.
+            True where the credential was renewed: `key_for` is then asked again.
+        on_attempt: Told of every attempt, those that were skipped too.
+        before_attempt: Asked before each attempt, with the entry, the request as it will be sent,
+            and the attempt's number in this call, from 1. It can refuse.
+        media: Where media are read and put.
+        stall_s: After how many seconds without a chunk a provider counts as `unavailable`. A whole
+            answer (`generate`) has this long in all.
+        cooldown_s: For how many seconds a provider that failed is passed over.
+        random: Numbers from 0 to 1, for the jitter of waits.
+
+    Raises:
+        ValueError: `stall_s` isn't above 0, or `cooldown_s` is below 0.
+
+    Source: seed 004, "AgentRunnerDeps"; decisions 50 and 51.
+    """
+
+    key_for: Callable[[str], str | Awaitable[str]] = field(repr=False)
+    sleep: Callable[[float], Awaitable[object]] = field(default=anyio.sleep, repr=False)
+    now: Callable[[], float] = field(default=time.monotonic, repr=False)
+    on_auth_error: Callable[[str], Awaitable[bool] | bool] | None = field(default=None, repr=False)
+    on_attempt: Callable[[AttemptRecord], None] | None = field(default=None, repr=False)
+    before_attempt: (
+        Callable[
+            [FallbackPlanEntry, LlmRequest, int],
+            AttemptVerdict | Awaitable[AttemptVerdict],
+        ]
+        | None
+    ) = field(default=None, repr=False)
+    media: MediaStore | None = field(default=None, repr=False)
+    stall_s: float = field(default=60.0, validator=gt(0))
+    cooldown_s: float = field(default=30.0, validator=ge(0))
+    random: Callable[[], float] = field(default=random.random, repr=False)

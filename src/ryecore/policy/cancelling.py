@@ -1,0 +1,62 @@
+"""A token's cancel, brought to the code that is waiting."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import anyio
+import anyio.lowlevel
+
+from ryecore.policy.context import CancelToken
+
+__all__ = ["bounded_by", "cancelled_by", "is_cancelled"]
+
+
+@contextmanager
+def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
+    """A scope that a token cancels, from whichever thread.
+
+    Args:
+        token: The token; where it is cancelled already, the scope is cancelled from its beginning.
+    """
+    loop, thread = anyio.lowlevel.current_token(), threading.get_ident()
+
+    with anyio.CancelScope() as scope:
+
+        def cancel() -> None:
+            if threading.get_ident() == thread:
+                scope.cancel()
+            else:
+                from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
+
+                with suppress(RuntimeError):  # the loop has ended, and with it the call
+                    from_thread.run_sync(scope.cancel, token=loop)
+
+        forget = token.on_cancel(cancel)
+        try:
+            yield scope
+        finally:
+            forget()
+
+
+@contextmanager
+def bounded_by(*tokens: CancelToken | None, deadline: float | None = None) -> Iterator[None]:
+    """A scope that any of some tokens cancels, and that ends by itself at a deadline.
+
+    Args:
+        tokens: The tokens; None for one that there isn't.
+        deadline: The monotonic time in seconds; see `CallContext.deadline`.
+    """
+    with ExitStack() as scopes:
+        for token in dict.fromkeys(tokens):
+            if token is not None:
+                scopes.enter_context(cancelled_by(token))
+        if deadline is not None:
+            scopes.enter_context(anyio.move_on_after(deadline - time.monotonic()))
+        yield
+
+
+def is_cancelled(*tokens: CancelToken | None) -> bool:
+    """Whether any of some tokens is cancelled; None stands for one that there isn't."""
+    return any(token is not None and token.cancelled for token in tokens)
