@@ -15,15 +15,16 @@ _LOOKS_LIKE_KEY: Final = re.compile(
 )
 
 
-def redact(text: str, *keys: str) -> str:
+def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
     """A provider's text without keys: the given ones, and what looks like one; shortened.
 
     Args:
         text: The text.
         keys: The keys that were in use; empty ones are passed over.
+        max_chars: How long it may be.
     """
     for key in keys:
         if key:
             text = text.replace(key, "***")
     text = _LOOKS_LIKE_KEY.sub("***", text)
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"

@@ -1,1 +1,69 @@
 """Give models tools: what they are, who may call them, and how a call is served."""
+
+from typing import TYPE_CHECKING
+
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.tools.context import ApproveToolCall as ApproveToolCall
+    from ryecore.tools.context import FsScope as FsScope
+    from ryecore.tools.context import ToolApprovalRequest as ToolApprovalRequest
+    from ryecore.tools.context import ToolContext as ToolContext
+    from ryecore.tools.decorator import tool as tool
+    from ryecore.tools.definition import FunctionTool as FunctionTool
+    from ryecore.tools.definition import ToolDef as ToolDef
+    from ryecore.tools.definition import ToolFunction as ToolFunction
+    from ryecore.tools.limits import ToolLimits as ToolLimits
+    from ryecore.tools.outcome import OnToolEvent as OnToolEvent
+    from ryecore.tools.outcome import ToolCalled as ToolCalled
+    from ryecore.tools.outcome import ToolOutcome as ToolOutcome
+    from ryecore.tools.outcome import ToolReturned as ToolReturned
+    from ryecore.tools.policy import ToolPolicy as ToolPolicy
+    from ryecore.tools.registry import ToolRegistry as ToolRegistry
+    from ryecore.tools.store import FolderResultStore as FolderResultStore
+    from ryecore.tools.store import MemoryResultStore as MemoryResultStore
+    from ryecore.tools.store import ResultStore as ResultStore
+
+_HOMES = {
+    "ApproveToolCall": "context",
+    "FolderResultStore": "store",
+    "FsScope": "context",
+    "FunctionTool": "definition",
+    "MemoryResultStore": "store",
+    "OnToolEvent": "outcome",
+    "ResultStore": "store",
+    "ToolApprovalRequest": "context",
+    "ToolCalled": "outcome",
+    "ToolContext": "context",
+    "ToolDef": "definition",
+    "ToolFunction": "definition",
+    "ToolLimits": "limits",
+    "ToolOutcome": "outcome",
+    "ToolPolicy": "policy",
+    "ToolRegistry": "registry",
+    "ToolReturned": "outcome",
+    "tool": "decorator",
+}
+
+__all__ = [
+    "ApproveToolCall",
+    "FolderResultStore",
+    "FsScope",
+    "FunctionTool",
+    "MemoryResultStore",
+    "OnToolEvent",
+    "ResultStore",
+    "ToolApprovalRequest",
+    "ToolCalled",
+    "ToolContext",
+    "ToolDef",
+    "ToolFunction",
+    "ToolLimits",
+    "ToolOutcome",
+    "ToolPolicy",
+    "ToolRegistry",
+    "ToolReturned",
+    "tool",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

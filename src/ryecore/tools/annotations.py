@@ -1,0 +1,312 @@
+"""Type annotations as JSON Schema, and the way back: JSON values as the declared types."""
+
+import dataclasses
+import json
+import types
+from collections import abc
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+from enum import Enum
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+from uuid import UUID
+
+import attrs
+from attrs import frozen
+
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.tools.docstrings import read_docstring
+
+__all__ = ["Convert", "Form", "form_of", "json_default"]
+
+Convert = Callable[[Any], Any]
+
+
+@frozen
+class Form:
+    """How a type is written in JSON.
+
+    Attributes:
+        schema: Its JSON Schema.
+        convert: Makes the type's value of a JSON value that fits the schema; None where it is
+            that value already.
+    """
+
+    schema: Mapping[str, Any]
+    convert: Convert | None = None
+
+
+def _integer(value: Any) -> int:
+    return int(value) if type(value) is float else value  # JSON's 1.0 is an integer
+
+
+_SIMPLE: Final[Mapping[Any, Form]] = {
+    Any: Form({}),
+    object: Form({}),
+    str: Form({"type": "string"}),
+    int: Form({"type": "integer"}, _integer),
+    float: Form({"type": "number"}, float),
+    bool: Form({"type": "boolean"}),
+    None: Form({"type": "null"}),
+    type(None): Form({"type": "null"}),
+    list: Form({"type": "array"}),
+    dict: Form({"type": "object"}),
+    tuple: Form({"type": "array"}, tuple),
+    set: Form({"type": "array", "uniqueItems": True}, set),
+    frozenset: Form({"type": "array", "uniqueItems": True}, frozenset),
+    Path: Form({"type": "string"}, Path),
+    date: Form({"type": "string", "format": "date"}, date.fromisoformat),
+    datetime: Form({"type": "string", "format": "date-time"}, datetime.fromisoformat),
+    UUID: Form({"type": "string", "format": "uuid"}, UUID),
+}
+_LISTS: Final = (list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
+_SETS: Final = (set, abc.Set, abc.MutableSet)
+_MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
+
+
+def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
+    """The form of an annotation.
+
+    Args:
+        annotation: A resolved annotation.
+        where: What it annotates, for the error's text.
+        inside: The classes that it is part of.
+
+    Raises:
+        TypeError: It has none that a model could be shown; both are named.
+    """
+    try:
+        simple = _SIMPLE.get(annotation)
+    except TypeError:  # it can't be hashed, such as Literal[[]]
+        simple = None
+    if simple is not None:
+        return simple
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _annotated(annotation, where, inside)
+    if origin in (Required, NotRequired):
+        return form_of(arguments[0], where, inside)
+    if origin is Literal:
+        return _choice(arguments, None, where)
+    if origin in (Union, types.UnionType):
+        return _union([form_of(one, where, inside) for one in arguments])
+    if origin is tuple:
+        return _tuple(arguments, where, inside)
+    if origin in _LISTS and len(arguments) == 1:
+        return _array(form_of(arguments[0], where, inside), list, {})
+    if origin in (*_SETS, frozenset) and len(arguments) == 1:
+        kind = frozenset if origin is frozenset else set
+        return _array(form_of(arguments[0], where, inside), kind, {"uniqueItems": True})
+    if origin in _MAPPINGS and len(arguments) == 2 and arguments[0] in (str, Any):
+        return _mapping(form_of(arguments[1], where, inside))
+    if isinstance(annotation, type):
+        if annotation in inside:
+            raise TypeError(f"{where}: {annotation.__qualname__} holds itself.")
+        if issubclass(annotation, Enum):
+            return _choice([one.value for one in annotation], annotation, where)
+        if is_typeddict(annotation):
+            return _typed_dict(annotation, where, (*inside, annotation))
+        if attrs.has(annotation) or dataclasses.is_dataclass(annotation):
+            return _record(annotation, where, (*inside, annotation))
+    if type(annotation).__name__ == "TypeAliasType":
+        return form_of(annotation.__value__, where, inside)
+    if isinstance(annotation, TypeVar) and annotation.__bound__ is not None:
+        return form_of(annotation.__bound__, where, inside)
+    raise TypeError(f"{where}: a model can't be shown the type {_named(annotation)}.")
+
+
+def json_default(value: object) -> Mapping[str, Any]:
+    """The `default` of a schema; nothing where the value is no JSON."""
+    if isinstance(value, Enum):
+        value = value.value
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    return {"default": list(value) if isinstance(value, tuple) else value}
+
+
+def _named(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+def _annotated(annotation: Any, where: str, inside: tuple[type, ...]) -> Form:
+    inner, *notes = get_args(annotation)
+    form = form_of(inner, where, inside)
+    text = next((note for note in notes if isinstance(note, str)), None)
+    return form if text is None else Form({**form.schema, "description": text}, form.convert)
+
+
+def _choice(values: Iterable[Any], kind: type[Enum] | None, where: str) -> Form:
+    listed = [one.value if isinstance(one, Enum) else one for one in values]
+    if not listed or not all(type(one) in (str, int, float, bool, type(None)) for one in listed):
+        raise TypeError(f"{where}: a choice must be between text, numbers, booleans and None.")
+    schema: dict[str, Any] = {"enum": listed}
+    for python, name in ((str, "string"), (int, "integer")):
+        if all(type(one) is python for one in listed):
+            schema = {"type": name, "enum": listed}
+    if kind is not None:
+        return Form(schema, kind)
+    enums = {one.value: one for one in values if isinstance(one, Enum)}
+    return Form(schema, (lambda value: enums.get(value, value)) if enums else None)
+
+
+def _union(members: list[Form]) -> Form:
+    plain = [one.schema for one in members]
+    if all(set(one) == {"type"} and isinstance(one["type"], str) for one in plain):
+        schema: Mapping[str, Any] = {"type": list(dict.fromkeys(one["type"] for one in plain))}
+    else:
+        schema = {"anyOf": plain}
+    converted = [one for one in members if one.convert is not None]
+    if not converted:
+        return Form(schema)
+    checked = [(SchemaValidator(json.dumps(one.schema)), one.convert) for one in members]
+
+    def convert(value: Any) -> Any:
+        text = json.dumps(value)
+        problem: Exception | None = None
+        for validator, make in checked:
+            if not validator.failures(text):
+                if make is None:
+                    return value
+                try:
+                    return make(value)
+                except (TypeError, ValueError) as error:
+                    problem = problem or error
+        raise problem or ValueError("it fits none of the types")
+
+    return Form(schema, convert)
+
+
+def _array(item: Form, kind: Callable[[Iterable[Any]], Any], more: Mapping[str, Any]) -> Form:
+    schema = {"type": "array", "items": item.schema, **more}
+    make = item.convert
+    if make is None:
+        return Form(schema, None if kind is list else kind)
+    return Form(schema, lambda values: kind(map(make, values)))
+
+
+def _tuple(arguments: tuple[Any, ...], where: str, inside: tuple[type, ...]) -> Form:
+    if len(arguments) == 2 and arguments[1] is ...:
+        return _array(form_of(arguments[0], where, inside), tuple, {})
+    forms = [form_of(one, where, inside) for one in arguments]
+    schema = {
+        "type": "array",
+        "prefixItems": [one.schema for one in forms],
+        "minItems": len(forms),
+        "maxItems": len(forms),
+    }
+    makers = [one.convert or _same for one in forms]
+    return Form(
+        schema, lambda values: tuple(make(v) for make, v in zip(makers, values, strict=True))
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _mapping(value: Form) -> Form:
+    schema = {"type": "object", "additionalProperties": value.schema}
+    make = value.convert
+    if make is None:
+        return Form(schema)
+    return Form(schema, lambda found: {key: make(one) for key, one in found.items()})
+
+
+def _hints(kind: type, where: str) -> Mapping[str, Any]:
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except Exception as error:  # whatever an annotation's text evaluates to
+        raise TypeError(f"{where}: the types of {kind.__qualname__} are unknown: {error}") from None
+
+
+def _object(
+    fields: Mapping[str, Form], required: Iterable[str], said: Mapping[str, str]
+) -> dict[str, Any]:
+    properties = {
+        name: {**form.schema, "description": said[name]}
+        if said.get(name) and "description" not in form.schema
+        else form.schema
+        for name, form in fields.items()
+    }
+    listed = [name for name in fields if name in set(required)]
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if listed:
+        schema["required"] = listed
+    return {**schema, "additionalProperties": False}
+
+
+def _typed_dict(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
+    hints = _hints(kind, where)
+    fields = {name: form_of(hints[name], f"{where}.{name}", inside) for name in hints}
+    said = read_docstring(kind.__doc__).arguments
+    makers = {name: form.convert for name, form in fields.items() if form.convert is not None}
+    schema = _object(fields, kind.__required_keys__, said)
+    if not makers:
+        return Form(schema)
+    return Form(
+        schema,
+        lambda found: {
+            name: makers[name](value) if name in makers else value for name, value in found.items()
+        },
+    )
+
+
+def _record(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
+    """A dataclass or an attrs class."""
+    hints = _hints(kind, where)
+    fields: dict[str, Form] = {}
+    required: list[str] = []
+    said = dict(read_docstring(kind.__doc__).arguments)
+    for name, attribute, default in _init_fields(kind):
+        form = form_of(hints.get(attribute, Any), f"{where}.{name}", inside)
+        if attribute in said:
+            said[name] = said[attribute]
+        if default is _NOTHING:
+            required.append(name)
+            fields[name] = form
+        else:
+            fields[name] = Form({**form.schema, **json_default(default)}, form.convert)
+    makers = {name: form.convert for name, form in fields.items() if form.convert is not None}
+
+    def convert(found: Mapping[str, Any]) -> Any:
+        return kind(**{name: makers[name](v) if name in makers else v for name, v in found.items()})
+
+    return Form(_object(fields, required, said), convert)
+
+
+_NOTHING: Final = object()
+_FACTORY: Final = object()  # a default that is made anew each time, so that none can be shown
+
+
+def _init_fields(kind: Any) -> Iterable[tuple[str, str, object]]:
+    """The name in `__init__`, the attribute and the default of each field."""
+    if attrs.has(kind):
+        for one in attrs.fields(kind):
+            if one.init:
+                made = isinstance(one.default, attrs.Factory)  # type: ignore[arg-type]
+                default = _NOTHING if one.default is attrs.NOTHING else one.default
+                yield one.alias or one.name, one.name, _FACTORY if made else default
+        return
+    for one in dataclasses.fields(kind):
+        if one.init:
+            default = one.default
+            if default is dataclasses.MISSING:
+                made = one.default_factory is not dataclasses.MISSING
+                yield one.name, one.name, _FACTORY if made else _NOTHING
+            else:
+                yield one.name, one.name, default

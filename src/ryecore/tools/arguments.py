@@ -1,0 +1,82 @@
+"""A call's arguments: what the model wrote, with what the host set itself. Pure.
+
+Source: decision 54.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, cast
+
+from ryecore.lillux.schema import SchemaFailure, SchemaValidator
+from ryecore.tools.failures import invalid_arguments
+
+__all__ = ["check_arguments", "hide_config", "parse_arguments"]
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_parse: Final = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
+def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]:
+    """Read what the model wrote. Nothing at all counts as no arguments.
+
+    Raises:
+        ToolArgsInvalidError: It is too long, no JSON, or no object.
+    """
+    if not text:
+        return {}
+    # A character has at most four bytes, so that short text need not be counted.
+    if len(text) * 4 > max_bytes and (
+        len(text) > max_bytes or len(text.encode("utf-8", errors="surrogatepass")) > max_bytes
+    ):
+        raise invalid_arguments(tool_name, f"they are larger than {max_bytes:,} bytes")
+    problem = ""
+    try:
+        found = _parse(text)
+    except RecursionError:
+        problem = "they are nested too deeply"
+    except ValueError as error:
+        problem = f"they are no JSON ({str(error)[:200]})"
+    else:
+        if type(found) is dict:
+            return cast("dict[str, Any]", found)
+        problem = "they are JSON, but not an object"
+    raise invalid_arguments(tool_name, problem)
+
+
+def check_arguments(tool_name: str, text: str, schema: SchemaValidator) -> None:
+    """Check the text of arguments against a schema.
+
+    Raises:
+        ToolArgsInvalidError: They don't fit; every failing path is listed.
+    """
+    try:
+        failures = schema.failures(text or "{}")
+    except ValueError as error:
+        listed: tuple[str, ...] = (f"they are no JSON ({str(error)[:200]})",)
+    else:
+        if not failures:
+            return
+        listed = tuple(map(_listed, failures))
+    raise invalid_arguments(tool_name, *listed)
+
+
+def _listed(failure: SchemaFailure) -> str:
+    return f"{failure.path}: {failure.message}" if failure.path else failure.message
+
+
+def hide_config(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema as a model sees it: an object's, without the properties that the host sets."""
+    seen: dict[str, Any] = {"type": "object", "properties": {}, **parameters}
+    if config:
+        seen["properties"] = {
+            name: part for name, part in seen["properties"].items() if name not in config
+        }
+        required = [name for name in seen.get("required", ()) if name not in config]
+        seen.pop("required", None)
+        if required:
+            seen["required"] = required
+    return seen

@@ -1,0 +1,68 @@
+"""What a tool is called with besides its arguments: on whose behalf, within what of the host's."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from attrs import field, frozen
+
+from ryecore.llm.media import MediaStore
+from ryecore.policy import CallContext
+from ryecore.tools.store import ResultStore
+
+__all__ = ["ApproveToolCall", "FsScope", "ToolApprovalRequest", "ToolContext"]
+
+FsScope: TypeAlias = Literal["sandboxed", "project", "unrestricted"]
+"""Where path arguments may lead: into a folder made for the agent, into the project, anywhere."""
+
+
+@frozen
+class ToolApprovalRequest:
+    """A tool call that needs a person's word.
+
+    Attributes:
+        tool_name: The tool.
+        arguments: Exactly what it would be called with, without what the host set itself.
+        reason: Why it is asked.
+        tool_call_id: What the model calls this call.
+        call_id: The action that it is part of, as its `CallContext` names it.
+    """
+
+    tool_name: str
+    arguments: Mapping[str, Any]
+    reason: str
+    tool_call_id: str
+    call_id: str
+
+
+class ApproveToolCall(Protocol):
+    """Answers an approval request. It may take its time."""
+
+    async def __call__(self, request: ToolApprovalRequest, /) -> bool:
+        """Whether this, and exactly this, may be done."""
+        ...
+
+
+@frozen
+class ToolContext:
+    """On whose behalf a tool is called, and what the host offers it.
+
+    Attributes:
+        call: Capabilities, deadline, cancellation.
+        grant: The names of the tools that may be called; None for all.
+        fs_scope: Where path arguments may lead.
+        fs_root: The folder that they are relative to and, unless unrestricted, stay in.
+        capabilities: What the host offers, such as `net` or `fs`.
+        approve: Asked before a tool runs that needs approval; without it, such tools don't.
+        results: Where results are kept that are too long for the model.
+        media: Where media are kept that tools give.
+    """
+
+    call: CallContext = field(factory=CallContext)
+    grant: frozenset[str] | None = None
+    fs_scope: FsScope = "sandboxed"
+    fs_root: Path | None = None
+    capabilities: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    approve: ApproveToolCall | None = None
+    results: ResultStore | None = None
+    media: MediaStore | None = None

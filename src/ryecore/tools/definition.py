@@ -1,0 +1,220 @@
+"""What a tool is."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
+
+from attrs import evolve, field, frozen
+
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.llm.request import ToolSpec
+from ryecore.tools.arguments import hide_config
+from ryecore.tools.context import ToolContext
+from ryecore.tools.functions import FunctionRunner, read_function
+from ryecore.tools.policy import ToolPolicy
+
+__all__ = ["FunctionTool", "ToolDef", "ToolFunction", "ToolOrigin"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+
+ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[object]]
+ToolOrigin: TypeAlias = Literal["function", "item", "mcp"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@frozen(eq=False, kw_only=True, repr=False)
+class ToolDef:
+    """A tool that a model may be given.
+
+    Attributes:
+        name: What the model calls it: 1 to 64 of `A-Z a-z 0-9 _ -`, which every vendor takes.
+        description: What it does, for the model.
+        parameters: The JSON Schema of its arguments, an object's.
+        run: Runs it, with arguments that fit the schema.
+        parallel_safe: Whether it may run beside others of the same turn.
+        timeout_s: After how many seconds it is stopped; None for the registry's limit.
+        config: Arguments that the host sets. The model doesn't see them, and can't change them.
+        policy: Which commands, domains and paths its arguments may name.
+        needs_approval: Whether a person is asked before each run.
+        capability: What the caller needs, such as `rye.execute.tool.acme.x`.
+        needs: What of the host's it needs, such as `net` or `fs`.
+        untrusted: Whether its results may hold text that nobody vouches for.
+        origin: Where it comes from. The description of one from `mcp` is a stranger's text.
+        source: Where exactly, for people.
+
+    Raises:
+        ValueError: The name, the schema or what the host set can't be used.
+    """
+
+    name: str = field()
+    description: str
+    parameters: Mapping[str, Any] = field()
+    run: ToolFunction = field()
+    parallel_safe: bool = False
+    timeout_s: float | None = field(default=None)
+    config: Mapping[str, Any] = field(factory=dict)
+    policy: ToolPolicy = field(factory=ToolPolicy)
+    needs_approval: bool = False
+    capability: str | None = None
+    needs: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    untrusted: bool = True
+    origin: ToolOrigin = "function"
+    source: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise ValueError(
+                f"{self.name!r} is no name for a tool: 1 to 64 of A-Z, a-z, 0-9, _ and -."
+            )
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise ValueError(f"The timeout of {self.name} is {self.timeout_s!r} s, not positive.")
+        properties = self.parameters.get("properties")
+        if isinstance(properties, Mapping):
+            for argument in (*self.config, *self.policy.arguments):
+                if argument not in properties and _is_closed(self.parameters):
+                    raise ValueError(f"{self.name} has no parameter {argument!r}.")
+        try:
+            _ = self.schema
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"The parameters of {self.name} are no JSON Schema: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.source or self.origin})"
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        return ToolSpec(self.name, self.description, hide_config(self.parameters, self.config))
+
+    @cached_property
+    def schema(self) -> SchemaValidator:
+        """The whole schema, ready to be used."""
+        return SchemaValidator(json.dumps(self.parameters))
+
+    @cached_property
+    def shown_schema(self) -> SchemaValidator:
+        """The schema that the model sees, ready to be used."""
+        return SchemaValidator(json.dumps(self.spec.parameters))
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that the host set, which no error may show."""
+        return tuple(text for text in self.config.values() if isinstance(text, str) and text)
+
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        inline: bool = False,
+        parallel_safe: bool = False,
+        timeout_s: float | None = None,
+        config: Mapping[str, Any] | None = None,
+        policy: ToolPolicy | None = None,
+        needs_approval: bool = False,
+        capability: str | None = None,
+        needs: Iterable[str] = (),
+        untrusted: bool = True,
+    ) -> "FunctionTool[P, R]":
+        """Make a tool of a function: its types become the schema, its docstring the description.
+
+        Args:
+            function: The function. One that isn't async runs on a worker thread, which is
+                abandoned where it takes too long: nothing can end it.
+            name: What the model calls it; the function's own name by default.
+            description: What it does; by default what stands in the docstring before `Args:`.
+            inline: Whether a function that isn't async runs on the event loop's own thread. That is
+                faster, and for functions that never wait.
+            parallel_safe: Whether it may run beside others of the same turn.
+            timeout_s: After how many seconds it is stopped.
+            config: Arguments that the host sets; the model neither sees nor changes them.
+            policy: Which commands, domains and paths its arguments may name.
+            needs_approval: Whether a person is asked before each run.
+            capability: What the caller needs.
+            needs: What of the host's it needs.
+            untrusted: Whether its results may hold text that nobody vouches for.
+
+        Raises:
+            TypeError: A parameter's type can't be shown to a model; it is named.
+            ValueError: The name, or what the host set, can't be used.
+        """
+        shape = read_function(function)
+        if name is not None:
+            shape = evolve(shape, name=name)
+        return FunctionTool(
+            name=shape.name,
+            description=shape.description if description is None else description,
+            parameters=shape.parameters,
+            run=FunctionRunner(function, shape, inline=inline),
+            parallel_safe=parallel_safe,
+            timeout_s=timeout_s,
+            config=config or {},
+            policy=policy or ToolPolicy(),
+            needs_approval=needs_approval,
+            capability=capability,
+            needs=frozenset[str](needs),
+            untrusted=untrusted,
+            source=f"the function {function.__module__}.{shape.qualified_name}",
+            function=function,
+        )
+
+
+@frozen(eq=False, kw_only=True, repr=False)
+class FunctionTool(ToolDef, Generic[P, R]):
+    """A tool that is a Python function still: it can be called as before.
+
+    Attributes:
+        function: The function.
+    """
+
+    function: Callable[P, R] = field()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself: nothing is checked, and no model is told."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """The function, for those who look at signatures."""
+        return self.function
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether it is a method, and of no object yet."""
+        return isinstance(self.run, FunctionRunner) and self.run.shape.is_unbound
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: "FunctionTool[Concatenate[T, Q], R]", instance: T, owner: type | None = None
+    ) -> "FunctionTool[Q, R]": ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """The tool of an object, where the function is a method."""
+        if instance is None or not isinstance(self.run, FunctionRunner):
+            return self
+        run = self.run.bound_to(instance)
+        return evolve(self, run=run, function=run.function)
+
+
+def _is_closed(parameters: Mapping[str, Any]) -> bool:
+    return parameters.get("additionalProperties") is False

@@ -1,0 +1,188 @@
+"""One call of a tool that is there and granted, from its arguments to its result."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+
+from ryecore.errors import ToolCallError, ToolCancelledError, ToolExecutionError
+from ryecore.llm.parts import MediaPart, ResultContent, TextPart, ToolCallPart, ToolResultPart
+from ryecore.tools.approval import require_approval
+from ryecore.tools.arguments import check_arguments, parse_arguments
+from ryecore.tools.context import ToolContext
+from ryecore.tools.definition import ToolDef
+from ryecore.tools.failures import as_tool_error, invalid_arguments
+from ryecore.tools.limits import ToolLimits
+from ryecore.tools.outcome import OnToolEvent, ToolCalled, ToolOutcome, ToolReturned
+from ryecore.tools.policy import apply_policy
+from ryecore.tools.results import as_text, has_media, preview, with_media
+from ryecore.tools.scopes import CallScope, seconds_left
+from ryecore.tools.store import ResultStore
+
+__all__ = ["serve"]
+
+_NESTED: Final = (dict, list)
+
+
+async def serve(
+    tool: ToolDef,
+    call: ToolCallPart,
+    ctx: ToolContext,
+    limits: ToolLimits,
+    on_event: OnToolEvent | None,
+) -> ToolOutcome:
+    """Serve a call; see `ToolRegistry.dispatch`."""
+    text = call.arguments_json
+    sent = parse_arguments(tool.name, text, limits.max_argument_bytes)
+    arguments = _checked(tool, text, sent)
+    reason = "This tool always asks." if tool.needs_approval else ""
+    if tool.policy.arguments:
+        arguments, question = apply_policy(tool.name, tool.policy, arguments, ctx)
+        reason = question or reason
+    if reason:
+        await _approved(tool, call, arguments, reason, ctx)
+    if on_event is None:
+        return await _served(tool, call, arguments, ctx, limits)
+    on_event(ToolCalled(tool.name, _shown_input(tool, text, sent, limits)))
+    try:
+        outcome = await _served(tool, call, arguments, ctx, limits)
+    except BaseException as error:
+        said = str(error) if isinstance(error, ToolCallError) else "It was cancelled."
+        on_event(ToolReturned(tool.name, False, said))
+        raise
+    on_event(ToolReturned(tool.name, True, _summary(outcome.part, limits)))
+    return outcome
+
+
+def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any]:
+    """The arguments, with what the host set; they fit the schema."""
+    if not tool.config:
+        check_arguments(tool.name, text, tool.schema)
+        return sent
+    arguments = {**sent, **tool.config}
+    if tool.schema.failures(json.dumps(arguments)):
+        # What is wrong is said of what the model wrote alone: the rest is none of its business.
+        check_arguments(tool.name, text, tool.shown_schema)
+        raise invalid_arguments(tool.name, "they don't go with what the host has set")
+    return arguments
+
+
+async def _approved(
+    tool: ToolDef, call: ToolCallPart, arguments: Mapping[str, Any], reason: str, ctx: ToolContext
+) -> None:
+    scope = CallScope(ctx.call, seconds_left(ctx.call))
+    with scope:
+        await require_approval(tool, call, arguments, reason, ctx)
+    if scope.is_cut:
+        raise _ended_early(tool, ctx, "was not approved in time")
+
+
+async def _served(
+    tool: ToolDef,
+    call: ToolCallPart,
+    arguments: Mapping[str, Any],
+    ctx: ToolContext,
+    limits: ToolLimits,
+) -> ToolOutcome:
+    started = time.perf_counter()
+    value = await _run(tool, arguments, ctx, limits)
+    duration_ms = (time.perf_counter() - started) * 1000
+    plain = None if has_media(value) else as_text(tool.name, value, limits)
+    media: tuple[MediaPart, ...] = ()
+    if plain is None:
+        text, media = await anyio.to_thread.run_sync(
+            with_media, tool.name, value, ctx.media, limits
+        )
+    else:
+        text = plain
+    handle = None
+    if len(text) > limits.preview_chars:
+        if ctx.results is not None:
+            handle = await anyio.to_thread.run_sync(_keep, ctx.results, text)
+        text = preview(text, limits.preview_chars, handle)
+    content: tuple[ResultContent, ...] = (TextPart(text),)
+    if media:
+        content = (*content, *media) if text else media
+    part = ToolResultPart(call.call_id, tool.name, content, False, tool.untrusted)
+    return ToolOutcome(part, value, handle, duration_ms)
+
+
+async def _run(
+    tool: ToolDef, arguments: Mapping[str, Any], ctx: ToolContext, limits: ToolLimits
+) -> object:
+    timeout_s = limits.timeout_s if tool.timeout_s is None else tool.timeout_s
+    token = ctx.call.cancellation
+    if token is not None and token.cancelled:
+        raise _ended_early(tool, ctx, "was cancelled")
+    if ctx.call.deadline is not None:
+        timeout_s = min(timeout_s, seconds_left(ctx.call))
+        if timeout_s <= 0:
+            raise _ended_early(tool, ctx, "did not run, because its caller's time is up")
+    problem: ToolCallError | None = None
+    scope = CallScope(ctx.call, timeout_s)
+    with scope:
+        try:
+            return await tool.run(arguments, ctx)
+        except Exception as error:  # a tool may raise anything
+            problem = as_tool_error(error, tool.name, tool.secrets)
+        except BaseException as error:
+            if not _is_the_tools_own(error):
+                raise
+    # Nothing is raised from within a handler: an error would drag along what it was raised in.
+    if scope.is_ended:
+        problem = _ended_early(tool, ctx, f"did not end within {timeout_s:.6g} s and was stopped")
+    raise problem or ToolExecutionError(
+        f"The tool {tool.name} was cancelled from inside.", tool_name=tool.name
+    )
+
+
+def _ended_early(tool: ToolDef, ctx: ToolContext, how: str) -> ToolCallError:
+    """A cancellation wins over all else that may have gone wrong meanwhile."""
+    token = ctx.call.cancellation
+    if token is not None and token.cancelled:
+        return ToolCancelledError(
+            f"The call of the tool {tool.name} was cancelled.", tool_name=tool.name
+        )
+    return ToolExecutionError(f"The tool {tool.name} {how}.", tool_name=tool.name)
+
+
+def _is_the_tools_own(error: BaseException) -> bool:
+    """Whether a cancellation on asyncio is of something inside the tool: nobody cancelled it."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() == 0
+
+
+def _keep(store: ResultStore, text: str) -> str | None:
+    """The handle of what is kept; a result that can't be kept is still a result."""
+    try:
+        return store.put(text.encode("utf-8", errors="replace"))
+    except Exception:  # a host's own store, or a full disk
+        return None
+
+
+def _shown_input(
+    tool: ToolDef, text: str, sent: dict[str, Any], limits: ToolLimits
+) -> Mapping[str, Any] | str:
+    if len(text) > limits.event_chars:
+        return f"{text[: limits.event_chars]}…"
+    # The tool gets `sent` and may change it; who is told of it gets what was sent.
+    if any(type(value) in _NESTED for value in sent.values()):
+        sent = json.loads(text)
+    return {name: value for name, value in sent.items() if name not in tool.config}
+
+
+def _summary(part: ToolResultPart, limits: ToolLimits) -> str:
+    words = [
+        one.text[: limits.event_chars + 1]
+        if type(one) is TextPart
+        else f"[{one.media_type}, {one.size_bytes:,} bytes]"  # type: ignore[union-attr]
+        for one in part.content[:10]
+    ]
+    text = words[0] if len(words) == 1 else " ".join(words)
+    return text if len(text) <= limits.event_chars else f"{text[: limits.event_chars]}…"

@@ -1,0 +1,123 @@
+"""The tools of a host, by name, and how a call of one is served."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ryecore.llm.parts import ToolCallPart
+from ryecore.llm.request import ToolSpec
+from ryecore.tools.context import ToolContext
+from ryecore.tools.definition import FunctionTool, ToolDef
+from ryecore.tools.dispatch import serve
+from ryecore.tools.grants import granted
+from ryecore.tools.limits import ToolLimits
+from ryecore.tools.outcome import OnToolEvent, ToolOutcome
+
+__all__ = ["ToolRegistry"]
+
+
+class ToolRegistry:
+    """Tools by their exact names. Any number of runs may share it.
+
+    Args:
+        tools: The tools; a function becomes one by its types and docstring.
+        limits: What bounds every call.
+
+    Raises:
+        ValueError: Two have one name, or a name is none that every vendor takes.
+        TypeError: A function can't be shown to a model.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[ToolDef | Callable[..., Any]] = (),
+        *,
+        limits: ToolLimits = ToolLimits(),  # noqa: B008 - frozen
+    ) -> None:
+        self.limits = limits
+        self._tools: dict[str, ToolDef] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: ToolDef | Callable[..., Any]) -> ToolDef:
+        """Add a tool.
+
+        Returns:
+            The tool.
+
+        Raises:
+            ValueError: Another one has its name.
+            TypeError: It is a function that can't be shown to a model.
+        """
+        made = tool if isinstance(tool, ToolDef) else ToolDef.from_function(tool)
+        if isinstance(made, FunctionTool) and made.is_unbound:
+            raise TypeError(
+                f"{made.name} is a method; give that of an object, `thing.{made.name}`."
+            )
+        there = self._tools.get(made.name)
+        if there is not None:
+            raise ValueError(f"Two tools have the name {made.name}: {there!r} and {made!r}.")
+        self._tools[made.name] = made
+        return made
+
+    def get(self, name: str) -> ToolDef | None:
+        """The tool of exactly this name; None where there is none."""
+        return self._tools.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[ToolDef]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({', '.join(self._tools)})"
+
+    def specs(self, names: Iterable[str] | None = None) -> tuple[ToolSpec, ...]:
+        """The tools as models see them.
+
+        Args:
+            names: Which, in this order; by default all, in the order that they were added in.
+
+        Raises:
+            LookupError: One isn't there.
+        """
+        if names is None:
+            return tuple(tool.spec for tool in self._tools.values())
+        specs = []
+        for name in names:
+            tool = self._tools.get(name)
+            if tool is None:
+                raise LookupError(f"There is no tool {name!r}; there is {', '.join(self._tools)}.")
+            specs.append(tool.spec)
+        return tuple(specs)
+
+    async def dispatch(
+        self, call: ToolCallPart, ctx: ToolContext, on_event: OnToolEvent | None = None
+    ) -> ToolOutcome:
+        """Serve a model's call of a tool.
+
+        In order: grant, arguments, schema, policy, approval; then it runs, and its result is put
+        into JSON, bounded and marked untrusted.
+
+        Args:
+            call: What the model asks for.
+            ctx: On whose behalf, and what the host offers.
+            on_event: Told right before the tool runs, and after.
+
+        Returns:
+            What the model sees, and the whole.
+
+        Raises:
+            UnknownToolError: There is no such tool.
+            ToolArgsInvalidError: The arguments are no JSON, too large, or don't fit the schema.
+            ToolPolicyError: The call is denied.
+            ToolExecutionError: The tool failed, took too long, or gave what is no JSON.
+            ToolCancelledError: `ctx.call`'s token cancelled it.
+            HostCapabilityMissing: The host doesn't offer what the tool needs.
+
+        Source: seed 004, "The turn loop + the failure ladder".
+        """
+        return await serve(granted(self._tools, call.name, ctx), call, ctx, self.limits, on_event)

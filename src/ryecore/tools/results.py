@@ -1,0 +1,232 @@
+"""What a tool gave, as a model sees it: text or JSON, not too much of it, and media.
+
+Source: decision 48.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Set
+from datetime import date, time
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+from uuid import UUID
+
+import attrs
+
+from ryecore.errors import HostCapabilityMissing, StoreError, ToolExecutionError
+from ryecore.llm.media import MediaStore
+from ryecore.llm.parts import MediaPart
+from ryecore.tools.limits import ToolLimits
+
+__all__ = ["as_text", "has_media", "preview", "with_media"]
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_BINARY: Final = (bytes, bytearray, memoryview)
+_MEDIA_TYPES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+)
+_CONTAINERS: Final = ((b"WEBP", "image/webp"), (b"WAVE", "audio/wav"))
+
+
+class _HoldsMedia(Exception):
+    """The value holds bytes or media, which JSON can't."""
+
+
+def _plain(value: object) -> object:
+    """The JSON-able form of what JSON doesn't know."""
+    if isinstance(value, (MediaPart, *_BINARY)):
+        raise _HoldsMedia
+    if isinstance(value, Enum):
+        return value.value
+    kind: Any = type(value)
+    if attrs.has(kind):
+        return {one.name: getattr(value, one.name) for one in attrs.fields(kind)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Set):
+        return sorted(value, key=lambda one: (type(one).__name__, repr(one)))
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, UUID | PurePath):
+        return str(value)
+    dump = getattr(value, "model_dump", None)  # pydantic's, which need not be there
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json")
+    raise TypeError(f"a value of type {type(value).__qualname__}")
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
+
+
+def has_media(value: object) -> bool:
+    """Whether a value is a medium itself. One that holds media is noticed by `as_text`."""
+    return isinstance(value, (MediaPart, *_BINARY))
+
+
+def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
+    """A value as text: text as it is, all else as JSON.
+
+    Args:
+        tool_name: Who gave it.
+        value: What it gave.
+        limits: How large it may be.
+
+    Returns:
+        The text; None where the value holds media (see `with_media`).
+
+    Raises:
+        ToolExecutionError: It is no JSON, which names the type, or too large.
+    """
+    if type(value) is str:
+        text = value
+        if len(text) > limits.max_result_bytes:
+            raise _too_large(tool_name, limits)
+    else:
+        if type(value) not in _SCALARS:
+            _check_size(tool_name, value, limits)
+        try:
+            text = _encoded(tool_name, value, _encode)
+        except _HoldsMedia:
+            return None
+    if not text.isascii():
+        text = _whole_characters(text)
+    return text
+
+
+def with_media(
+    tool_name: str, value: object, store: MediaStore | None, limits: ToolLimits
+) -> tuple[str, tuple[MediaPart, ...]]:
+    """A value that holds media: its JSON, in which their handles stand, and the media.
+
+    Returns:
+        The text, empty where the value is nothing but a medium; and the media in their order.
+
+    Raises:
+        ToolExecutionError: The rest is no JSON, or a medium can't be kept.
+        HostCapabilityMissing: There is no store to keep bytes in.
+    """
+    media: list[MediaPart] = []
+
+    def keep(one: object) -> object:
+        if isinstance(one, _BINARY):
+            one = _kept(tool_name, bytes(one), store, limits)
+        if isinstance(one, MediaPart):
+            media.append(one)
+            return {"media": one.handle, "media_type": one.media_type, "size_bytes": one.size_bytes}
+        return _plain(one)
+
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=keep)
+    text = _encoded(tool_name, value, encoder.encode)
+    return ("" if has_media(value) else _whole_characters(text)), tuple(media)
+
+
+def preview(text: str, size: int, handle: str | None) -> str:
+    """The head and the tail of a long text, and where the whole is.
+
+    Args:
+        text: The whole.
+        size: How many characters of it are shown.
+        handle: Where it is kept; None where it isn't.
+    """
+    head, tail = size - size // 4, size // 4
+    left_out = f"{len(text) - head - tail:,} of {len(text):,} characters are left out"
+    where = f"the whole is kept as {handle}" if handle else "they were not kept"
+    return f"{text[:head]}\n[… {left_out}; {where} …]\n{text[len(text) - tail :]}"
+
+
+def _encoded(tool_name: str, value: object, encode: Callable[[Any], str]) -> str:
+    problem = ""
+    try:
+        return encode(value)
+    except (_HoldsMedia, ToolExecutionError, HostCapabilityMissing):
+        raise
+    except RecursionError:
+        problem = "what is nested too deeply"
+    except TypeError as error:
+        problem = str(error)[:200]
+    except ValueError as error:
+        problem = f"what is no JSON ({str(error)[:100]})"
+    except Exception as error:  # from a property or a model of the tool's own
+        problem = f"what can't be read ({type(error).__name__})"
+    raise ToolExecutionError(
+        f"The tool {tool_name} gave {problem}, and that can't be given to a model.",
+        next_step="It has to return text, numbers, booleans, None, lists and mappings of these, "
+        "dataclasses, or bytes.",
+        tool_name=tool_name,
+    )
+
+
+def _check_size(tool_name: str, value: object, limits: ToolLimits) -> None:
+    """Refuse early what would take long to write, be it one list held a thousand times over."""
+    waiting, seen, size = [value], 0, 0
+    while waiting:
+        one = waiting.pop()
+        kind = type(one)
+        if kind is str:
+            size += len(one)  # type: ignore[arg-type]
+        elif kind is dict:
+            seen += len(one)  # type: ignore[arg-type]
+            waiting.extend(one.values())  # type: ignore[attr-defined]
+        elif kind is list or kind is tuple:
+            seen += len(one) + 1  # type: ignore[arg-type]
+            waiting.extend(one)  # type: ignore[arg-type]
+        if seen > limits.max_result_values or size > limits.max_result_bytes:
+            raise _too_large(tool_name, limits)
+
+
+def _too_large(tool_name: str, limits: ToolLimits) -> ToolExecutionError:
+    return ToolExecutionError(
+        f"The tool {tool_name} gave more than {limits.max_result_bytes:,} bytes or "
+        f"{limits.max_result_values:,} values.",
+        next_step="Ask it for less at once.",
+        tool_name=tool_name,
+    )
+
+
+def _whole_characters(text: str) -> str:
+    """The text, with a mark in place of each half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return text
+
+
+def _kept(
+    tool_name: str, content: bytes, store: MediaStore | None, limits: ToolLimits
+) -> MediaPart:
+    if store is None:
+        raise HostCapabilityMissing(
+            f"The tool {tool_name} gave bytes, and the host keeps no media.",
+            tool_name=tool_name,
+            capability="media",
+        )
+    if len(content) > limits.max_result_bytes:
+        raise _too_large(tool_name, limits)
+    try:
+        return store.put(content, _media_type(content))
+    except StoreError:
+        pass
+    raise ToolExecutionError(
+        f"What the tool {tool_name} gave could not be kept.", tool_name=tool_name
+    )
+
+
+def _media_type(content: bytes) -> str:
+    for start, media_type in _MEDIA_TYPES:
+        if content.startswith(start):
+            return media_type
+    if content.startswith(b"RIFF"):
+        for form, media_type in _CONTAINERS:
+            if content[8:12] == form:
+                return media_type
+    return "application/octet-stream"

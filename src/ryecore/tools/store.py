@@ -1,0 +1,105 @@
+"""Where whole results are kept of which the model got a preview."""
+
+import hashlib
+from collections import OrderedDict
+from os import PathLike
+from threading import Lock
+from typing import Final, Protocol
+
+from ryecore.errors import StoreError
+from ryecore.lillux.store import ContentStore
+
+__all__ = ["FolderResultStore", "MemoryResultStore", "ResultStore"]
+
+_SCHEME: Final = "result://"
+_MAX_MEMORY: Final = 256 * 1024 * 1024
+
+
+class ResultStore(Protocol):
+    """Keeps results by the handle of their content. It is called on worker threads."""
+
+    def put(self, content: bytes) -> str:
+        """Keep content.
+
+        Returns:
+            Its handle: `result://` and its SHA-256 in hex.
+
+        Raises:
+            StoreError: It can't be kept.
+        """
+        ...
+
+    def read(self, handle: str) -> bytes:
+        """The content behind a handle.
+
+        Raises:
+            StoreError: It isn't there, or isn't what its handle says.
+        """
+        ...
+
+
+class FolderResultStore:
+    """Results in a folder; verified while they are read.
+
+    Args:
+        root: The folder; it is made where it is missing.
+
+    Raises:
+        StoreError: The folder can't be made.
+    """
+
+    def __init__(self, root: str | PathLike[str]) -> None:
+        self._store = ContentStore(root, durable=False)
+
+    def put(self, content: bytes) -> str:
+        """Keep content, and give its handle."""
+        return _SCHEME + self._store.put(content)
+
+    def read(self, handle: str) -> bytes:
+        """The content behind a handle."""
+        return self._store.get(_digest(handle))
+
+
+class MemoryResultStore:
+    """Results in memory; those that were used longest ago make room for new ones.
+
+    Args:
+        max_bytes: How much is kept in all.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_MEMORY) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def put(self, content: bytes) -> str:
+        """Keep content, and give its handle."""
+        if len(content) > self._max_bytes:
+            raise StoreError(f"{len(content):,} bytes are more than this store keeps.")
+        digest = hashlib.sha256(content).hexdigest()
+        with self._lock:
+            if digest not in self._contents:
+                self._bytes += len(content)
+            self._contents[digest] = content
+            self._contents.move_to_end(digest)
+            while self._bytes > self._max_bytes:
+                _, oldest = self._contents.popitem(last=False)
+                self._bytes -= len(oldest)
+        return _SCHEME + digest
+
+    def read(self, handle: str) -> bytes:
+        """The content behind a handle."""
+        digest = _digest(handle)
+        with self._lock:
+            content = self._contents.get(digest)
+            if content is None:
+                raise StoreError("No result has this handle, or not any more.")
+            self._contents.move_to_end(digest)
+            return content
+
+
+def _digest(handle: str) -> str:
+    if not handle.startswith(_SCHEME):
+        raise StoreError("This is no handle of a result.")
+    return handle.removeprefix(_SCHEME)
