@@ -1,8 +1,8 @@
 """One try at one provider: the asking, without any decision on what follows."""
 
-import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import suppress
+from types import AsyncGeneratorType, coroutine
 from typing import Final
 
 import anyio
@@ -103,16 +103,14 @@ class Attempt:
                     if on_chunk is not None:
                         on_chunk(chunk)
                     if fold.end is not None:
-                        # A connection that was read to its end can be used again.
-                        scope.deadline = clock() + _END_S
-                        with suppress(Exception, StopAsyncIteration):
-                            await following()
+                        await _let_end(following())
                         break
                     if (now := clock()) >= move_at:
                         scope.deadline = now + patience_s
                         move_at = now + lap_s
         finally:
-            await _close(chunks)
+            if not isinstance(chunks, AsyncGeneratorType) or chunks.ag_frame is not None:
+                await _close(chunks)
         if fold.end is None:
             if scope.cancel_called:
                 self.fail("unavailable", f"{self._id} sent nothing for {stall_s:g} s.")
@@ -163,14 +161,46 @@ class Attempt:
 def _loop_clock() -> Callable[[], float]:
     """The clock of the event loop, as its scopes count; asyncio's own is the faster way to it."""
     loop = anyio.lowlevel.current_token().native_token
-    clock: Callable[[], float] = getattr(loop, "time", anyio.current_time)
+    clock: Callable[[], float] | None = getattr(loop, "time", None)
+    if clock is None:
+        from trio import current_time  # noqa: PLC0415 - it is the loop that runs
+
+        return current_time
     return clock
+
+
+async def _let_end(step: Awaitable[object]) -> None:
+    """Let a stream end by itself, because a connection that was read to its end is used again.
+
+    Most end without waiting, and need no timer; the others may wait a bounded time.
+    """
+    begun = step.__await__()
+    with suppress(Exception):  # the answer is there, whatever comes after it
+        try:
+            waits_for = begun.send(None)
+        except StopIteration:
+            return
+        with anyio.move_on_after(_END_S):
+            await _resumed(begun, waits_for)
+
+
+@coroutine
+def _resumed(
+    begun: Generator[object, object, object], waits_for: object
+) -> Generator[object, object, None]:
+    """Go on with what has begun and had to wait."""
+    with suppress(StopIteration):
+        while True:
+            try:
+                answer = yield waits_for
+            except BaseException as problem:
+                waits_for = begun.throw(problem)
+            else:
+                waits_for = begun.send(answer)
 
 
 async def _close(chunks: AsyncIterator[StreamChunk]) -> None:
     """Close a stream, also while being cancelled, and wait for that a bounded time."""
-    if inspect.isasyncgen(chunks) and chunks.ag_frame is None:
-        return  # it has ended by itself
     aclose = getattr(chunks, "aclose", None)
     if aclose is None:
         return

@@ -274,10 +274,13 @@ class _Walk:
 
     async def _send(self, tried: Attempt, index: int, request: LlmRequest) -> None:
         """Fetch the credential, have the attempt allowed, and make it."""
-        options, key = self._options, None
-        with suppress(Exception):  # its text may hold anything
-            found = options.key_for(self._chain._ids[index])
-            key = found if isinstance(found, str) else await found
+        options = self._options
+        try:
+            key = options.key_for(self._chain._ids[index])
+            if not isinstance(key, str):
+                key = await key
+        except Exception:  # its text may hold anything
+            key = None
         if not isinstance(key, str):
             tried.fail("auth", "The host has no credential for this provider.")
             return
