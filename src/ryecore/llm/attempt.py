@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from ryecore.llm.chunks import StreamChunk
-from ryecore.llm.errors import LlmError, LlmErrorKind, redact
+from ryecore.llm.errors import LlmError, LlmErrorKind, clean_error
 from ryecore.llm.fold import StreamFold
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
@@ -138,24 +138,7 @@ class Attempt:
             self.fail("unavailable", f"{self._id} broke its answer off.")
 
     def _fail_by(self, problem: Exception, key: str) -> None:
-        """Fail by a new error: neither text nor traceback of the old one can hold the key."""
-        if isinstance(problem, LlmError):
-            self.error = LlmError(
-                redact(problem.message, key),
-                next_step=redact(problem.next_step, key),
-                kind=problem.kind,
-                provider=self._id,
-                model=self._request.model,
-                retry_after_s=problem.retry_after_s,
-                status=problem.status,
-                code=redact(problem.code, key),
-            )
-            return
-        try:
-            text = str(problem)
-        except Exception:
-            text = "its text can't be read"
-        self.fail("unknown", redact(f"{self._id} failed: {type(problem).__name__}: {text}", key))
+        self.error = clean_error(problem, key, provider=self._id, model=self._request.model)
 
 
 def _loop_clock() -> Callable[[], float]:

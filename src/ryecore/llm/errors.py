@@ -6,7 +6,7 @@ from typing import Final
 from ryecore.errors import LlmError
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 
-__all__ = ["RETRYABLE_KINDS", "LlmError", "LlmErrorKind", "redact"]
+__all__ = ["RETRYABLE_KINDS", "LlmError", "LlmErrorKind", "clean_error", "redact"]
 
 _MAX_CHARS: Final = 500
 _LOOKS_LIKE_KEY: Final = re.compile(
@@ -28,3 +28,35 @@ def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
             text = text.replace(key, "***")
     text = _LOOKS_LIKE_KEY.sub("***", text)
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+def clean_error(problem: Exception, key: str, *, provider: str, model: str) -> LlmError:
+    """A new error for what a provider raised: neither its text nor a traceback can hold the key.
+
+    Args:
+        problem: What was raised; what is no `LlmError` is of the kind `unknown`.
+        key: The key that was in use.
+        provider: The provider's id.
+        model: The model that was asked.
+    """
+    if isinstance(problem, LlmError):
+        return LlmError(
+            redact(problem.message, key),
+            next_step=redact(problem.next_step, key),
+            kind=problem.kind,
+            provider=provider,
+            model=model,
+            retry_after_s=problem.retry_after_s,
+            status=problem.status,
+            code=redact(problem.code, key),
+        )
+    try:
+        text = str(problem)
+    except Exception:
+        text = "its text can't be read"
+    return LlmError(
+        redact(f"{provider} failed: {type(problem).__name__}: {text}", key),
+        kind="unknown",
+        provider=provider,
+        model=model,
+    )

@@ -89,7 +89,11 @@ class StreamFold:
             self._close_reasoning(chunk.opaque)
 
     def _add_call(self, chunk: ToolCallStart) -> None:
-        if chunk.index in self._calls:
+        # A call that a provider sends twice is one call: it must not have its effect twice.
+        if chunk.index in self._calls or (
+            chunk.call_id
+            and any(call.start.call_id == chunk.call_id for call in self._calls.values())
+        ):
             return
         self._close_text()
         self._close_reasoning("")

@@ -66,6 +66,8 @@ class AttemptRecord:
         usage: What the provider counted; None where it didn't say.
         text_bytes: How much had come when it was cut, in bytes, for an estimate.
         duration_ms: How long it took.
+        media: The types of the media that were made, where they were asked for at an endpoint of
+            their own.
     """
 
     entry: int
@@ -78,3 +80,4 @@ class AttemptRecord:
     usage: Usage | None = None
     text_bytes: int = 0
     duration_ms: float = 0.0
+    media: tuple[str, ...] = ()
