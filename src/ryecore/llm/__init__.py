@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ryecore.llm.chunks import ToolCallDelta as ToolCallDelta
     from ryecore.llm.chunks import ToolCallStart as ToolCallStart
     from ryecore.llm.chunks import UsageUpdate as UsageUpdate
+    from ryecore.llm.cost import AttemptCost as AttemptCost
+    from ryecore.llm.cost import CostTracker as CostTracker
+    from ryecore.llm.cost import Price as Price
+    from ryecore.llm.cost import PriceLookup as PriceLookup
     from ryecore.llm.errors import RETRYABLE_KINDS as RETRYABLE_KINDS
     from ryecore.llm.errors import LlmError as LlmError
     from ryecore.llm.errors import LlmErrorKind as LlmErrorKind
@@ -61,12 +65,14 @@ if TYPE_CHECKING:
     from ryecore.llm.result import Usage as Usage
 
 _HOMES = {
+    "AttemptCost": "cost",
     "AttemptOutcome": "plan",
     "AttemptRecord": "plan",
     "AttemptVerdict": "options",
     "Backoff": "plan",
     "Capabilities": "request",
     "ChainOptions": "options",
+    "CostTracker": "cost",
     "FallbackChain": "fallback",
     "FallbackPlanEntry": "plan",
     "FolderMediaStore": "media",
@@ -88,6 +94,8 @@ _HOMES = {
     "MemoryMediaStore": "media",
     "Message": "parts",
     "Part": "parts",
+    "Price": "cost",
+    "PriceLookup": "cost",
     "RETRYABLE_KINDS": "errors",
     "ReasoningDelta": "chunks",
     "ReasoningEffort": "request",
@@ -120,12 +128,14 @@ _HOMES = {
 __all__ = [
     "GO",
     "RETRYABLE_KINDS",
+    "AttemptCost",
     "AttemptOutcome",
     "AttemptRecord",
     "AttemptVerdict",
     "Backoff",
     "Capabilities",
     "ChainOptions",
+    "CostTracker",
     "FallbackChain",
     "FallbackPlanEntry",
     "FolderMediaStore",
@@ -146,6 +156,8 @@ __all__ = [
     "MemoryMediaStore",
     "Message",
     "Part",
+    "Price",
+    "PriceLookup",
     "ReasoningDelta",
     "ReasoningEffort",
     "ReasoningPart",

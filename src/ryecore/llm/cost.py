@@ -1,0 +1,200 @@
+"""What attempts cost, in integer microcents. 1 microcent is 1e-8 USD."""
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Final, TypeAlias
+
+from attrs import evolve, field, frozen
+
+from ryecore.llm.plan import AttemptRecord
+from ryecore.llm.prices import bundled_cost, have_bundled_prices
+from ryecore.llm.result import Usage
+
+__all__ = ["AttemptCost", "CostTracker", "Price", "PriceLookup"]
+
+_MICROCENTS_A_TOKEN: Final = 100  # of 1 USD per million tokens: 1e8 / 1e6
+_MICROCENTS_A_USD: Final = 10**8
+_MAX_DECIMALS: Final = 18
+_BYTES_A_TOKEN: Final = 4
+_NOTHING: Final = Usage()
+_MAY_BE_ESTIMATED: Final = frozenset({"cut", "cancelled"})
+
+
+def _usd(value: Decimal | str | int) -> Decimal:
+    if isinstance(value, float):
+        raise TypeError(f"A price is a Decimal or a text, so that it is exact; {value!r} is not.")
+    try:
+        price = Decimal(value)
+    except InvalidOperation:
+        raise ValueError(f"{value!r} is not a price.") from None
+    if not price.is_finite() or price < 0 or price >= 10**12:
+        raise ValueError(f"A price is 0 or more USD, and {value!r} is not.")
+    if -int(price.as_tuple().exponent) > _MAX_DECIMALS:
+        raise ValueError(f"A price has at most {_MAX_DECIMALS} decimals, and {value!r} has more.")
+    return price
+
+
+def _optional_usd(value: Decimal | str | int | None) -> Decimal | None:
+    return None if value is None else _usd(value)
+
+
+@frozen(slots=False)
+class Price:
+    """What a model costs, in USD per million tokens. Give texts or Decimals: they are exact.
+
+    Attributes:
+        input: For tokens that are read.
+        output: For tokens that are written.
+        cache_read: For tokens that are read from the provider's cache; `input` where not given.
+        cache_write: For tokens that are written to it; `input` where not given.
+        reasoning: For tokens that are thought; `output` where not given.
+        per_medium: For each medium that is made, in USD.
+
+    Raises:
+        TypeError: A price is a float.
+        ValueError: A price is no number, is negative, or has more than 18 decimals.
+    """
+
+    input: Decimal = field(converter=_usd)
+    output: Decimal = field(converter=_usd)
+    cache_read: Decimal | None = field(default=None, converter=_optional_usd)
+    cache_write: Decimal | None = field(default=None, converter=_optional_usd)
+    reasoning: Decimal | None = field(default=None, converter=_optional_usd)
+    per_medium: Decimal = field(default=Decimal(0), converter=_usd)
+
+    def cost_of(self, usage: Usage, media: int = 0) -> int:
+        """What tokens and media cost, in microcents, rounded up once."""
+        scale, rates = self._rates
+        counts = (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.reasoning_tokens,
+            media,
+        )
+        return -(-sum(map(int.__mul__, counts, rates)) // scale)
+
+    @cached_property
+    def _rates(self) -> tuple[int, tuple[int, ...]]:
+        """Microcents for each count, times a scale that makes them whole."""
+        prices = (
+            self.input,
+            self.output,
+            self.input if self.cache_read is None else self.cache_read,
+            self.input if self.cache_write is None else self.cache_write,
+            self.output if self.reasoning is None else self.reasoning,
+        )
+        ratios = [price.as_integer_ratio() for price in (*prices, self.per_medium)]
+        scale = 10**_MAX_DECIMALS
+        whole = [numerator * (scale // denominator) for numerator, denominator in ratios]
+        tokens = [rate * _MICROCENTS_A_TOKEN for rate in whole[:-1]]
+        return scale, (*tokens, whole[-1] * _MICROCENTS_A_USD)
+
+
+PriceLookup: TypeAlias = Callable[[str, str], Price | None]
+"""Gives the price of a provider's model by their names; None where it isn't known."""
+
+
+@frozen
+class AttemptCost:
+    """What one attempt cost.
+
+    Attributes:
+        cost_microcents: The cost; 0 where there is no price.
+        priced: Whether there is a price.
+        estimated: Whether the usage is an estimate, because the answer was cut.
+        usage: What was counted, or estimated.
+    """
+
+    cost_microcents: int
+    priced: bool
+    estimated: bool
+    usage: Usage = _NOTHING
+
+
+class CostTracker:
+    """Adds up what attempts cost: one tracker for one run.
+
+    Prices come from the host, else from the bundled ones of the extra `prices` where it is
+    installed. A model without a price costs 0, and is counted as unpriced.
+
+    Args:
+        price_of: The host's own prices.
+        bundled: Whether to use the bundled prices: None for where they are installed.
+
+    Attributes:
+        usage: All tokens.
+        cost_microcents: The whole cost.
+        unpriced: How many attempts had no price.
+        estimated: How many attempts were estimated.
+
+    Raises:
+        MissingExtra: `bundled` is True, and the extra `prices` is not installed.
+
+    Source: decisions 39, 40 and 55.
+    """
+
+    def __init__(self, price_of: PriceLookup | None = None, *, bundled: bool | None = None) -> None:
+        self._price_of = price_of
+        self._bundled = bundled is not False and have_bundled_prices(required=bundled is True)
+        self.usage = _NOTHING
+        self.cost_microcents = 0
+        self.unpriced = 0
+        self.estimated = 0
+
+    def record(self, record: AttemptRecord, *, input_tokens_estimate: int = 0) -> AttemptCost:
+        """Add an attempt.
+
+        An answer that was cut is estimated where the provider hadn't counted as much as had come:
+        4 bytes a token, rounded up.
+
+        Args:
+            record: What came of it.
+            input_tokens_estimate: How much it read, for an estimate.
+        """
+        if record.outcome in ("skipped", "refused"):
+            return AttemptCost(0, True, False)
+        usage, estimated = _counted(record, input_tokens_estimate)
+        cost = self._cost_of(record.provider, record.model, usage, len(record.media))
+        self.usage += usage
+        self.cost_microcents += cost or 0
+        self.unpriced += cost is None
+        self.estimated += estimated
+        return AttemptCost(cost or 0, cost is not None, estimated, usage)
+
+    def to_dict(self) -> dict[str, int]:
+        """The totals, for JSON."""
+        return {
+            "input_tokens": self.usage.input_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "cache_read_tokens": self.usage.cache_read_tokens,
+            "cache_write_tokens": self.usage.cache_write_tokens,
+            "reasoning_tokens": self.usage.reasoning_tokens,
+            "cost_microcents": self.cost_microcents,
+            "unpriced": self.unpriced,
+            "estimated": self.estimated,
+        }
+
+    def _cost_of(self, provider: str, model: str, usage: Usage, media: int) -> int | None:
+        price = self._price_of(provider, model) if self._price_of is not None else None
+        if price is not None:
+            return price.cost_of(usage, media)
+        return bundled_cost(provider, model, usage) if self._bundled else None
+
+
+def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, bool]:
+    """What an attempt used, and whether that is an estimate."""
+    usage = record.usage
+    if record.outcome not in _MAY_BE_ESTIMATED:
+        return usage or _NOTHING, False
+    written = -(-record.text_bytes // _BYTES_A_TOKEN)
+    if usage is None:
+        estimate = Usage(input_tokens_estimate, written)
+        return estimate, estimate.total_tokens > 0
+    # Some count what they wrote at the end alone.
+    missing = written - usage.total_output_tokens
+    if missing <= 0:
+        return usage, False
+    return evolve(usage, output_tokens=usage.output_tokens + missing), True
