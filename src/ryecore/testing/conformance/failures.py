@@ -4,6 +4,7 @@ import time
 from email.utils import formatdate
 from typing import Final
 
+import anyio
 import attrs
 from attrs import frozen
 
@@ -127,21 +128,21 @@ class FailureCases(Cases):
     async def test_nobody_listens(self, at: Bench) -> None:
         """A refused connection, one that is no TLS, and a name that nobody has."""
         port = at.server.base_url.rpartition(":")[2]
-        at.server.answer(Reply((), 400))
-        for url in (
-            "http://127.0.0.1:1",
-            f"https://127.0.0.1:{port}",
-            "http://nobody.invalid",
-        ):
-            provider = self.make_provider(url)
-            try:
-                elsewhere = Bench(at.server, provider, self, at.backend)
+        urls = ("http://127.0.0.1:1", f"https://127.0.0.1:{port}", "http://nobody.invalid")
+        async with anyio.create_task_group() as tasks:
+            for url in urls:
                 for stream in (True, False):
-                    error = await elsewhere.failed(stream=stream)
-                    equal(error.kind, "unavailable", f"the kind of error at {url}")
-                    equal(error.status, None, f"the status at {url}")
-            finally:
+                    tasks.start_soon(self._unreachable, at, url, stream)
+
+    async def _unreachable(self, at: Bench, url: str, stream: bool) -> None:
+        provider = self.make_provider(url)
+        try:
+            error = await Bench(at.server, provider, self, at.backend).failed(stream=stream)
+        finally:
+            with anyio.CancelScope(shield=True):
                 await close(provider)
+        equal(error.kind, "unavailable", f"the kind of error at {url}")
+        equal(error.status, None, f"the status at {url}")
 
     @case()
     async def test_a_broken_answer_is_not_asked_for_again(self, at: Bench) -> None:

@@ -113,14 +113,14 @@ def _holders(number: int) -> list[str]:
     gc.collect()
     text = _secret(number)
     data = text.encode()
-    return [
-        type(one).__qualname__
-        for one in gc.get_objects()
-        for held in gc.get_referents(one)
-        if (type(held) is str and text in held)
-        or (type(held) is bytes and data in held)
-        or (type(held) is bytearray and data in held)
-    ]
+    found: list[str] = []
+    for one in gc.get_objects():
+        # Loops, not comprehensions: their cells would hold the key as well.
+        for held in gc.get_referents(one):
+            kind = type(held)
+            if (kind is str and text in held) or (kind in (bytes, bytearray) and data in held):
+                found.append(type(one).__qualname__)
+    return found
 
 
 @contextmanager

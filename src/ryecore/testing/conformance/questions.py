@@ -2,6 +2,8 @@
 
 import json
 
+import attrs
+
 from ryecore.llm import (
     LlmRequest,
     MediaPart,
@@ -237,7 +239,20 @@ def _answered(message: Message) -> Message:
 
 
 def _flat(seen: SeenRequest) -> list[tuple[str, object]]:
-    return _parts(seen.messages)
+    """What was seen; a result whose name didn't travel is the one of its call."""
+    names = {part.call_id: part.name for _, part in seen.flat if isinstance(part, ToolCallPart)}
+    return _parts(
+        tuple(
+            Message(one.role, tuple(_named(part, names) for part in one.parts))
+            for one in seen.messages
+        )
+    )
+
+
+def _named(part: Part, names: dict[str, str]) -> Part:
+    if isinstance(part, ToolResultPart) and not part.name:
+        return attrs.evolve(part, name=names.get(part.call_id, ""))
+    return part
 
 
 def _parts(messages: tuple[Message, ...]) -> list[tuple[str, object]]:

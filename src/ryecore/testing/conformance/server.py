@@ -153,11 +153,11 @@ class WireServer:
 
 
 def _read(readline: Callable[[], bytes], read: Callable[[int], bytes | None]) -> RawRequest | None:
-    """The next request; None where the client has gone."""
-    first = readline()
-    if not first:
+    """The next request; None where the client has gone, or speaks no HTTP."""
+    method, _, rest = readline().decode("latin-1").partition(" /")
+    path, _, version = rest.rpartition(" ")
+    if not version.startswith("HTTP/1.1"):
         return None
-    method, path, _ = first.decode("latin-1").split(" ", 2)
     headers: dict[str, str] = {}
     while (line := readline()) not in (b"\r\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
@@ -168,8 +168,10 @@ def _read(readline: Callable[[], bytes], read: Callable[[int], bytes | None]) ->
             chunks.append(read(size) or b"")
             readline()
         readline()
-        return RawRequest(method, path, headers, b"".join(chunks))
-    return RawRequest(method, path, headers, read(int(headers.get("content-length", "0"))) or b"")
+        return RawRequest(method, f"/{path}", headers, b"".join(chunks))
+    return RawRequest(
+        method, f"/{path}", headers, read(int(headers.get("content-length", "0"))) or b""
+    )
 
 
 def _send(connection: socket.socket, reply: Reply) -> bool:

@@ -1,0 +1,177 @@
+"""A request in Anthropic's words."""
+
+import base64
+import json
+from typing import Any, Final
+
+from ryecore.llm import (
+    LlmError,
+    LlmRequest,
+    MediaPart,
+    MediaStore,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from ryecore.providers.anthropic.models import ModelFacts, facts_of
+
+__all__ = ["REDACTED", "parameters_of"]
+
+REDACTED: Final = "redacted_thinking:"
+"""Begins the opaque text of a block that shows nothing. A signature is base64: it has no colon."""
+
+_BUDGETS: Final = {"low": 4_096, "medium": 12_288, "high": 24_576}
+_LEAST_BUDGET: Final = 1_024
+
+
+def parameters_of(
+    request: LlmRequest, provider_id: str, media: MediaStore | None
+) -> dict[str, Any]:
+    """The arguments of the SDK's `messages.create`.
+
+    Temperature is left out: the API takes none since its version 2026-10-21.
+
+    Args:
+        request: What is asked.
+        provider_id: Whose reasoning goes back.
+        media: Where media are read.
+
+    Raises:
+        LlmError: Something in the messages can't be sent.
+        StoreError: A medium can't be read.
+    """
+    facts = facts_of(request.model)
+    write = _Writer(provider_id, request.model, media)
+    parameters: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_output_tokens or facts.max_output_tokens,
+        "messages": [one for one in map(write.message, request.messages) if one["content"]],
+    }
+    if request.system:
+        parameters["system"] = request.system
+    if request.tools:
+        parameters["tools"] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": dict(tool.parameters),
+            }
+            for tool in request.tools
+        ]
+        parameters.update(_tool_choice(request, facts))
+    if request.stop:
+        parameters["stop_sequences"] = list(request.stop)
+    parameters.update(_thinking(request, facts, parameters["max_tokens"]))
+    if request.response_format is not None:
+        schema = {"type": "json_schema", "schema": dict(request.response_format.schema)}
+        parameters["output_config"] = {**parameters.get("output_config", {}), "format": schema}
+    return parameters
+
+
+def _tool_choice(request: LlmRequest, facts: ModelFacts) -> dict[str, Any]:
+    if request.tool_choice == "none":
+        return {"tool_choice": {"type": "none"}}
+    if request.tool_choice == "required" and facts.forced_tools:
+        return {"tool_choice": {"type": "any"}}
+    return {}
+
+
+def _thinking(request: LlmRequest, facts: ModelFacts, max_tokens: int) -> dict[str, Any]:
+    """How hard to think, in the words that the model knows."""
+    effort = request.reasoning
+    if effort is None:
+        return {}
+    if effort == "none":
+        if facts.without:
+            return {"thinking": {"type": facts.without}}
+        return {"output_config": {"effort": "low"}}
+    if facts.thinking == "adaptive":
+        # Newer models show nothing of their reasoning unless they are asked for a summary.
+        thinking = {"type": "adaptive", "display": "summarized"}
+        return {"thinking": thinking, "output_config": {"effort": effort}}
+    budget = min(_BUDGETS[effort], max_tokens - 1)
+    forced = bool(request.tools) and request.tool_choice == "required"
+    if budget < _LEAST_BUDGET or forced:
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+class _Writer:
+    """Messages in Anthropic's form."""
+
+    def __init__(self, provider_id: str, model: str, media: MediaStore | None) -> None:
+        self._provider_id = provider_id
+        self._model = model
+        self._media = media
+
+    def message(self, message: Message) -> dict[str, Any]:
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = (self._block(part, role) for part in message.parts)
+        return {"role": role, "content": [block for block in blocks if block is not None]}
+
+    def _block(self, part: Part, role: str) -> dict[str, Any] | None:
+        if isinstance(part, TextPart):
+            return {"type": "text", "text": part.text} if part.text else None
+        if isinstance(part, ToolCallPart):
+            arguments = _object(part.arguments_json)
+            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+        if isinstance(part, ToolResultPart):
+            return self._result(part)
+        if isinstance(part, ReasoningPart):
+            return self._reasoning(part)
+        # Media that a model made: no assistant message of the vendor's takes them.
+        return self._medium(part) if role == "user" else None
+
+    def _reasoning(self, part: ReasoningPart) -> dict[str, Any] | None:
+        if part.origin != self._provider_id or not part.opaque:
+            return None
+        if part.opaque.startswith(REDACTED):
+            return {"type": "redacted_thinking", "data": part.opaque.removeprefix(REDACTED)}
+        return {"type": "thinking", "thinking": part.text, "signature": part.opaque}
+
+    def _result(self, part: ToolResultPart) -> dict[str, Any]:
+        blocks = (self._block(one, "user") for one in part.content)
+        return {
+            "type": "tool_result",
+            "tool_use_id": part.call_id,
+            "content": [block for block in blocks if block is not None],
+            "is_error": part.is_error,
+        }
+
+    def _medium(self, part: MediaPart) -> dict[str, Any]:
+        if self._media is None:
+            raise self._unsendable(part, "the call brings no media store to read it from")
+        kind = part.media_type
+        content = self._media.read(part)
+        if kind == "text/plain":
+            text = content.decode("utf-8", "replace")
+            source = {"type": "text", "media_type": kind, "data": text}
+        elif kind == "application/pdf" or kind.startswith("image/"):
+            data = base64.b64encode(content).decode("ascii")
+            source = {"type": "base64", "media_type": kind, "data": data}
+        else:
+            raise self._unsendable(part, "the API takes images, PDF and plain text")
+        if kind.startswith("image/"):
+            return {"type": "image", "source": source}
+        title = {"title": part.name} if part.name else {}
+        return {"type": "document", "source": source, **title}
+
+    def _unsendable(self, part: MediaPart, why: str) -> LlmError:
+        return LlmError(
+            f"A medium of type {part.media_type} can't be sent to {self._model}: {why}.",
+            kind="bad_request",
+            provider=self._provider_id,
+            model=self._model,
+        )
+
+
+def _object(arguments_json: str) -> dict[str, Any]:
+    """A call's arguments as the object that the API wants, whatever the model wrote."""
+    try:
+        arguments = json.loads(arguments_json or "{}")
+    except ValueError:
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"invalid_arguments": arguments_json}

@@ -1,0 +1,80 @@
+"""What the SDK raises, as an LlmError."""
+
+import re
+from typing import Final
+
+import anthropic
+import httpx2
+
+from ryecore.errors import LlmError, RyeError
+from ryecore.llm import LlmErrorKind, redact
+from ryecore.providers.http_failures import kind_of_status, retry_after_s
+
+__all__ = ["error_of"]
+
+_BY_TYPE: Final[dict[str, LlmErrorKind]] = {
+    "api_error": "unavailable",
+    "overloaded_error": "unavailable",
+    "timeout_error": "unavailable",
+    "rate_limit_error": "rate_limit",
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "billing_error": "auth",
+    "not_found_error": "bad_request",
+    "request_too_large": "context_length",
+}
+# A limit on spending is no matter of waiting: it is as if the account couldn't pay.
+_SPENT: Final = re.compile(r"_spend_limit_reached$")
+_TOO_LONG: Final = re.compile(
+    r"prompt is too long|too many tokens|context (?:window|limit|length)", re.IGNORECASE
+)
+
+
+def error_of(error: Exception, provider_id: str, model: str, key: str) -> LlmError:
+    """What went wrong, without the key; to be raised outside of the handler.
+
+    Args:
+        error: What was raised.
+        provider_id: The provider's id.
+        model: The model that was asked.
+        key: The key that was in use.
+    """
+    if isinstance(error, LlmError):
+        return error
+    kind, text, status, wait = _facts(error)
+    return LlmError(
+        f"{provider_id} gave no answer: {redact(text, key)}",
+        kind=kind,
+        provider=provider_id,
+        model=model,
+        status=status,
+        retry_after_s=wait,
+    )
+
+
+def _facts(error: Exception) -> tuple[LlmErrorKind, str, int | None, float | None]:
+    if isinstance(error, anthropic.APIStatusError):
+        headers = error.response.headers
+        text = error.api_message if isinstance(error.api_message, str) else error.message
+        status = error.status_code if error.status_code != 200 else None
+        return _kind(error, text, status), text, status, retry_after_s(headers)
+    if isinstance(error, anthropic.APIConnectionError):
+        return "unavailable", f"{error.message} {error.__cause__ or ''}".strip(), None, None
+    if isinstance(error, httpx2.HTTPError):
+        return "unavailable", f"The connection broke: {error}", None, None
+    if isinstance(error, RyeError):
+        return "bad_request", str(error), None, None
+    if isinstance(error, ValueError | anthropic.APIResponseValidationError):
+        return "unavailable", f"What came can't be read: {error}", None, None
+    return "unknown", f"{type(error).__name__}: {error}", None, None
+
+
+def _kind(error: anthropic.APIStatusError, text: str, status: int | None) -> LlmErrorKind:
+    if _SPENT.search(error.error_code or ""):
+        return "auth"
+    if error.type == "invalid_request_error" and _TOO_LONG.search(text):
+        return "context_length"
+    if status in (None, 413, 529):
+        # Within a stream the status has been sent already: the type alone says what happened.
+        return _BY_TYPE.get(str(error.type), "context_length" if status == 413 else "unavailable")
+    return kind_of_status(status)

@@ -1,0 +1,159 @@
+"""The adapter itself."""
+
+from collections.abc import AsyncGenerator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anthropic
+import httpx2
+
+from ryecore.llm import Capabilities, LlmRequest, LlmResult, MediaStore, StreamChunk
+from ryecore.llm.network import check_model_requests_allowed
+from ryecore.providers.anthropic.answering import EventReader, result_of
+from ryecore.providers.anthropic.asking import parameters_of
+from ryecore.providers.anthropic.failing import error_of
+from ryecore.providers.anthropic.models import capabilities_of
+from ryecore.providers.per_loop import PerLoop
+
+__all__ = ["AnthropicProvider"]
+
+_BASE_URL: Final = "https://api.anthropic.com"
+_CONNECT_S: Final = 10.0
+
+
+class AnthropicProvider:
+    """Anthropic's models, for asyncio and trio.
+
+    It holds connections, one pool for each event loop, and no key. Nothing of the environment
+    counts: no key, address, header or proxy.
+
+    Args:
+        base_url: Where to ask; the vendor's own address where None.
+        timeout_s: How long to wait for each piece of an answer, in seconds.
+        provider_id: What plans, events and reasoning parts call it.
+        headers: More headers for each request.
+        proxy: The address of a proxy; None for none.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        timeout_s: float = 600.0,
+        provider_id: str = "anthropic",
+        headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._provider_id = provider_id
+        self._base_url = base_url or _BASE_URL
+        self._headers = dict(headers or {})
+        self._proxy = proxy
+        self._timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
+        self._pools = PerLoop(self._pool, httpx2.AsyncClient.aclose)
+
+    @property
+    def provider_id(self) -> str:
+        """What plans, events and reasoning parts call it."""
+        return self._provider_id
+
+    def capabilities(self, model: str) -> Capabilities:
+        """What a model can do. An unknown one can do everything."""
+        return capabilities_of(model)
+
+    async def stream(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> AsyncGenerator[StreamChunk, None]:
+        """Ask a model, and give its answer as it comes; see `LlmProvider.stream`.
+
+        Raises:
+            LlmError: It can't answer, or its answer was cut.
+        """
+        check_model_requests_allowed(self._provider_id, request.model)
+        failure: Exception
+        try:
+            parameters = parameters_of(request, self._provider_id, media)
+            client = await self._client(key)
+            reader = EventReader()
+            async with await client.messages.create(**parameters, stream=True) as events:
+                async for event in events:
+                    chunk = reader.read(event)
+                    if chunk is not None:
+                        yield chunk
+            if reader.ended:
+                return
+            failure = ValueError("The stream ended before the answer did.")
+        except Exception as error:
+            failure = error
+        # Raised out here, it has no context: what the SDK raised holds the request, and the key.
+        raise error_of(failure, self._provider_id, request.model, key)
+
+    async def generate(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> LlmResult:
+        """Ask a model, and give its whole answer; see `LlmProvider.generate`.
+
+        Raises:
+            LlmError: It can't answer.
+        """
+        check_model_requests_allowed(self._provider_id, request.model)
+        try:
+            parameters = parameters_of(request, self._provider_id, media)
+            client = await self._client(key)
+            message = await client.messages.create(**parameters, stream=False)
+            return result_of(message, self._provider_id)
+        except Exception as error:
+            failure = error_of(error, self._provider_id, request.model, key)
+        raise failure
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. A later call opens new ones."""
+        await self._pools.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _pool(self) -> httpx2.AsyncClient:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+        return httpx2.AsyncClient(
+            timeout=self._timeout, limits=limits, proxy=self._proxy, trust_env=False
+        )
+
+    async def _client(self, key: str) -> "_Client":
+        return _Client(key, self._base_url, self._headers, self._timeout, await self._pools.get())
+
+
+class _Client(anthropic.AsyncAnthropic):
+    """The SDK's client for one call, without what the environment says."""
+
+    def __init__(
+        self,
+        key: str,
+        base_url: str,
+        headers: dict[str, str],
+        timeout: httpx2.Timeout,
+        pool: httpx2.AsyncClient,
+    ) -> None:
+        super().__init__(
+            api_key=key,
+            webhook_key="",
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=0,
+            http_client=pool,
+            open_telemetry=False,
+        )
+        # The constructor has mixed in what ANTHROPIC_CUSTOM_HEADERS says.
+        self._custom_headers: Mapping[str, str] = headers
+        self._anonymous = not key
+
+    @property
+    def auth_headers(self) -> dict[str, Any]:
+        return {"Authorization": anthropic.Omit()} if self._anonymous else super().auth_headers

@@ -1,0 +1,11 @@
+from ryecore.llm import LlmProvider
+from ryecore.providers.anthropic import AnthropicProvider
+from ryecore.testing.conformance import ProviderConformance
+from tests.conformance.anthropic_wire import AnthropicWire
+
+
+class TestAnthropic(ProviderConformance):
+    wire = AnthropicWire()
+
+    def make_provider(self, base_url: str) -> LlmProvider:
+        return AnthropicProvider(base_url=base_url)
