@@ -2,6 +2,7 @@
 
 import re
 from inspect import cleandoc
+from itertools import pairwise
 from typing import Final
 
 from attrs import field, frozen
@@ -37,7 +38,7 @@ def read_docstring(text: str | None) -> DocString:
     starts = [at for at, line in enumerate(lines) if _SECTION.fullmatch(line)]
     description = lines[: starts[0]] if starts else lines
     arguments: dict[str, str] = {}
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         if lines[start].strip() in _ARGUMENTS:
             arguments |= _entries(lines[start + 1 : end])
     return DocString("\n".join(description).strip(), arguments)
