@@ -48,4 +48,6 @@ class SchemaValidator:
             ValueError: It is not JSON.
         """
         found = self._native.failures(instance_json)
+        if not found:
+            return ()
         return tuple(SchemaFailure(path, message) for path, message in found)

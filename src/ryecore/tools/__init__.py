@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from ryecore.tools.definition import FunctionTool as FunctionTool
     from ryecore.tools.definition import ToolDef as ToolDef
     from ryecore.tools.definition import ToolFunction as ToolFunction
+    from ryecore.tools.items import ItemExecutor as ItemExecutor
     from ryecore.tools.limits import ToolLimits as ToolLimits
     from ryecore.tools.outcome import OnToolEvent as OnToolEvent
     from ryecore.tools.outcome import ToolCalled as ToolCalled
     from ryecore.tools.outcome import ToolOutcome as ToolOutcome
     from ryecore.tools.outcome import ToolReturned as ToolReturned
     from ryecore.tools.policy import ToolPolicy as ToolPolicy
+    from ryecore.tools.reading import read_result_tool as read_result_tool
     from ryecore.tools.registry import ToolRegistry as ToolRegistry
     from ryecore.tools.store import FolderResultStore as FolderResultStore
     from ryecore.tools.store import MemoryResultStore as MemoryResultStore
@@ -29,6 +31,7 @@ _HOMES = {
     "FolderResultStore": "store",
     "FsScope": "context",
     "FunctionTool": "definition",
+    "ItemExecutor": "items",
     "MemoryResultStore": "store",
     "OnToolEvent": "outcome",
     "ResultStore": "store",
@@ -42,6 +45,7 @@ _HOMES = {
     "ToolPolicy": "policy",
     "ToolRegistry": "registry",
     "ToolReturned": "outcome",
+    "read_result_tool": "reading",
     "tool": "decorator",
 }
 
@@ -50,6 +54,7 @@ __all__ = [
     "FolderResultStore",
     "FsScope",
     "FunctionTool",
+    "ItemExecutor",
     "MemoryResultStore",
     "OnToolEvent",
     "ResultStore",
@@ -63,6 +68,7 @@ __all__ = [
     "ToolPolicy",
     "ToolRegistry",
     "ToolReturned",
+    "read_result_tool",
     "tool",
 ]
 

@@ -17,7 +17,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-_parse: Final = json.JSONDecoder(parse_constant=_no_constant).decode
+_decoder: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]:
@@ -35,7 +35,9 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
         raise invalid_arguments(tool_name, f"they are larger than {max_bytes:,} bytes")
     problem = ""
     try:
-        found = _parse(text)
+        found, end = _decoder.raw_decode(text)
+        if end != len(text):
+            found = _decoder.decode(text)  # space is fine there, and nothing else
     except RecursionError:
         problem = "they are nested too deeply"
     except ValueError as error:
@@ -54,14 +56,11 @@ def check_arguments(tool_name: str, text: str, schema: SchemaValidator) -> None:
         ToolArgsInvalidError: They don't fit; every failing path is listed.
     """
     try:
-        failures = schema.failures(text or "{}")
+        listed = tuple(map(_listed, schema.failures(text or "{}")))
     except ValueError as error:
-        listed: tuple[str, ...] = (f"they are no JSON ({str(error)[:200]})",)
-    else:
-        if not failures:
-            return
-        listed = tuple(map(_listed, failures))
-    raise invalid_arguments(tool_name, *listed)
+        listed = (f"they are no JSON ({str(error)[:200]})",)
+    if listed:
+        raise invalid_arguments(tool_name, *listed)
 
 
 def _listed(failure: SchemaFailure) -> str:

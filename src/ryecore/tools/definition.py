@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Final,
@@ -19,12 +20,16 @@ from typing import (
 
 from attrs import evolve, field, frozen
 
+from ryecore.items.refs import ItemRef
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.llm.request import ToolSpec
 from ryecore.tools.arguments import hide_config
 from ryecore.tools.context import ToolContext
 from ryecore.tools.functions import FunctionRunner, read_function
 from ryecore.tools.policy import ToolPolicy
+
+if TYPE_CHECKING:
+    from ryecore.tools.items import ItemExecutor
 
 __all__ = ["FunctionTool", "ToolDef", "ToolFunction", "ToolOrigin"]
 
@@ -37,6 +42,12 @@ ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[o
 ToolOrigin: TypeAlias = Literal["function", "item", "mcp"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def _names(names: Iterable[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise TypeError(f"Write a set of names, not the text {names!r}.")
+    return frozenset(names)
 
 
 @frozen(eq=False, kw_only=True, repr=False)
@@ -73,7 +84,7 @@ class ToolDef:
     policy: ToolPolicy = field(factory=ToolPolicy)
     needs_approval: bool = False
     capability: str | None = None
-    needs: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    needs: frozenset[str] = field(default=frozenset(), converter=_names)
     untrusted: bool = True
     origin: ToolOrigin = "function"
     source: str = ""
@@ -171,10 +182,112 @@ class ToolDef:
             policy=policy or ToolPolicy(),
             needs_approval=needs_approval,
             capability=capability,
-            needs=frozenset[str](needs),
+            needs=needs,
             untrusted=untrusted,
             source=f"the function {function.__module__}.{shape.qualified_name}",
             function=function,
+        )
+
+    @classmethod
+    async def from_item(
+        cls,
+        rye: "ItemExecutor",
+        ref: str | ItemRef,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        parallel_safe: bool = False,
+        timeout_s: float | None = None,
+        config: Mapping[str, Any] | None = None,
+        policy: ToolPolicy | None = None,
+        needs_approval: bool = False,
+        needs: Iterable[str] = (),
+        untrusted: bool = True,
+    ) -> "ToolDef":
+        """Make a tool of a signed one: its schema and description are what its item says.
+
+        Its whole chain is verified now, and again at each call. A caller needs the capability to
+        execute it.
+
+        Args:
+            rye: The open Rye that executes it.
+            ref: `tool:ID`.
+            name: What the model calls it; by default its id with `__` for each slash.
+            description: What it does; by default what the item says.
+            parallel_safe: Whether it may run beside others of the same turn.
+            timeout_s: After how many seconds it is stopped; by default its chain says.
+            config: Parameters that the host sets; the model neither sees nor changes them.
+            policy: Which commands, domains and paths its parameters may name.
+            needs_approval: Whether a person is asked before each run.
+            needs: What of the host's it needs.
+            untrusted: Whether its results may hold text that nobody vouches for.
+
+        Raises:
+            RyeError: It is no tool, or its chain doesn't hold.
+            ValueError: The name, or what the host set, can't be used.
+        """
+        from ryecore.tools.items import ItemRunner, read_item  # noqa: PLC0415 - brings the chain
+
+        shape = await read_item(rye, ref)
+        name = name or shape.name
+        return ToolDef(
+            name=name,
+            description=shape.description if description is None else description,
+            parameters=shape.parameters,
+            run=ItemRunner(rye, shape.ref, name),
+            parallel_safe=parallel_safe,
+            timeout_s=ItemRunner.timeout_s if timeout_s is None else timeout_s,
+            config=config or {},
+            policy=policy or ToolPolicy(),
+            needs_approval=needs_approval,
+            capability=shape.capability,
+            needs=needs,
+            untrusted=untrusted,
+            origin="item" if shape.server is None else "mcp",
+            source=str(shape.ref),
+        )
+
+    @classmethod
+    async def from_mcp(
+        cls,
+        rye: "ItemExecutor",
+        server: str | ItemRef,
+        *,
+        parallel_safe: bool = False,
+        timeout_s: float | None = None,
+        needs_approval: bool = False,
+        needs: Iterable[str] = (),
+    ) -> "tuple[ToolDef, ...]":
+        """Make tools of all that is pinned of an MCP server. The server isn't asked for that.
+
+        Args:
+            rye: The open Rye that executes them.
+            server: The server's item, such as `tool:mcp/context7`.
+            parallel_safe: Whether they may run beside others of the same turn.
+            timeout_s: After how many seconds one is stopped; by default its chain says.
+            needs_approval: Whether a person is asked before each run.
+            needs: What of the host's they need.
+
+        Raises:
+            RyeError: Nothing of it is pinned, or something of it doesn't verify.
+
+        Source: decision 30.
+        """
+        from ryecore.tools.items import pinned_items  # noqa: PLC0415 - brings the chain
+
+        refs = await pinned_items(rye, server)
+        return tuple(
+            [
+                await cls.from_item(
+                    rye,
+                    ref,
+                    parallel_safe=parallel_safe,
+                    timeout_s=timeout_s,
+                    needs_approval=needs_approval,
+                    needs=needs,
+                )
+                for ref in refs
+            ]
         )
 
 

@@ -75,7 +75,7 @@ async def _approved(
 ) -> None:
     scope = CallScope(ctx.call, seconds_left(ctx.call))
     with scope:
-        await require_approval(tool, call, arguments, reason, ctx)
+        await scope.wait_for(require_approval(tool, call, arguments, reason, ctx))
     if scope.is_cut:
         raise _ended_early(tool, ctx, "was not approved in time")
 
@@ -125,7 +125,7 @@ async def _run(
     scope = CallScope(ctx.call, timeout_s)
     with scope:
         try:
-            return await tool.run(arguments, ctx)
+            return await scope.wait_for(tool.run(arguments, ctx))
         except Exception as error:  # a tool may raise anything
             problem = as_tool_error(error, tool.name, tool.secrets)
         except BaseException as error:
@@ -172,9 +172,13 @@ def _shown_input(
     if len(text) > limits.event_chars:
         return f"{text[: limits.event_chars]}…"
     # The tool gets `sent` and may change it; who is told of it gets what was sent.
-    if any(type(value) in _NESTED for value in sent.values()):
-        sent = json.loads(text)
-    return {name: value for name, value in sent.items() if name not in tool.config}
+    for value in sent.values():
+        if type(value) in _NESTED:
+            sent = json.loads(text)
+            break
+    if tool.config:
+        return {name: value for name, value in sent.items() if name not in tool.config}
+    return sent.copy()
 
 
 def _summary(part: ToolResultPart, limits: ToolLimits) -> str:

@@ -15,6 +15,12 @@ _PATH: Final = re.compile(
     r"(?<![\w.:/~-])~?(?:/[^/\s'\"`:;,<>|()\[\]{}]+)+/([^/\s'\"`:;,<>|()\[\]{}]+)"
 )
 
+# What a traceback says of each place; what was raised stays.
+_TRACEBACK: Final = re.compile(
+    r"Traceback \(most recent call last\):\n?|^[ \t]+File \"[^\n]*(?:\n {4,}[^\n]*)*\n?",
+    re.MULTILINE,
+)
+
 
 def shown(text: str, *secrets: str) -> str:
     """A text that came from elsewhere, as a model may read it.
@@ -25,7 +31,7 @@ def shown(text: str, *secrets: str) -> str:
     """
     # What is cut off first is far more than any key is long, so that none is cut in two.
     text = redact(text[: 16 * _MAX_CHARS], *secrets, max_chars=16 * _MAX_CHARS)
-    text = _PATH.sub(r"…/\1", text)
+    text = _PATH.sub(r"…/\1", _TRACEBACK.sub("", text))
     text = text.encode("utf-8", errors="replace").decode()
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 

@@ -3,9 +3,10 @@
 import math
 import threading
 import time
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
@@ -13,6 +14,8 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ryecore.policy import CallContext
 
 __all__ = ["CallScope", "seconds_left"]
+
+T = TypeVar("T")
 
 
 def seconds_left(call: CallContext) -> float:
@@ -35,12 +38,10 @@ class CallScope:
         self._timeout_s = timeout_s
 
     def __enter__(self) -> Self:
-        timeout_s = self._timeout_s
-        deadline = math.inf if timeout_s == math.inf else anyio.current_time() + timeout_s
-        self._scope = anyio.CancelScope(deadline=deadline)
+        self._scope = anyio.move_on_after(None)
         self._scope.__enter__()
+        self._forget: Callable[[], None] | None = None
         token = self._call.cancellation
-        self._forget = None
         if token is not None:
             self._loop: EventLoopToken = current_token()
             self._thread = threading.get_ident()
@@ -57,6 +58,10 @@ class CallScope:
             self._forget()
         return bool(self._scope.__exit__(kind, error, traceback))
 
+    def wait_for(self, awaited: Awaitable[T]) -> "Awaitable[T]":
+        """Await something within the time, which counts from when it first has to wait."""
+        return _Timed(awaited, self._start)
+
     @property
     def is_ended(self) -> bool:
         """Whether its time is up, or its token was cancelled."""
@@ -67,6 +72,10 @@ class CallScope:
         """Whether that kept what stands in it from its own end."""
         return self._scope.cancelled_caught
 
+    def _start(self) -> None:
+        if self._timeout_s != math.inf:
+            self._scope.deadline = anyio.current_time() + self._timeout_s
+
     def _cancel(self) -> None:
         if threading.get_ident() == self._thread:
             self._scope.cancel()
@@ -75,3 +84,39 @@ class CallScope:
 
         with suppress(RuntimeError):  # the loop has ended, and with it the call
             from_thread.run_sync(self._scope.cancel, token=self._loop)
+
+
+class _Timed(Generic[T]):
+    """Awaits something, and has a clock started when that first has to wait.
+
+    A timer costs as much as all else that a call of a tool costs, and most of them never wait.
+    """
+
+    __slots__ = ("_awaited", "_start")
+
+    def __init__(self, awaited: Awaitable[T], start: Callable[[], None]) -> None:
+        self._awaited = awaited
+        self._start = start
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._awaited.__await__()
+        send: Any = getattr(steps, "send", None)
+        if send is None:
+            self._start()
+            return (yield from steps)
+        try:
+            waits_for = send(None)
+            self._start()
+            while True:
+                try:
+                    answer = yield waits_for
+                except GeneratorExit:
+                    steps.close()
+                    raise
+                except BaseException as error:
+                    waits_for = steps.throw(error)
+                else:
+                    waits_for = send(answer)
+        except StopIteration as done:
+            value: T = done.value
+            return value

@@ -1,0 +1,197 @@
+"""Signed items as tools: what is offered is what the item says, what runs is verified anew.
+
+Source: seed 001; decisions 26, 30 and 41.
+"""
+
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from attrs import frozen
+
+from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.errors import (
+    CallCancelled,
+    InputError,
+    IntegrityError,
+    InvalidParameters,
+    McpToolChanged,
+    NotApproved,
+    RyeError,
+    ToolCancelledError,
+    ToolExecutionError,
+    ToolPolicyError,
+)
+from ryecore.items.description import describe
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext, capability_of
+from ryecore.search.model import SearchResults
+from ryecore.tools.context import ToolContext
+from ryecore.tools.failures import invalid_arguments
+
+__all__ = ["ItemExecutor", "ItemRunner", "ItemShape", "pinned_items", "read_item"]
+
+_MAX_DESCRIPTION: Final = 4096
+_PAGE: Final = 100
+
+
+class ItemExecutor(Protocol):
+    """What executes items: a `Rye`."""
+
+    async def execute(
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        ctx: CallContext | None = None,
+    ) -> ExecutionResult:
+        """Execute an item through its verified chain."""
+        ...
+
+    async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
+        """Its verified chain; nothing runs."""
+        ...
+
+    async def search(
+        self, query: str, *, scope: str = "*", limit: int = 10, offset: int = 0
+    ) -> SearchResults:
+        """Items by what they hold."""
+        ...
+
+
+@frozen
+class ItemShape:
+    """What a signed tool says of itself.
+
+    Attributes:
+        ref: What it is called.
+        name: A name for models, made of its id.
+        description: What it does; of an MCP tool, a stranger's words, cleaned and shortened.
+        parameters: The JSON Schema of its parameters.
+        capability: What a caller needs to execute it.
+        server: The MCP server that it belongs to; None for any other tool.
+    """
+
+    ref: ItemRef
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    capability: str
+    server: str | None
+
+
+async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
+    """Read what a tool says of itself, its whole chain verified.
+
+    Raises:
+        RyeError: It is no tool, its chain doesn't hold, or it is an MCP tool that isn't pinned.
+    """
+    wanted = ref if isinstance(ref, ItemRef) else ItemRef.parse(ref, "tool")
+    if wanted.kind != "tool":
+        raise InputError(f"{wanted} is no tool.", next_step="Name one, such as tool:acme/x.")
+    chain = (await rye.trace(wanted)).chain
+    if chain.is_pinned is False:
+        raise InputError(
+            f"{wanted} is not pinned, so it can't be offered to a model.",
+            next_step="Pin it: rye mcp pin",
+        )
+    head = chain.head
+    if head.item is None:
+        raise InputError(
+            f"{wanted} is a primitive.", next_step="Name a tool that stands in a file."
+        )
+    said = describe("tool", head.item.source.relative, head.item.content)
+    server = head.spec.config.get("server") if chain.is_pinned else None
+    description = said.description or said.title
+    return ItemShape(
+        wanted,
+        wanted.id.replace("/", "__")[-64:],
+        _cleaned(description) if server else description,
+        head.spec.config_schema or {"type": "object", "properties": {}},
+        capability_of("execute", "tool", wanted.id),
+        str(server) if server else None,
+    )
+
+
+async def pinned_items(rye: ItemExecutor, server: str | ItemRef) -> tuple[ItemRef, ...]:
+    """The tools of an MCP server that are pinned, in the order of their ids.
+
+    Raises:
+        RyeError: None is, or one can't be verified.
+    """
+    wanted = server if isinstance(server, ItemRef) else ItemRef.parse(server, "tool")
+    refs: set[ItemRef] = set()
+    offset: int | None = 0
+    while offset is not None:
+        page = await rye.search(f'"{wanted.id}"', scope="tool", limit=_PAGE, offset=offset)
+        refs.update(one.ref for one in page.results)
+        offset = page.next_offset
+    found: list[ItemRef] = []
+    for ref in sorted(refs - {wanted}, key=str):
+        config = (await rye.trace(ref)).chain.head.spec.config
+        if config.get("server") == wanted.id and config.get("pin"):
+            found.append(ref)
+    if not found:
+        raise InputError(
+            f"No tool of {wanted} is pinned.",
+            next_step=f"Pin those that you want: rye mcp pin {wanted.id} NAME --sign",
+        )
+    return tuple(found)
+
+
+class ItemRunner:
+    """Executes an item on behalf of a call, through its chain: each time verified anew.
+
+    Args:
+        rye: Executes it.
+        ref: The item.
+        name: What models call it.
+    """
+
+    __slots__ = ("_name", "_ref", "_rye")
+
+    timeout_s: Final = math.inf  # the chain has timeouts of its own, which say more
+
+    def __init__(self, rye: ItemExecutor, ref: ItemRef, name: str) -> None:
+        self._rye = rye
+        self._ref = ref
+        self._name = name
+
+    async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
+        """Execute the item, and give its data."""
+        try:
+            done = await self._rye.execute(self._ref, arguments, ctx=ctx.call)
+        except RyeError as error:
+            raise self._as_tool_error(error) from None
+        if done.status == "error":
+            raise ToolExecutionError(
+                f"The tool {self._name} failed: {done.error}", tool_name=self._name
+            )
+        return done.data
+
+    def _as_tool_error(self, error: RyeError) -> RyeError:
+        """A refusal of the chain's, on the ladder of tools.
+
+        What doesn't verify, or isn't allowed, is denied: no model can correct it, and none is to
+        try again.
+        """
+        if isinstance(error, InvalidParameters):
+            return invalid_arguments(self._name, *error.failures)
+        if isinstance(error, CallCancelled):
+            return ToolCancelledError(error.message, tool_name=self._name)
+        is_denied = isinstance(error, IntegrityError | McpToolChanged | NotApproved)
+        kind = ToolPolicyError if is_denied or "capability" in error.facts else ToolExecutionError
+        return kind(
+            f"The tool {self._name} could not run: {error.message}",
+            tool_name=self._name,
+            refusal=error.error_type,
+        )
+
+
+def _cleaned(text: str) -> str:
+    """A stranger's words without what is not to be seen, and not too many of them."""
+    seen = "".join(
+        one for one in text if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Co")
+    )
+    return seen if len(seen) <= _MAX_DESCRIPTION else f"{seen[:_MAX_DESCRIPTION]}…"
