@@ -1,0 +1,58 @@
+"""Run the script for each framework that is installed: one JSON line a figure.
+
+    python -m tests.benchmarks.peers --python /path/to/a/python [--python ...] [PEER ...]
+
+A framework is run by the first of the Pythons that has it. Each figure has a process of its own.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.benchmarks.harness import report
+
+PEERS = {
+    "strands": "strands_agents",
+    "langchain": "langchain_agents",
+    "langgraph": "langgraph_graphs",
+    "openai-agents": "openai_agents",
+    "pydantic-ai": "pydantic_agents",
+    "google-adk": "google_agents",
+}
+_FIGURES = {"turn": "one turn", "delta": "one streamed delta", "runs": "1,000 concurrent runs"}
+_ROOT = Path(__file__).parents[3]
+
+
+def measured(python: str, peer: str, figure: str) -> dict[str, float | str]:
+    """One figure of one framework; `missing` where this Python lacks it."""
+    command = [python, "-m", "tests.benchmarks.peers.script", PEERS[peer], figure]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{peer}, {figure}: {done.stderr.strip()[-2_000:]}")
+    result: dict[str, float | str] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def run(pythons: list[str], peers: list[str]) -> None:
+    """Report every figure of each framework, or that it isn't installed."""
+    for peer in peers:
+        for figure, what in _FIGURES.items():
+            for python in pythons:
+                got = measured(python, peer, figure)
+                if "missing" not in got:
+                    break
+            else:
+                sys.stdout.write(json.dumps({"name": peer, "absent": "not installed"}) + "\n")
+                break
+            value, unit = (got.pop("us"), "us") if "us" in got else (got.pop("runs_a_second"), "/s")
+            report(f"{what}: {peer}", float(value), unit, **got)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers", description=__doc__)
+    parser.add_argument("--python", action="append", help="a Python that has frameworks")
+    parser.add_argument("peer", nargs="*", choices=[*PEERS, []], help="all by default")
+    asked = parser.parse_args()
+    run(asked.python or [sys.executable], asked.peer or list(PEERS))

@@ -1,0 +1,81 @@
+"""What every fake model says, and how each framework is measured with it."""
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import resource
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+ANSWER = "done"
+PROMPT = "Add one and one, again and again."
+PIECE = "word "
+TURNS, RUN_TURNS, DELTAS = 10, 3, 1_000
+ROUNDS = 15
+
+Run = Callable[[], Awaitable[Any]]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def _timed(run: Run) -> float:
+    started = time.perf_counter()
+    await run()
+    return time.perf_counter() - started
+
+
+async def _turn(peer: Any) -> dict[str, float]:
+    run = peer.runner(TURNS)
+    assert await run() == ANSWER
+    times = [await _timed(run) for _ in range(ROUNDS)]
+    return {"us": statistics.median(times) / TURNS * 1e6}
+
+
+async def _delta(peer: Any) -> dict[str, float]:
+    run = peer.streamer(DELTAS)
+    assert await run() == DELTAS, await run()
+    times = [await _timed(run) for _ in range(ROUNDS)]
+    return {"us": statistics.median(times) / DELTAS * 1e6}
+
+
+async def _runs(peer: Any) -> dict[str, float]:
+    run = peer.runner(RUN_TURNS)
+    assert await run() == ANSWER
+
+    async def at_once(count: int) -> float:
+        started = time.perf_counter()
+        await asyncio.gather(*(run() for _ in range(count)))
+        return count / (time.perf_counter() - started)
+
+    few = statistics.median([await at_once(10) for _ in range(10)])
+    many = statistics.median([await at_once(1_000) for _ in range(2)])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"runs_a_second": many, "of_the_rate_at_10": many / few, "mib": peak}
+
+
+def main(name: str, figure: str) -> None:
+    """Print one figure of one framework as JSON, or nothing where it isn't installed."""
+    os.environ |= dict.fromkeys(("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"), "false")
+    os.environ["OTEL_SDK_DISABLED"] = "true"
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    try:
+        peer = importlib.import_module(f"tests.benchmarks.peers.{name}")
+    except ModuleNotFoundError as missing:
+        sys.stdout.write(json.dumps({"missing": missing.name}) + "\n")
+        return
+    measure = {"turn": _turn, "delta": _delta, "runs": _runs}[figure]
+    sys.stdout.write(json.dumps(asyncio.run(measure(peer))) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
