@@ -63,9 +63,8 @@ async def call_for_media(
                 model=model,
             )
     _record(options, provider_id, model, (options.now() - began) * 1000, outcome, error)
-    if error is not None:
-        raise error
-    assert outcome is not None
+    if outcome is None:
+        raise error or RuntimeError("neither media nor an error")
     return outcome
 
 

@@ -1,6 +1,6 @@
 """What a tool is called with besides its arguments: on whose behalf, within what of the host's."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -43,6 +43,10 @@ class ApproveToolCall(Protocol):
         ...
 
 
+def _names(offered: Iterable[str]) -> frozenset[str]:
+    return frozenset(offered)
+
+
 @frozen
 class ToolContext:
     """On whose behalf a tool is called, and what the host offers it.
@@ -62,7 +66,7 @@ class ToolContext:
     grant: frozenset[str] | None = None
     fs_scope: FsScope = "sandboxed"
     fs_root: Path | None = None
-    capabilities: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    capabilities: frozenset[str] = field(default=frozenset(), converter=_names)
     approve: ApproveToolCall | None = None
     results: ResultStore | None = None
     media: MediaStore | None = None

@@ -1,0 +1,246 @@
+"""What an agent's turns are put together from. Nothing here asks a model or runs a tool.
+
+Source: seed 004, "What the adapter does for an agent vertex".
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from ryecore.agent.deps import AgentRunnerDeps, Egress
+from ryecore.agent.events import Emit
+from ryecore.agent.meter import CostMeter
+from ryecore.agent.model import Agent, AgentNode, RetrySpec
+from ryecore.agent.outcome import turn_error
+from ryecore.agent.output import OutputSchema
+from ryecore.agent.setup import TurnSetup
+from ryecore.agent.verdicts import TurnPolicy
+from ryecore.llm.cost import CostTracker
+from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.fallback import FallbackChain
+from ryecore.llm.options import GO, AttemptVerdict, ChainOptions, Refuse
+from ryecore.llm.plan import Backoff, FallbackPlanEntry
+from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
+from ryecore.policy.context import CallContext
+from ryecore.tools.context import ToolContext
+
+__all__ = [
+    "build_plan",
+    "build_setup",
+    "chain_options",
+    "cost_meter",
+    "granted_tools",
+    "output_schema",
+    "system_text",
+]
+
+
+def build_plan(
+    deps: AgentRunnerDeps, agent: Agent, node: AgentNode | None = None
+) -> tuple[FallbackPlanEntry, ...]:
+    """Whom to ask, in order. The retry is the first entry's alone.
+
+    Raises:
+        AgentTurnError: `internal`: the host has no such provider.
+
+    Source: seed 004, step 2; decision 50.
+    """
+    retry = (node.retry if node else None) or agent.retry or RetrySpec()
+    model = (node.model if node else None) or agent.model
+    backoff = deps.limits.backoff
+    first = _entry(deps, agent.provider, model, retry.max, retry.backoff or backoff)
+    return (
+        first,
+        *(
+            _entry(deps, one.provider, one.model, one.max_attempts, backoff)
+            for one in agent.fallback_chain
+        ),
+    )
+
+
+def _entry(
+    deps: AgentRunnerDeps, provider_id: str, model: str, attempts: int, backoff: Backoff
+) -> FallbackPlanEntry:
+    provider = deps.resolve_provider(provider_id)
+    if provider is None:
+        raise turn_error(
+            "internal",
+            f"The host has no provider '{provider_id}'.",
+            next_step="Let AgentRunnerDeps.resolve_provider give one for this id.",
+        )
+    return FallbackPlanEntry(provider, model, attempts, backoff)
+
+
+def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...]:
+    """The names of the tools that may be called: a node narrows its agent's grant.
+
+    Raises:
+        AgentTurnError: `validation`: the node names a tool that its agent may not call.
+
+    Source: seed 004, step 3.
+    """
+    if node is None or node.tools is None:
+        return agent.tools
+    wider = [name for name in node.tools if name not in agent.tools]
+    if wider:
+        raise turn_error(
+            "validation",
+            f"Node '{node.id}' grants {', '.join(wider)}, which agent '{agent.name}' may not call.",
+            next_step="Take it out of the node, or grant it to the agent.",
+        )
+    return node.tools
+
+
+def system_text(agent: Agent, node: AgentNode | None = None) -> str:
+    """What stands in the system position: what authors wrote, verbatim, and nothing else.
+
+    Source: seed 004, step 4.
+    """
+    texts = (agent.system_prompt, node.system_prompt_append if node else "")
+    return "\n\n".join(text for text in texts if text)
+
+
+def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema | None:
+    """The schema of an answer, ready to check it; None where text is wanted.
+
+    Raises:
+        AgentTurnError: `validation`: it is no JSON Schema.
+    """
+    if schema is None:
+        return None
+    try:
+        return OutputSchema(schema)
+    except ValueError as problem:
+        raise turn_error(
+            "validation", f"The output_schema of '{owner}' is no JSON Schema: {problem}."
+        ) from None
+
+
+def cost_meter(deps: AgentRunnerDeps, emit: Emit, node_id: str) -> CostMeter:
+    """The cost path of one run, which shares no tracker with any other."""
+    return CostMeter(CostTracker(deps.price_of), emit, node_id)
+
+
+def build_setup(
+    deps: AgentRunnerDeps,
+    agent: Agent,
+    plan: Sequence[FallbackPlanEntry],
+    *,
+    node: AgentNode | None = None,
+    output: OutputSchema | None,
+    node_id: str,
+    emit: Emit,
+    call: CallContext,
+    policy: TurnPolicy,
+    meter: CostMeter,
+) -> TurnSetup:
+    """What the turns of one run work with.
+
+    Raises:
+        AgentTurnError: A tool isn't granted, or isn't there.
+    """
+    names = granted_tools(agent, node)
+    limits = deps.limits
+    request = LlmRequest(
+        model=plan[0].model,
+        messages=(),
+        system=system_text(agent, node),
+        tools=_specs(deps, names),
+        max_output_tokens=agent.max_output_tokens or limits.max_output_tokens,
+        temperature=agent.temperature,
+        response_format=ResponseFormat(output.schema) if output else None,
+        reasoning=agent.reasoning,
+    )
+    return TurnSetup(
+        FallbackChain(plan, chain_options(deps, meter, node_id)),
+        deps.registry,
+        _tool_context(deps, frozenset(names), call),
+        request,
+        node_id,
+        emit,
+        meter,
+        limits,
+        policy,
+        deps.sleep,
+    )
+
+
+def chain_options(
+    deps: AgentRunnerDeps, meter: CostMeter, node_id: str | None = None
+) -> ChainOptions:
+    """What a run's calls of models go by.
+
+    Args:
+        deps: What the host injects.
+        meter: Told of each try.
+        node_id: The vertex, or the session, whose tries the host's gate is asked of; None where
+            the gate was asked already.
+    """
+    return ChainOptions(
+        key_for=deps.key_for,
+        sleep=deps.sleep,
+        now=deps.now,
+        on_auth_error=deps.on_auth_error,
+        on_attempt=meter.on_attempt,
+        before_attempt=None if node_id is None else _egress_gate(deps, node_id),
+        media=deps.media,
+        stall_s=deps.limits.stall_s,
+        cooldown_s=deps.limits.cooldown_s,
+    )
+
+
+def _specs(deps: AgentRunnerDeps, names: Sequence[str]) -> tuple[ToolSpec, ...]:
+    told = deps.registry if deps.tools is None else {tool.name: tool for tool in deps.tools}
+    specs: list[ToolSpec] = []
+    for name in names:
+        tool = told.get(name)
+        if tool is None or name not in deps.registry:
+            raise turn_error(
+                "internal",
+                f"The host has no tool '{name}'.",
+                next_step="Register it: AgentRunnerDeps(registry=ToolRegistry([...])).",
+            )
+        specs.append(tool.spec)
+    return tuple(specs)
+
+
+def _tool_context(deps: AgentRunnerDeps, grant: frozenset[str], call: CallContext) -> ToolContext:
+    resolver = deps.resolver_capabilities
+    return ToolContext(
+        call=call,
+        grant=grant,
+        fs_scope=deps.fs_scope,
+        fs_root=resolver.folder if resolver else None,
+        capabilities=deps.host_capabilities,
+        approve=deps.approve,
+        results=deps.results,
+        media=deps.media,
+    )
+
+
+def _egress_gate(
+    deps: AgentRunnerDeps, node_id: str
+) -> Callable[[FallbackPlanEntry, LlmRequest, int], Awaitable[AttemptVerdict]] | None:
+    """The host's gate before each try, as the chain asks it; None where there is none."""
+    gate = deps.pre_egress
+    if gate is None:
+        return None
+
+    async def before_attempt(
+        entry: FallbackPlanEntry, request: LlmRequest, number: int
+    ) -> AttemptVerdict:
+        egress = Egress(
+            node_id,
+            entry.provider.provider_id,
+            entry.model,
+            request,
+            estimated_tokens(request),
+            request.max_output_tokens,
+            number,
+        )
+        refused = gate(egress)
+        if isawaitable(refused):
+            refused = await refused
+        return refused if isinstance(refused, Refuse) else GO
+
+    return before_attempt

@@ -1,0 +1,205 @@
+"""Serve the tool calls of one answer."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+from attrs import frozen
+
+from ryecore.agent.events import AgentToolCall, AgentToolResult
+from ryecore.agent.setup import TurnSetup
+from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnState
+from ryecore.errors import ToolCallError, ToolCancelledError
+from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
+from ryecore.llm.result import LlmResult
+from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
+
+__all__ = ["Served", "serve_calls"]
+
+_SUMMARY_CHARS: Final = 500
+_NOT_RUN: Final = "not run, or ended before it was done: another call of this turn ended it"
+
+
+@frozen
+class Served:
+    """What came of an answer's calls.
+
+    Attributes:
+        results: An answer to each call, in the model's order.
+        ending: What ends the turns, if anything does.
+        correction: What the model was told that it did wrong; empty for nothing.
+    """
+
+    results: tuple[ToolResultPart, ...]
+    ending: Finish | Fail | None = None
+    correction: str = ""
+
+
+async def serve_calls(setup: TurnSetup, state: TurnState, asked: LlmResult) -> Served:
+    """Serve the calls of an answer: all at once where every tool says that this is safe.
+
+    Raises:
+        ToolCancelledError: A tool was cancelled.
+    """
+    return await _Calls(setup, state, asked).serve()
+
+
+class _Calls:
+    """The calls of one answer."""
+
+    def __init__(self, setup: TurnSetup, state: TurnState, asked: LlmResult) -> None:
+        self._setup = setup
+        self._state = state
+        self._model = asked.model
+        self._calls = asked.tool_calls
+        self._results: dict[int, ToolResultPart] = {}
+        self._fail: Fail | None = None
+        self._correction = ""
+
+    async def serve(self) -> Served:
+        # All are judged before the first one runs, so that one that ends the turns comes first.
+        judged: list[OnCall] = []
+        registry, policy = self._setup.registry, self._setup.policy
+        for call in self._calls:
+            judged.append(await policy.on_call(self._state, call, registry.get(call.name)))
+        ending = next((one for one in judged if isinstance(one, Finish | Fail)), None)
+        if ending is not None:
+            for place, verdict in enumerate(judged):
+                if verdict is ending:
+                    text = "done" if isinstance(ending, Finish) else ending.message
+                    self._answer(place, text, is_error=isinstance(ending, Fail))
+            return self._served(ending)
+        places: list[int] = []
+        for place, verdict in enumerate(judged):
+            match verdict:
+                case Dispatch():
+                    places.append(place)
+                case Feed() as feed:
+                    self._feed(place, feed)
+                    self._tell_unrun(place, feed)
+        await self._run(places)
+        return self._served(self._fail)
+
+    async def _run(self, places: Sequence[int]) -> None:
+        if len(places) > 1 and all(self._is_parallel_safe(place) for place in places):
+            await self._run_together(places)
+            return
+        for place in places:
+            await self._dispatch(place)
+            if self._fail is not None:
+                return
+
+    def _is_parallel_safe(self, place: int) -> bool:
+        tool = self._setup.registry.get(self._calls[place].name)
+        return tool is not None and tool.parallel_safe
+
+    async def _run_together(self, places: Sequence[int]) -> None:
+        raised: list[ToolCancelledError] = []
+
+        async def one(place: int) -> None:
+            try:
+                await self._dispatch(place)
+            except ToolCancelledError as error:
+                raised.append(error)
+            if self._fail is not None or raised:
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for place in places:
+                group.start_soon(one, place)
+        if raised:
+            raise raised[0]
+
+    async def _dispatch(self, place: int) -> None:
+        call, setup = self._calls[place], self._setup
+        told = _Told(setup, call, self._model)
+        came: ToolOutcome | ToolCallError
+        try:
+            came = await setup.registry.dispatch(call, setup.tool_context, told.on_event)
+        except ToolCancelledError:
+            raise
+        except ToolCallError as error:
+            came = error
+            if not told.result:
+                told.failed(str(error))
+        verdict = await setup.policy.on_result(self._state, call, came)
+        match verdict:
+            case Fail():
+                self._fail = self._fail or verdict
+                self._answer(place, verdict.message, is_error=True)
+            case Feed():
+                self._feed(place, verdict)
+            case _ if isinstance(came, ToolOutcome):
+                self._results[place] = came.part
+            case _:
+                self._answer(place, str(came), is_error=True)
+
+    def _tell_unrun(self, place: int, feed: Feed) -> None:
+        if feed.is_error:
+            _Told(self._setup, self._calls[place], self._model).failed(feed.text)
+
+    def _feed(self, place: int, feed: Feed) -> None:
+        self._answer(place, feed.text, is_error=feed.is_error)
+        if feed.is_correction:
+            self._correction = self._correction or feed.text
+
+    def _answer(self, place: int, text: str, *, is_error: bool) -> None:
+        call = self._calls[place]
+        # Our own words, but they may quote what a tool or the model said.
+        self._results[place] = ToolResultPart(
+            call.call_id, call.name, (TextPart(text),), is_error=is_error
+        )
+
+    def _served(self, ending: Finish | Fail | None) -> Served:
+        """Every call has its answer, those that were not run too."""
+        for place in range(len(self._calls)):
+            if place not in self._results:
+                self._answer(place, _NOT_RUN, is_error=True)
+        results = tuple(self._results[place] for place in range(len(self._calls)))
+        return Served(results, ending, self._correction)
+
+
+class _Told:
+    """Tells one call's events: what the registry knows, with the run's own facts."""
+
+    __slots__ = ("_call", "_called", "_model", "_setup", "result")
+
+    def __init__(self, setup: TurnSetup, call: ToolCallPart, model: str) -> None:
+        self._setup = setup
+        self._call = call
+        self._model = model
+        self._called = False
+        self.result = False
+
+    def on_event(self, event: ToolCalled | ToolReturned) -> None:
+        setup, call = self._setup, self._call
+        if isinstance(event, ToolCalled):
+            self._called = True
+            setup.emit(
+                AgentToolCall(
+                    setup.node_id,
+                    self._model,
+                    call.call_id,
+                    call.name,
+                    event.tool_input,
+                    setup.meter.attempt_number,
+                )
+            )
+            return
+        self.result = True
+        setup.emit(
+            AgentToolResult(
+                setup.node_id,
+                call.call_id,
+                call.name,
+                event.success,
+                event.output_summary,
+                setup.meter.attempt_number,
+            )
+        )
+
+    def failed(self, why: str) -> None:
+        """Tell of a call that never came to its tool, so that nobody misses it."""
+        if not self._called:
+            self.on_event(ToolCalled(self._call.name, self._call.arguments_json[:_SUMMARY_CHARS]))
+        self.on_event(ToolReturned(self._call.name, False, why[:_SUMMARY_CHARS]))

@@ -1,0 +1,124 @@
+"""What a host injects into agents: its providers, its keys, its tools, and nothing else.
+
+Source: seed 004, "AgentRunnerDeps"; decision 61.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import anyio
+from attrs import Factory, field, frozen
+
+from ryecore.agent.limits import AgentTurnLimits
+from ryecore.llm.media import MediaStore
+from ryecore.llm.options import Refuse
+from ryecore.llm.provider import LlmProvider
+from ryecore.llm.request import LlmRequest
+from ryecore.tools.context import ApproveToolCall, FsScope
+from ryecore.tools.definition import ToolDef
+from ryecore.tools.registry import ToolRegistry
+from ryecore.tools.store import ResultStore
+
+if TYPE_CHECKING:
+    from ryecore.agent.observer import AgentObserver
+    from ryecore.llm.cost import PriceLookup
+
+__all__ = ["AgentRunnerDeps", "Egress", "MediaSurface", "PreEgress", "ResolverCapabilities"]
+
+MediaSurface: TypeAlias = Literal["chat", "generative"]
+"""How a model is asked: in turns, or at an endpoint of its own that makes media."""
+
+
+@frozen
+class ResolverCapabilities:
+    """What prompts and tools may read of the host's files.
+
+    Attributes:
+        folder: The folder that the scopes `sandboxed` and `project` are confined to.
+        read_file: Whether `{{ path | read_file }}` is allowed in a prompt.
+        max_file_bytes: How large a file may be that is put into a prompt.
+    """
+
+    folder: Path | None = None
+    read_file: bool = True
+    max_file_bytes: int = 1_000_000
+
+
+@frozen
+class Egress:
+    """What is about to leave for a provider.
+
+    Attributes:
+        node_id: The vertex, or the session.
+        provider: The provider's id.
+        model: The model.
+        request: What is asked; None where media are to be made.
+        estimated_input_tokens: A rough count of what it will read; zero where media are made,
+            because tokens aren't what that costs.
+        max_output_tokens: How long the answer may be; None for the provider's own bound.
+        attempt_number: Which of its entry's tries it is, from 1.
+    """
+
+    node_id: str
+    provider: str
+    model: str
+    request: LlmRequest | None = field(repr=False)
+    estimated_input_tokens: int
+    max_output_tokens: int | None
+    attempt_number: int = 1
+
+
+PreEgress: TypeAlias = Callable[[Egress], Awaitable[Refuse | None] | Refuse | None]
+"""Asked before each try; `Refuse` keeps it from being made, and ends the run."""
+
+
+def _names(declared: Iterable[str]) -> frozenset[str]:
+    return frozenset(declared)
+
+
+@frozen(kw_only=True)
+class AgentRunnerDeps:
+    """What a host injects. Keys pass through and are kept nowhere.
+
+    Attributes:
+        resolve_provider: The provider of an id; None where the host has none of it.
+        key_for: The credential for a provider's id, at once or awaited; empty where none is
+            needed. What it raises becomes `provider_auth`, and its text is dropped.
+        registry: The tools.
+        tools: The tools that models are told of, where that is not all of the registry's.
+        sleep: Waits.
+        now: The monotonic time in seconds.
+        resolve_media_surface: How a model is asked; `chat` where it says None, or isn't given.
+        on_auth_error: Refreshes a provider's credential after it was refused, once a call.
+        resolver_capabilities: What prompts and tools may read of the host's files.
+        fs_scope: Where the tools' paths may lead.
+        limits: What bounds a run.
+        pre_egress: Asked before each try; it can refuse.
+        price_of: What a model costs; else the extra `prices` knows, or the run is unpriced.
+        approve: Asked before a tool runs that needs it.
+        host_capabilities: What the host offers to tools that need it.
+        media: Where media are kept.
+        results: Where large results of tools are kept; in memory by default.
+        observer: Told what happens, for traces and metrics.
+    """
+
+    resolve_provider: Callable[[str], LlmProvider | None]
+    key_for: Callable[[str], str | Awaitable[str]]
+    registry: ToolRegistry = Factory(ToolRegistry)
+    tools: Iterable[ToolDef] | None = None
+    sleep: Callable[[float], Awaitable[object]] = anyio.sleep
+    now: Callable[[], float] = time.monotonic
+    resolve_media_surface: Callable[[str], MediaSurface | None] | None = None
+    on_auth_error: Callable[[str], bool | Awaitable[bool]] | None = None
+    resolver_capabilities: ResolverCapabilities | None = None
+    fs_scope: FsScope = "sandboxed"
+    limits: AgentTurnLimits = field(factory=AgentTurnLimits)
+    pre_egress: PreEgress | None = None
+    price_of: "PriceLookup | None" = None
+    approve: ApproveToolCall | None = None
+    host_capabilities: frozenset[str] = field(default=frozenset(), converter=_names)
+    media: MediaStore | None = None
+    results: ResultStore | None = None
+    observer: "AgentObserver | None" = None

@@ -1,0 +1,171 @@
+"""What a run tells of itself. No envelope stands here: the bus stamps run, time and number.
+
+Source: seed 004, "Events".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal, TypeAlias
+
+from attrs import frozen
+
+__all__ = ["AgentEvent", "AgentToken", "AgentToolCall", "AgentToolResult", "CostUpdated", "Emit"]
+
+
+@frozen
+class AgentToken:
+    """More of the answer's text.
+
+    Attributes:
+        node_id: The vertex, or the session.
+        token: The text.
+        model: The model that is answering.
+    """
+
+    type: ClassVar[Literal["agent:token"]] = "agent:token"
+
+    node_id: str
+    token: str
+    model: str
+
+    def to_dict(self) -> dict[str, object]:
+        """The event as it goes over the wire."""
+        return {
+            "type": self.type,
+            "nodeId": self.node_id,
+            "token": self.token,
+            "model": self.model,
+        }
+
+
+@frozen
+class AgentToolCall:
+    """A tool is about to be called.
+
+    Attributes:
+        node_id: The vertex, or the session.
+        model: The model that calls it.
+        call_id: Which of the model's calls it is.
+        tool_id: The tool's name, as the model wrote it.
+        tool_input: Its arguments; as text where they are no JSON object.
+        attempt_number: The try whose answer holds the call, from 1.
+    """
+
+    type: ClassVar[Literal["agent:tool_call"]] = "agent:tool_call"
+
+    node_id: str
+    model: str
+    call_id: str
+    tool_id: str
+    tool_input: Mapping[str, object] | str
+    attempt_number: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The event as it goes over the wire."""
+        return _with_attempt(
+            {
+                "type": self.type,
+                "nodeId": self.node_id,
+                "model": self.model,
+                "callId": self.call_id,
+                "toolId": self.tool_id,
+                "toolInput": (
+                    self.tool_input if isinstance(self.tool_input, str) else dict(self.tool_input)
+                ),
+            },
+            self.attempt_number,
+        )
+
+
+@frozen
+class AgentToolResult:
+    """A tool call has ended.
+
+    Attributes:
+        node_id: The vertex, or the session.
+        call_id: Which of the model's calls it was.
+        tool_id: The tool's name, as the model wrote it.
+        success: Whether the tool did what was asked.
+        output_summary: The beginning of what it said.
+        attempt_number: The try whose answer held the call, from 1.
+    """
+
+    type: ClassVar[Literal["agent:tool_result"]] = "agent:tool_result"
+
+    node_id: str
+    call_id: str
+    tool_id: str
+    success: bool
+    output_summary: str
+    attempt_number: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The event as it goes over the wire."""
+        return _with_attempt(
+            {
+                "type": self.type,
+                "nodeId": self.node_id,
+                "callId": self.call_id,
+                "toolId": self.tool_id,
+                "success": self.success,
+                "outputSummary": self.output_summary,
+            },
+            self.attempt_number,
+        )
+
+
+@frozen
+class CostUpdated:
+    """What one try cost. There is one for every try that was made, failed ones too.
+
+    Attributes:
+        node_id: The vertex, or the session.
+        model: The model that was asked.
+        input_tokens: All that it read.
+        output_tokens: All that it wrote, reasoning included.
+        cost_microcents: What that cost; 1 microcent is 1e-8 USD.
+        cumulative_cost_microcents: The run's total; its owner writes it, here it is the node's.
+        priced: Whether a price was known. Without one the cost is zero.
+        estimated: Whether the tokens are an estimate, because the provider counted none.
+        attempt_number: Which try it was, from 1.
+
+    Source: seed 004, "Events"; decision 55.
+    """
+
+    type: ClassVar[Literal["cost:updated"]] = "cost:updated"
+
+    node_id: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost_microcents: int
+    cumulative_cost_microcents: int
+    priced: bool = True
+    estimated: bool = False
+    attempt_number: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The event as it goes over the wire."""
+        return _with_attempt(
+            {
+                "type": self.type,
+                "nodeId": self.node_id,
+                "model": self.model,
+                "inputTokens": self.input_tokens,
+                "outputTokens": self.output_tokens,
+                "costMicrocents": self.cost_microcents,
+                "cumulativeCostMicrocents": self.cumulative_cost_microcents,
+                "priced": self.priced,
+                "estimated": self.estimated,
+            },
+            self.attempt_number,
+        )
+
+
+AgentEvent: TypeAlias = AgentToken | AgentToolCall | AgentToolResult | CostUpdated
+
+Emit: TypeAlias = Callable[[AgentEvent], None]
+"""Takes each event as it happens. It must neither block nor raise; `EventBus.emit` is one."""
+
+
+def _with_attempt(event: dict[str, object], number: int | None) -> dict[str, object]:
+    return event if number is None else event | {"attemptNumber": number}

@@ -1,0 +1,36 @@
+"""What an agent's turns are bounded by."""
+
+from attrs import field, frozen
+from attrs.validators import ge, gt
+
+from ryecore.llm.plan import Backoff
+
+__all__ = ["AgentTurnLimits"]
+
+
+@frozen
+class AgentTurnLimits:
+    """What an agent's turns are bounded by.
+
+    Attributes:
+        max_tool_turns: How many turns may call tools. One more is `turn_limit`.
+        correction_budget: How many turns may be spent on telling the model what it did wrong:
+            unknown tools, arguments that don't fit, an output that doesn't fit its schema.
+        max_output_tokens: How long one answer may be; the provider's own bound where None.
+        max_answer_chars: How much one answer may stream before it counts as broken.
+        stall_s: How long a provider may send nothing, in seconds.
+        media_timeout_s: How long one call for media may take, in seconds.
+        cooldown_s: How long a provider that failed is left alone, in seconds.
+        backoff: How long to wait before the next try.
+
+    Source: seed 004; decisions 50 and 51.
+    """
+
+    max_tool_turns: int = field(default=24, validator=ge(0))
+    correction_budget: int = field(default=3, validator=ge(0))
+    max_output_tokens: int | None = None
+    max_answer_chars: int = field(default=16_000_000, validator=gt(0))
+    stall_s: float = field(default=60.0, validator=gt(0))
+    media_timeout_s: float = field(default=300.0, validator=gt(0))
+    cooldown_s: float = field(default=30.0, validator=ge(0))
+    backoff: Backoff = field(factory=Backoff)

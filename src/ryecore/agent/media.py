@@ -1,0 +1,148 @@
+"""The generative fork: media made at an endpoint of their own, at once or by a job.
+
+Source: seed 004, "Generative fork"; decision 59.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from inspect import isawaitable
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.agent.assembly import chain_options
+from ryecore.agent.deps import AgentRunnerDeps, Egress
+from ryecore.agent.meter import CostMeter
+from ryecore.agent.outcome import NodeOutcome, turn_error
+from ryecore.llm.media import MediaStore
+from ryecore.llm.media_call import AskForMedia, call_for_media
+from ryecore.llm.options import Refuse
+from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
+
+__all__ = ["MediaFork"]
+
+_ANY_IMAGE: Final = "image/*"
+_JOB: Final = "media:"
+
+
+@frozen
+class MediaFork:
+    """Makes one vertex's media. One provider is asked, and no other in its place.
+
+    Attributes:
+        deps: What the host injects.
+        node_id: The vertex.
+        meter: Counts what it costs.
+    """
+
+    deps: AgentRunnerDeps
+    node_id: str
+    meter: CostMeter
+
+    async def generate(
+        self, provider: LlmProvider, model: str, prompt: str, wanted: Sequence[str]
+    ) -> NodeOutcome:
+        """Make media, or begin a job.
+
+        Args:
+            provider: Whom to ask.
+            model: The model's name.
+            prompt: What to make.
+            wanted: The types of media that are wanted: one at most.
+
+        Raises:
+            AgentTurnError: The vertex can't be served, or the host's gate refused.
+            LlmError: The provider can't make them.
+        """
+        if len(wanted) > 1:
+            raise turn_error(
+                "validation",
+                f"'{self.node_id}' wants {' and '.join(wanted)}, but a model makes one at a time.",
+                next_step="Make a vertex of each.",
+            )
+        maker, store = self._able(provider)
+        await self._gate(provider.provider_id, model)
+        request = MediaRequest(model, prompt, wanted[0] if wanted else _ANY_IMAGE)
+        return await self._outcome(
+            provider.provider_id,
+            model,
+            lambda key: maker.generate_media(request, key=key, media=store),
+        )
+
+    async def poll(self, job_id: str) -> NodeOutcome:
+        """Look after a job.
+
+        Raises:
+            AgentTurnError: The id is none of a pending outcome's, or the host lacks its provider.
+            LlmError: The job failed, or isn't known.
+        """
+        provider_id, model, job = _read_job(job_id)
+        provider = self.deps.resolve_provider(provider_id)
+        if provider is None:
+            raise turn_error("internal", f"The host has no provider '{provider_id}'.")
+        maker, store = self._able(provider)
+        return await self._outcome(
+            provider_id, model, lambda key: maker.poll_media(job, key=key, media=store)
+        )
+
+    def _able(self, provider: LlmProvider) -> tuple[MediaProvider, MediaStore]:
+        if not isinstance(provider, MediaProvider):
+            raise turn_error(
+                "internal",
+                f"'{self.node_id}' needs generate_media, which {provider.provider_id} lacks.",
+                next_step="Choose a provider that makes media, or correct resolve_media_surface.",
+            )
+        if self.deps.media is None:
+            raise turn_error(
+                "internal",
+                f"'{self.node_id}' needs a media store, which the host doesn't offer.",
+                next_step="Pass AgentRunnerDeps(media=FolderMediaStore(folder)).",
+            )
+        return provider, self.deps.media
+
+    async def _gate(self, provider_id: str, model: str) -> None:
+        """The host's gate alone: tokens aren't what media cost, so their estimate is zero."""
+        if self.deps.pre_egress is None:
+            return
+        refused = self.deps.pre_egress(Egress(self.node_id, provider_id, model, None, 0, None))
+        if isawaitable(refused):
+            refused = await refused
+        if isinstance(refused, Refuse):
+            raise turn_error("budget_exceeded", refused.message)
+
+    async def _outcome(self, provider_id: str, model: str, ask: AskForMedia) -> NodeOutcome:
+        options = chain_options(self.deps, self.meter)
+        made = await call_for_media(
+            provider_id, model, options, ask, timeout_s=self.deps.limits.media_timeout_s
+        )
+        if isinstance(made, MediaJob):
+            job_id = _write_job(provider_id, model, made.job_id)
+            return NodeOutcome("pending", tokens_used=self.meter.tokens_used, job_id=job_id)
+        if not made.media:
+            raise turn_error("provider_unavailable", f"{provider_id} made nothing.")
+        return NodeOutcome(
+            "completed", {"text": "", "media": list(made.media)}, self.meter.tokens_used
+        )
+
+
+def _write_job(provider_id: str, model: str, job: str) -> str:
+    text = json.dumps([provider_id, model, job])
+    return _JOB + base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _read_job(job_id: str) -> tuple[str, str, str]:
+    try:
+        if not job_id.startswith(_JOB):
+            raise ValueError
+        read = json.loads(base64.urlsafe_b64decode(job_id.removeprefix(_JOB)))
+        provider_id, model, job = read
+        if not all(isinstance(one, str) for one in read):
+            raise ValueError
+    except (ValueError, TypeError):
+        raise turn_error(
+            "validation",
+            f"{job_id[:80]!r} is no job of a pending outcome.",
+            next_step="Pass NodeOutcome.job_id as it is.",
+        ) from None
+    return provider_id, model, job

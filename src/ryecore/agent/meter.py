@@ -1,0 +1,69 @@
+"""Count what a run's tries cost, and tell it as it happens."""
+
+from ryecore.agent.events import CostUpdated, Emit
+from ryecore.agent.outcome import TokensUsed
+from ryecore.llm.cost import CostTracker
+from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.plan import AttemptRecord
+from ryecore.llm.request import LlmRequest
+
+__all__ = ["CostMeter"]
+
+
+class CostMeter:
+    """The cost path of one run: each try becomes one `cost:updated`, skipped ones aside.
+
+    Args:
+        tracker: The run's own tracker.
+        emit: Told of each cost.
+        node_id: The vertex, or the session.
+
+    Attributes:
+        attempt_number: Which try was the last, from 1; None before the first.
+        request: What is being asked, for an estimate where a provider doesn't count.
+
+    Source: seed 004, "AgentRunnerDeps", "Events"; decision 55.
+    """
+
+    def __init__(self, tracker: CostTracker, emit: Emit, node_id: str) -> None:
+        self._tracker = tracker
+        self._emit = emit
+        self._node_id = node_id
+        self._model = ""
+        self._made = 0
+        self.attempt_number: int | None = None
+        self.request: LlmRequest | None = None
+
+    def on_attempt(self, record: AttemptRecord) -> None:
+        """Take the record of a try."""
+        if record.outcome in ("skipped", "refused"):
+            return
+        self._made += 1
+        self.attempt_number = self._made
+        self._model = record.model
+        estimate = estimated_tokens(self.request) if self.request and not record.usage else 0
+        cost = self._tracker.record(record, input_tokens_estimate=estimate)
+        self._emit(
+            CostUpdated(
+                self._node_id,
+                record.model,
+                cost.usage.total_input_tokens,
+                cost.usage.total_output_tokens,
+                cost.cost_microcents,
+                self._tracker.cost_microcents,
+                cost.priced,
+                cost.estimated,
+                self._made,
+            )
+        )
+
+    @property
+    def tokens_used(self) -> TokensUsed:
+        """The tokens of all tries."""
+        usage = self._tracker.usage
+        return TokensUsed(usage.total_input_tokens, usage.total_output_tokens, self._model)
+
+    @property
+    def cost_microcents(self) -> int:
+        """What all tries cost."""
+        return self._tracker.cost_microcents

@@ -1,0 +1,69 @@
+"""The seam to a run loop: what it asks of a vertex's executor."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Protocol, TypeAlias
+
+from attrs import Factory, frozen
+
+from ryecore.agent.events import AgentEvent, Emit
+from ryecore.agent.model import Agent
+from ryecore.agent.outcome import NodeOutcome
+from ryecore.policy.context import CallContext, CancelToken
+
+__all__ = ["NodeExecContext", "NodeExecutor", "NodeHandler", "Vertex"]
+
+
+class Vertex(Protocol):
+    """A vertex of a graph, of whichever type."""
+
+    @property
+    def id(self) -> str:
+        """What events call it."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """Which handler runs it."""
+        ...
+
+
+def _drop(event: AgentEvent) -> None:
+    """Where nobody listens."""
+
+
+@frozen(kw_only=True)
+class NodeExecContext:
+    """What a vertex runs with.
+
+    Attributes:
+        vertex: The vertex.
+        resolved_agent: The agent that it refers to, where it is an agent's.
+        inputs: The run's inputs.
+        ctx: What the run loop shares with its vertices.
+        outputs: What the vertices before have said, by their ids; in a graph, its state. None of
+            it is trusted.
+        emit: Told each event as it happens.
+        signal: Cancels the vertex.
+        call: On whose behalf the vertex's tools run, and within what.
+    """
+
+    vertex: Vertex
+    resolved_agent: Agent | None = None
+    inputs: Mapping[str, object] = Factory(dict)
+    ctx: Mapping[str, object] = Factory(dict)
+    outputs: Mapping[str, object] = Factory(dict)
+    emit: Emit = _drop
+    signal: CancelToken | None = None
+    call: CallContext = Factory(CallContext)
+
+
+class NodeExecutor(Protocol):
+    """Runs vertices, and never raises for what a model, a tool or an author did wrong."""
+
+    def __call__(self, ctx: NodeExecContext, /) -> Awaitable[NodeOutcome]:
+        """Run a vertex to its outcome."""
+        ...
+
+
+NodeHandler: TypeAlias = NodeExecutor
+"""Runs the vertices of one type. A handler is an executor too."""

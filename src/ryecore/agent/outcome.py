@@ -1,0 +1,204 @@
+"""What comes of a vertex, and the failure ladder that says how it failed. Pure.
+
+Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 53, 59.
+"""
+
+from typing import Final, Literal, TypeAlias, get_args
+
+from attrs import frozen
+
+from ryecore.errors import (
+    AgentTurnError,
+    HostCapabilityMissing,
+    LlmError,
+    RyeError,
+    ToolArgsInvalidError,
+    ToolCallError,
+    ToolCancelledError,
+    ToolExecutionError,
+    ToolPolicyError,
+    UnknownToolError,
+)
+from ryecore.errors.agents import LlmErrorKind
+from ryecore.llm.errors import redact
+
+__all__ = [
+    "ERROR_CODES",
+    "RETRYABLE_CODES",
+    "ErrorCode",
+    "NodeFailure",
+    "NodeOutcome",
+    "TokensUsed",
+    "failure_of",
+    "is_correctable",
+    "turn_error",
+]
+
+ErrorCode: TypeAlias = Literal[
+    "cancelled",
+    "tool_denied",
+    "tool_failed",
+    "turn_limit",
+    "validation",
+    "budget_exceeded",
+    "provider_auth",
+    "provider_rate_limit",
+    "provider_unavailable",
+    "content_filter",
+    "internal",
+]
+"""Why a vertex failed: a closed set."""
+
+ERROR_CODES: Final[tuple[ErrorCode, ...]] = get_args(ErrorCode)
+
+RETRYABLE_CODES: Final[frozenset[ErrorCode]] = frozenset(
+    {"tool_failed", "provider_rate_limit", "provider_unavailable"}
+)
+
+_CODE_OF_KIND: Final[dict[LlmErrorKind, ErrorCode]] = {
+    "auth": "provider_auth",
+    "rate_limit": "provider_rate_limit",
+    "unavailable": "provider_unavailable",
+    "content_filter": "content_filter",
+    "bad_request": "validation",
+    "context_length": "validation",
+    "refused": "budget_exceeded",
+    "cancelled": "cancelled",
+    "unknown": "internal",
+}
+
+
+@frozen
+class NodeFailure:
+    """Why a vertex failed.
+
+    Attributes:
+        code: One of the closed set.
+        message: What happened and what to do about it, without secrets.
+        retryable: Whether the same run may go well later.
+    """
+
+    code: ErrorCode
+    message: str
+    retryable: bool
+
+    def to_dict(self) -> dict[str, object]:
+        """The failure as a JSON-ready object."""
+        return {"code": self.code, "message": self.message, "retryable": self.retryable}
+
+
+@frozen
+class TokensUsed:
+    """The tokens of a whole run, whatever tries they went into.
+
+    Attributes:
+        input: All that was read.
+        output: All that was written, reasoning included.
+        model: The model that answered last.
+    """
+
+    input: int = 0
+    output: int = 0
+    model: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """The tokens as a JSON-ready object."""
+        return {"input": self.input, "output": self.output, "model": self.model}
+
+
+@frozen
+class NodeOutcome:
+    """What came of a vertex.
+
+    Attributes:
+        status: `completed`, `failed`, or `pending` where a job of the provider's still runs.
+        output: The answer: text, the structured value, or `{"text", "media"}` where media came.
+        tokens_used: What was counted.
+        failure: Why it failed, if it did.
+        stop_reason: Why the model stopped, where it was asked: `length` says that it was cut.
+        job_id: What to poll while it is pending; opaque.
+
+    Source: seed 004; decision 59.
+    """
+
+    status: Literal["completed", "failed", "pending"]
+    output: object = None
+    tokens_used: TokensUsed = TokensUsed()
+    failure: NodeFailure | None = None
+    stop_reason: str | None = None
+    job_id: str | None = None
+
+    @classmethod
+    def failed(
+        cls,
+        code: ErrorCode,
+        message: str,
+        *,
+        retryable: bool | None = None,
+        tokens_used: TokensUsed | None = None,
+    ) -> "NodeOutcome":
+        """A failure; whether it is retryable follows from its code, unless it is said."""
+        failure = NodeFailure(
+            code, message, code in RETRYABLE_CODES if retryable is None else retryable
+        )
+        return cls("failed", None, tokens_used or TokensUsed(), failure)
+
+    def to_dict(self) -> dict[str, object]:
+        """The outcome as a JSON-ready object, as far as its output is JSON."""
+        return {
+            "status": self.status,
+            "output": self.output,
+            "tokens_used": self.tokens_used.to_dict(),
+            "failure": self.failure.to_dict() if self.failure else None,
+            "stop_reason": self.stop_reason,
+            "job_id": self.job_id,
+        }
+
+
+def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTurnError:
+    """An error that ends an agent's turns."""
+    return AgentTurnError(
+        message, next_step=next_step, code=code, retryable=code in RETRYABLE_CODES
+    )
+
+
+def is_correctable(error: ToolCallError) -> bool:
+    """Whether the model can do better when it is told."""
+    return isinstance(error, UnknownToolError | ToolArgsInvalidError)
+
+
+def failure_of(error: Exception, *, is_cancelled: bool = False) -> NodeFailure:
+    """Where an error stands on the ladder. Cancellation wins over every other classification.
+
+    It is classified by its type and kind, never by its text.
+    """
+    if is_cancelled:
+        return NodeFailure("cancelled", "It was cancelled.", retryable=False)
+    code, retryable = _classified(error)
+    return NodeFailure(code, _text(error), retryable)
+
+
+def _text(error: Exception) -> str:
+    """What may be said of an error. One that isn't ours may quote anything."""
+    if isinstance(error, RyeError):
+        return str(error)
+    return redact(f"{type(error).__name__}: {error}")
+
+
+def _classified(error: Exception) -> tuple[ErrorCode, bool]:
+    match error:
+        case AgentTurnError():
+            known: dict[str, ErrorCode] = {code: code for code in ERROR_CODES}
+            return known.get(error.code, "internal"), error.retryable
+        case LlmError():
+            return _CODE_OF_KIND[error.kind], error.retryable
+        case ToolCancelledError():
+            return "cancelled", False
+        case ToolPolicyError():
+            return "tool_denied", False
+        case HostCapabilityMissing():
+            return "internal", False
+        case ToolExecutionError() | UnknownToolError() | ToolArgsInvalidError():
+            return "tool_failed", True
+        case _:
+            return "internal", False

@@ -1,0 +1,76 @@
+"""Read an answer that should fit a schema. Pure.
+
+Source: seed 004, "output_schema"; decision 54.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from ryecore.lillux.schema import SchemaValidator
+
+__all__ = ["Misfit", "OutputSchema"]
+
+_FENCED: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+_MAX_FAILURES: Final = 20
+
+
+@frozen
+class Misfit:
+    """How an answer misses its schema, in words that the model is told."""
+
+    text: str
+
+
+class OutputSchema:
+    """The schema of an answer, ready to check many.
+
+    Args:
+        schema: The JSON Schema.
+
+    Raises:
+        ValueError: It is no valid schema; the message says where.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        try:
+            text = json.dumps(schema)
+        except TypeError as problem:
+            raise ValueError(f"it is not JSON: {problem}") from None
+        self.schema = schema
+        self._validator = SchemaValidator(text)
+
+    def read(self, answer: str) -> object:
+        """The value of an answer, or how it misses the schema.
+
+        Args:
+            answer: JSON, alone or as the one fenced block.
+
+        Returns:
+            The value, or a `Misfit`.
+        """
+        fenced = _FENCED.fullmatch(answer)
+        text = fenced[1] if fenced else answer
+        try:
+            value: object = json.loads(text, parse_constant=_refuse)
+            failures = self._validator.failures(text)
+        except (ValueError, RecursionError) as problem:
+            return Misfit(
+                f"Your answer is no JSON ({problem}). Answer with the JSON value alone, "
+                "nothing before or after it."
+            )
+        if not failures:
+            return value
+        listed = "; ".join(
+            f"{one.path or 'the value'}: {one.message}" for one in failures[:_MAX_FAILURES]
+        )
+        return Misfit(
+            f"Your answer doesn't fit the schema: {listed}. Answer again with the whole JSON value."
+        )
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,61 @@
+"""The policies of the turn core's two callers here."""
+
+from ryecore.agent.output import Misfit, OutputSchema
+from ryecore.agent.verdicts import (
+    ACCEPT,
+    KEEP,
+    Accept,
+    Fail,
+    Feed,
+    Nudge,
+    OnResult,
+    OnText,
+    TurnPolicy,
+    TurnState,
+    ladder_verdict,
+)
+from ryecore.errors import ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.llm.parts import ToolCallPart
+from ryecore.llm.result import LlmResult
+from ryecore.tools.outcome import ToolOutcome
+
+__all__ = ["NodePolicy", "SessionPolicy"]
+
+
+class NodePolicy(TurnPolicy):
+    """An agent node's: the seed's ladder, and an answer that fits the node's schema.
+
+    Args:
+        output: The schema of the answer; None for text.
+    """
+
+    def __init__(self, output: OutputSchema | None = None) -> None:
+        self._output = output
+
+    async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
+        """Check the answer against the schema, in full. Source: decisions 53 and 54."""
+        if self._output is None:
+            return ACCEPT
+        if result.stop_reason == "length":
+            return Fail("validation", "The answer was cut at its longest, so it fits no schema.")
+        value = self._output.read(result.text)
+        if isinstance(value, Misfit):
+            return Nudge(value.text)
+        return Accept(value)
+
+
+class SessionPolicy(NodePolicy):
+    """A session's: a person is there, so a tool that fails or is denied is told to the model.
+
+    It counts against the correction budget all the same.
+    """
+
+    async def on_result(
+        self, state: TurnState, call: ToolCallPart, came: ToolOutcome | ToolCallError
+    ) -> OnResult:
+        """Tell the model what went wrong."""
+        if isinstance(came, ToolExecutionError | ToolPolicyError):
+            return Feed(str(came))
+        if isinstance(came, ToolCallError):
+            return ladder_verdict(came)
+        return KEEP

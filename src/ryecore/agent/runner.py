@@ -1,0 +1,207 @@
+"""AgentRunner: the one executor of a run loop, which runs an agent vertex end to end.
+
+Source: seed 004; decisions 49 to 60.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.media import MediaFork
+from ryecore.agent.meter import CostMeter
+from ryecore.agent.model import Agent, AgentNode
+from ryecore.agent.node import NodeExecContext, NodeExecutor
+from ryecore.agent.outcome import NodeOutcome, failure_of, turn_error
+from ryecore.agent.policies import NodePolicy
+from ryecore.agent.prompts import TemplateMiss
+from ryecore.agent.reading import file_reader
+from ryecore.agent.turns import TurnResult, run_turns
+from ryecore.agent.verdicts import THE_TEXT
+from ryecore.llm.parts import MediaPart, Message
+from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.policy.cancelling import bounded_by, is_cancelled
+
+__all__ = ["AgentNodeExecutor", "create_agent_node_executor"]
+
+_AGENT: Final = "agent"
+
+
+def create_agent_node_executor(
+    deps: AgentRunnerDeps, *, handlers: Mapping[str, NodeExecutor] | None = None
+) -> "AgentNodeExecutor":
+    """Make the one executor that a run loop holds.
+
+    Args:
+        deps: What the host injects. One executor serves any number of concurrent runs.
+        handlers: What runs the vertices that are no agent's, by their type.
+
+    Returns:
+        The executor.
+
+    Raises:
+        ValueError: A handler is given for agents, which the executor runs itself.
+
+    Source: seed 004, "The two layers".
+    """
+    handlers = dict(handlers or {})
+    if _AGENT in handlers:
+        raise ValueError("a handler for 'agent' is given: the executor runs those itself")
+    return AgentNodeExecutor(deps, handlers)
+
+
+class AgentNodeExecutor:
+    """Runs the vertices of a run loop; make one with `create_agent_node_executor`.
+
+    Args:
+        deps: What the host injects.
+        handlers: What runs the vertices that are no agent's, by their type.
+    """
+
+    def __init__(self, deps: AgentRunnerDeps, handlers: Mapping[str, NodeExecutor]) -> None:
+        self._deps = deps
+        self._handlers = handlers
+
+    async def __call__(self, ctx: NodeExecContext, /) -> NodeOutcome:
+        """Run a vertex to its outcome.
+
+        What a model, a tool, a provider or an author did wrong is a failed outcome, and so is a
+        cancellation by the context's signal. A cancellation of the task propagates.
+        """
+        kind = ctx.vertex.type
+        if kind == _AGENT:
+            run = _AgentRun(self._deps, ctx)
+            return await _to_outcome(ctx, run.meter, run.run)
+        handler = self._handlers.get(kind)
+        if handler is None:
+            return NodeOutcome.failed(
+                "internal",
+                f"No handler runs a vertex of the type '{kind}'. Pass one to "
+                f"create_agent_node_executor(handlers={{{kind!r}: ...}}).",
+            )
+        return await handler(ctx)
+
+    async def poll(self, job_id: str, ctx: NodeExecContext) -> NodeOutcome:
+        """Look after the job of a pending outcome.
+
+        Args:
+            job_id: The outcome's; it is opaque.
+            ctx: As for the vertex's own run.
+
+        Returns:
+            The outcome: pending still, with the same id, or completed, or failed.
+        """
+        meter = cost_meter(self._deps, ctx.emit, ctx.vertex.id)
+        fork = MediaFork(self._deps, ctx.vertex.id, meter)
+        return await _to_outcome(ctx, meter, partial(fork.poll, job_id))
+
+
+async def _to_outcome(
+    ctx: NodeExecContext, meter: CostMeter, run: Callable[[], Awaitable[NodeOutcome]]
+) -> NodeOutcome:
+    """Run something whose every failure is an outcome. Cancellation wins over all others."""
+    tokens = (ctx.signal, ctx.call.cancellation)
+    outcome: NodeOutcome | None = None
+    try:
+        with bounded_by(*tokens, deadline=ctx.call.deadline):
+            outcome = await run()
+    except Exception as error:
+        failure = failure_of(error, is_cancelled=is_cancelled(*tokens))
+        return NodeOutcome("failed", None, meter.tokens_used, failure)
+    if outcome is not None and not is_cancelled(*tokens):
+        return outcome
+    why = "by its signal" if is_cancelled(*tokens) else "because its deadline has passed"
+    return NodeOutcome.failed(
+        "cancelled", f"'{ctx.vertex.id}' was cancelled {why}.", tokens_used=meter.tokens_used
+    )
+
+
+class _AgentRun:
+    """One run of an agent vertex: the seed's six steps."""
+
+    def __init__(self, deps: AgentRunnerDeps, ctx: NodeExecContext) -> None:
+        self._deps = deps
+        self._ctx = ctx
+        self.meter = cost_meter(deps, ctx.emit, ctx.vertex.id)
+
+    async def run(self) -> NodeOutcome:
+        """Take the six steps."""
+        node = self._ctx.vertex
+        if not isinstance(node, AgentNode):
+            raise turn_error("validation", f"'{node.id}' is of the type 'agent', but no AgentNode.")
+        agent = self._resolved(node)
+        plan = build_plan(self._deps, agent, node)
+        prompt = await self._prompt(node)
+        surface = self._deps.resolve_media_surface
+        if surface is not None and surface(plan[0].model) == "generative":
+            fork = MediaFork(self._deps, node.id, self.meter)
+            return await fork.generate(plan[0].provider, plan[0].model, prompt, node.output_media)
+        return await self._turns(agent, node, plan, prompt)
+
+    def _resolved(self, node: AgentNode) -> Agent:
+        agent = self._ctx.resolved_agent
+        if agent is None:
+            raise turn_error(
+                "validation",
+                f"Node '{node.id}' refers to the agent '{node.agent_ref}', which isn't there.",
+                next_step="Declare it, or correct agent_ref.",
+            )
+        return agent
+
+    async def _prompt(self, node: AgentNode) -> str:
+        """The prompt. What it draws on is untrusted, so it goes into a user's position alone."""
+        ctx = self._ctx
+        scope = {"inputs": ctx.inputs, "ctx": ctx.ctx, "run": {"outputs": ctx.outputs}}
+        try:
+            prompt = await node.prompt_template.render(scope, file_reader(self._deps))
+        except TemplateMiss as miss:
+            raise turn_error(
+                "validation", f"The prompt of '{node.id}' can't be filled in: {miss}"
+            ) from None
+        except LookupError as missing:
+            raise turn_error(
+                "internal",
+                f"The prompt of '{node.id}' needs {missing.args[0]}, which the host doesn't offer.",
+                next_step="Pass AgentRunnerDeps(resolver_capabilities=...) with a folder.",
+            ) from None
+        if not prompt.strip():
+            raise turn_error("validation", f"The prompt of '{node.id}' is empty.")
+        return prompt
+
+    async def _turns(
+        self, agent: Agent, node: AgentNode, plan: "tuple[FallbackPlanEntry, ...]", prompt: str
+    ) -> NodeOutcome:
+        ctx = self._ctx
+        schema = node.output_schema if node.output_schema is not None else agent.output_schema
+        output = output_schema(node.id, schema)
+        setup = build_setup(
+            self._deps,
+            agent,
+            plan,
+            node=node,
+            output=output,
+            node_id=node.id,
+            emit=ctx.emit,
+            call=ctx.call,
+            policy=NodePolicy(output),
+            meter=self.meter,
+        )
+        result = await run_turns(setup, [Message.user(prompt)])
+        return _completed(result, self.meter)
+
+
+def _completed(result: TurnResult, meter: CostMeter) -> NodeOutcome:
+    last = result.last
+    output = result.output
+    if output is THE_TEXT:
+        parts = last.parts if last else ()
+        made = [part for part in parts if isinstance(part, MediaPart)]
+        text = last.text if last else ""
+        output = {"text": text, "media": made} if made else text
+    return NodeOutcome(
+        "completed",
+        output,
+        meter.tokens_used,
+        stop_reason=last.stop_reason if last else None,
+    )

@@ -1,0 +1,354 @@
+"""A conversation that keeps its messages: made for notebooks, and for applications that chat.
+
+Source: seed 004, "The two layers"; decision 49.
+"""
+
+import math
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, Self, TypeAlias
+
+import anyio
+from attrs import frozen
+
+from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.events import AgentEvent, Emit
+from ryecore.agent.model import Agent
+from ryecore.agent.outcome import TokensUsed, failure_of
+from ryecore.agent.policies import SessionPolicy
+from ryecore.agent.setup import TurnSetup
+from ryecore.agent.turns import TurnResult, run_turns
+from ryecore.agent.verdicts import THE_TEXT
+from ryecore.errors import AgentTurnError, InputError
+from ryecore.llm.parts import (
+    MediaPart,
+    Message,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from ryecore.policy.cancelling import bounded_by, is_cancelled
+from ryecore.policy.context import CallContext, CancelToken
+from ryecore.styled import StyledText
+
+__all__ = ["AgentSession", "Reply", "SessionStream"]
+
+Content: TypeAlias = str | TextPart | MediaPart
+
+_LINE_CHARS: Final = 300
+_STYLES: Final = {False: "good", True: "bad"}
+
+
+@frozen
+class Reply:
+    """What an agent answered.
+
+    Attributes:
+        text: The answer's text.
+        output: The structured value, where the agent has an `output_schema`; else the text.
+        media: Media that the model made.
+        stop_reason: Why the model stopped; `length` says that the answer was cut.
+        turns: How many turns it took.
+        tokens_used: What the reply's tries counted, failed ones too.
+        cost_microcents: What they cost; 1 microcent is 1e-8 USD.
+    """
+
+    text: str
+    output: object
+    media: tuple[MediaPart, ...]
+    stop_reason: str
+    turns: int
+    tokens_used: TokensUsed
+    cost_microcents: int
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self._styled().html()
+
+    def _styled(self) -> StyledText:
+        styled = StyledText()
+        for line in self.text.splitlines() or [""]:
+            styled.line(line)
+        styled.line((_figures(self.turns, self.tokens_used, self.cost_microcents), "dim"))
+        return styled
+
+
+class AgentSession:
+    """A conversation with an agent.
+
+    After an error, too, the conversation can go on: it holds what was said and each whole turn.
+
+    Args:
+        agent: The agent.
+        deps: What the host injects.
+        messages: The conversation so far.
+        session_id: What events call the session.
+        on_event: Told each event of every reply.
+        call: On whose behalf the tools run; the host's own by default.
+
+    Raises:
+        AgentTurnError: The host lacks a provider or a tool, or the agent's `output_schema` is none.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        deps: AgentRunnerDeps,
+        *,
+        messages: Iterable[Message] = (),
+        session_id: str = "session",
+        on_event: Emit | None = None,
+        call: CallContext | None = None,
+    ) -> None:
+        self.agent = agent
+        self._messages = list(messages)
+        self._call = call or CallContext()
+        self._listeners: list[Emit] = [on_event] if on_event else []
+        self._is_busy = False
+        output = output_schema(agent.name, agent.output_schema)
+        self._meter = cost_meter(deps, self._emit, session_id)
+        self._setup: TurnSetup = build_setup(
+            deps,
+            agent,
+            build_plan(deps, agent),
+            output=output,
+            node_id=session_id,
+            emit=self._emit,
+            call=self._call,
+            policy=SessionPolicy(output),
+            meter=self._meter,
+        )
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far."""
+        return tuple(self._messages)
+
+    @property
+    def tokens_used(self) -> TokensUsed:
+        """The tokens of the whole conversation."""
+        return self._meter.tokens_used
+
+    @property
+    def cost_microcents(self) -> int:
+        """What the whole conversation cost; 1 microcent is 1e-8 USD."""
+        return self._meter.cost_microcents
+
+    async def send(
+        self,
+        *content: Content,
+        on_event: Emit | None = None,
+        cancellation: CancelToken | None = None,
+    ) -> Reply:
+        """Say something, and wait for the answer.
+
+        Args:
+            content: Texts and media.
+            on_event: Told each event of this reply.
+            cancellation: Cancels it from outside.
+
+        Returns:
+            The reply.
+
+        Raises:
+            AgentTurnError: There is none; `code` says why, `retryable` whether to try again.
+            InputError: Nothing was said, or the session is answering already.
+        """
+        if not any(not isinstance(one, str) or one.strip() for one in content):
+            raise InputError("Nothing was said.", next_step="Pass a text or a medium.")
+        if self._is_busy:
+            raise InputError(
+                "The session is answering already.",
+                next_step="Wait for that reply, or open another AgentSession.",
+            )
+        self._is_busy = True
+        if on_event:
+            self._listeners.append(on_event)
+        try:
+            return await self._reply(Message.user(*content), cancellation)
+        finally:
+            self._is_busy = False
+            if on_event:
+                self._listeners.remove(on_event)
+
+    @asynccontextmanager
+    async def stream(
+        self, *content: Content, cancellation: CancelToken | None = None
+    ) -> AsyncIterator["SessionStream"]:
+        """Say something, and read the events as they come. Leaving early cancels the reply.
+
+            async with session.stream("Hello") as events:
+                async for event in events:
+                    ...
+            reply = events.reply
+
+        Args:
+            content: Texts and media.
+            cancellation: Cancels it from outside.
+
+        Yields:
+            The events, to be iterated once.
+        """
+        stream = SessionStream()
+        problem: Exception | None = None
+
+        async def answer() -> None:
+            stream.end(await _caught(self, content, stream.take, cancellation))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer)
+            try:
+                yield stream
+            except Exception as raised:
+                problem = raised
+            group.cancel_scope.cancel()
+        stream.close()
+        if problem is not None:
+            raise problem
+
+    async def _reply(self, said: Message, cancellation: CancelToken | None) -> Reply:
+        tokens = (cancellation, self._call.cancellation)
+        before, cost_before = self._meter.tokens_used, self._meter.cost_microcents
+        self._messages.append(said)
+        result: TurnResult | None = None
+        try:
+            with bounded_by(*tokens, deadline=self._call.deadline):
+                result = await run_turns(self._setup, self._messages)
+        except Exception as error:
+            failed = failure_of(error, is_cancelled=is_cancelled(*tokens))
+        else:
+            if result is not None and not is_cancelled(*tokens):
+                return self._made(result, before, cost_before)
+            failed = failure_of(TimeoutError("The reply was cancelled."), is_cancelled=True)
+        raise AgentTurnError(failed.message, code=failed.code, retryable=failed.retryable)
+
+    def _made(self, result: TurnResult, before: TokensUsed, cost_before: int) -> Reply:
+        last = result.last
+        text = last.text if last else ""
+        now = self._meter.tokens_used
+        return Reply(
+            text,
+            text if result.output is THE_TEXT else result.output,
+            tuple(part for part in last.parts if isinstance(part, MediaPart)) if last else (),
+            last.stop_reason if last else "stop",
+            result.turns,
+            TokensUsed(now.input - before.input, now.output - before.output, now.model),
+            self._meter.cost_microcents - cost_before,
+        )
+
+    def _emit(self, event: AgentEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def __repr__(self) -> str:
+        return f"AgentSession({self.agent.name!r}, {len(self._messages)} messages)"
+
+    def _repr_html_(self) -> str:
+        styled = StyledText()
+        for message in self._messages:
+            for part in message.parts:
+                who, style, text = _shown(message.role, part)
+                styled.line((f"{who:>9}  ", style), text)
+        used = self.tokens_used
+        styled.line((_figures(None, used, self.cost_microcents), "dim"))
+        return styled.html()
+
+
+class SessionStream:
+    """The events of one reply, as they come.
+
+    Attributes:
+        reply: The reply, once the events have ended.
+    """
+
+    def __init__(self) -> None:
+        # What an answer tells is bounded, and kept until whoever reads has come to it.
+        self._give, self._take = anyio.create_memory_object_stream[AgentEvent](math.inf)
+        self._ended: Reply | Exception | None = None
+
+    @property
+    def reply(self) -> Reply:
+        """The reply.
+
+        Raises:
+            InputError: The events haven't ended yet.
+            AgentTurnError: There is no reply.
+        """
+        if self._ended is None:
+            raise InputError(
+                "The reply isn't there yet.", next_step="Read the events to their end first."
+            )
+        if isinstance(self._ended, Exception):
+            raise self._ended
+        return self._ended
+
+    def take(self, event: AgentEvent) -> None:
+        """Take an event of the reply."""
+        self._give.send_nowait(event)
+
+    def end(self, ended: Reply | Exception) -> None:
+        """Take how the reply ended."""
+        self._ended = ended
+        self._give.close()
+
+    def close(self) -> None:
+        """Drop what nobody has read."""
+        self._give.close()
+        self._take.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AgentEvent:
+        try:
+            return await self._take.receive()
+        except anyio.EndOfStream:
+            if isinstance(self._ended, Exception):
+                raise self._ended from None
+            raise StopAsyncIteration from None
+
+
+async def _caught(
+    session: AgentSession,
+    content: Iterable[Content],
+    on_event: Emit,
+    cancellation: CancelToken | None,
+) -> Reply | Exception:
+    try:
+        return await session.send(*content, on_event=on_event, cancellation=cancellation)
+    except Exception as problem:
+        return problem
+
+
+def _figures(turns: int | None, used: TokensUsed, cost_microcents: int) -> str:
+    of = "" if turns is None else f"{turns} turn{'s' if turns != 1 else ''}, "
+    return (
+        f"{used.model}: {of}{used.input:,} tokens in, {used.output:,} out, "
+        f"${cost_microcents / 1e8:.6f}"
+    )
+
+
+def _shown(role: Role, part: Part) -> tuple[str, str, str]:
+    """Who says a part, in which style, and a line of it."""
+    match part:
+        case ToolCallPart():
+            return "calls", "id", f"{part.name} {_line(part.arguments_json)}"
+        case ToolResultPart():
+            return "fails" if part.is_error else "gives", _STYLES[part.is_error], _line(part.text)
+        case ReasoningPart():
+            return "thinks", "dim", _line(part.text)
+        case MediaPart():
+            return role, "strong", f"{part.media_type}, {part.size_bytes:,} bytes"
+        case TextPart():
+            return role, "strong", _line(part.text)
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…"

@@ -1,0 +1,191 @@
+"""Spans and metrics of runs for OpenTelemetry, by its conventions for generative AI.
+
+Nothing that a person, a model or a tool said stands in them: names, counts, times and kinds alone.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ryecore.agent.model import Agent
+from ryecore.agent.outcome import failure_of
+from ryecore.errors import LlmError, MissingExtra, RyeError
+from ryecore.llm.parts import ToolCallPart
+from ryecore.llm.plan import AttemptRecord
+from ryecore.llm.result import Usage
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+__all__ = ["OtelObserver"]
+
+_SCOPE: Final = "ryecore"
+
+# The conventions' names. They are written out here, because their package changes with each release
+# and the API that the extra needs comes without it.
+_OPERATION: Final = "gen_ai.operation.name"
+_PROVIDER: Final = "gen_ai.provider.name"
+_REQUEST_MODEL: Final = "gen_ai.request.model"
+_ERROR: Final = "error.type"
+
+_WELL_KNOWN: Final = {"gemini": "gcp.gemini"}
+"""What the conventions call a provider, where it isn't its id."""
+
+_TOKEN_BUCKETS: Final = tuple(4**power for power in range(14))
+_SECOND_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
+
+
+class OtelObserver:
+    """Gives each run a trace: `invoke_agent`, in it `chat` for each try and `execute_tool`.
+
+    Metrics are `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`.
+
+    Args:
+        tracer_provider: Where spans go; the process's own by default.
+        meter_provider: Where metrics go; the process's own by default.
+
+    Raises:
+        MissingExtra: OpenTelemetry is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: "TracerProvider | None" = None,
+        meter_provider: "MeterProvider | None" = None,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError:
+            raise MissingExtra(
+                "OpenTelemetry is not installed.",
+                next_step="pip install 'ryecore[otel]'",
+                extra="otel",
+            ) from None
+        self._trace = trace
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        )
+        self._durations = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECOND_BUCKETS,
+        )
+
+    def run(self, node_id: str, agent: Agent) -> AbstractContextManager[object]:
+        """Around a run of an agent: the span `invoke_agent`."""
+        attributes = {
+            _OPERATION: "invoke_agent",
+            _PROVIDER: _provider_name(agent.provider),
+            _REQUEST_MODEL: agent.model,
+            "gen_ai.agent.name": agent.name,
+            "ryecore.node_id": node_id,
+        }
+        if agent.description:
+            attributes["gen_ai.agent.description"] = agent.description
+        return self._span(f"invoke_agent {agent.name}", attributes)
+
+    def tool(self, node_id: str, call: ToolCallPart) -> AbstractContextManager[object]:
+        """Around a tool call: the span `execute_tool`."""
+        return self._span(
+            f"execute_tool {call.name}",
+            {
+                _OPERATION: "execute_tool",
+                "gen_ai.tool.name": call.name,
+                "gen_ai.tool.call.id": call.call_id,
+                "gen_ai.tool.type": "function",
+            },
+        )
+
+    def attempt(self, node_id: str, record: AttemptRecord) -> None:
+        """After a try: the span `chat`, and the metrics; one that wasn't made is an event."""
+        if record.outcome in ("skipped", "refused"):
+            self._trace.get_current_span().add_event(
+                f"ryecore.attempt_{record.outcome}",
+                {
+                    _PROVIDER: _provider_name(record.provider),
+                    _REQUEST_MODEL: record.model,
+                    "ryecore.reason": record.reason,
+                },
+            )
+            return
+        common: dict[str, str | int] = {
+            _OPERATION: "chat",
+            _PROVIDER: _provider_name(record.provider),
+            _REQUEST_MODEL: record.model,
+        }
+        usage = record.usage
+        if usage is not None:
+            self._tokens.record(usage.total_input_tokens, common | {"gen_ai.token.type": "input"})
+            self._tokens.record(usage.total_output_tokens, common | {"gen_ai.token.type": "output"})
+        error = _error_of(record)
+        failed: dict[str, str | int] = {_ERROR: error} if error else {}
+        self._durations.record(record.duration_ms / 1e3, common | failed)
+        # The try is over when it is told, so its span is drawn backwards from now.
+        now_ns = time.time_ns()
+        span = self._tracer.start_span(
+            f"chat {record.model}",
+            kind=self._trace.SpanKind.CLIENT,
+            attributes=common,
+            start_time=now_ns - round(record.duration_ms * 1e6),
+        )
+        span.set_attributes(_counted(usage) | failed | {"ryecore.attempt": record.number})
+        if error:
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, record.reason))
+        span.end(now_ns)
+
+    @contextmanager
+    def _span(self, name: str, attributes: dict[str, str]) -> Iterator[None]:
+        with self._tracer.start_as_current_span(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield
+            except Exception as error:
+                self._failed(span, failure_of(error).code, error)
+                raise
+            except BaseException:
+                self._failed(span, "cancelled", None)
+                raise
+
+    def _failed(self, span: "Span", code: str, error: Exception | None) -> None:
+        span.set_attribute(_ERROR, code)
+        # Only our own sentences: any other exception's text may hold what nobody wants in a trace.
+        why = error.message if isinstance(error, LlmError) else None
+        why = why or (type(error).__name__ if isinstance(error, RyeError) else None)
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, why))
+
+
+def _provider_name(provider_id: str) -> str:
+    return _WELL_KNOWN.get(provider_id, provider_id)
+
+
+def _error_of(record: AttemptRecord) -> str:
+    if record.outcome == "success":
+        return ""
+    return "cancelled" if record.outcome == "cancelled" else record.kind or "_OTHER"
+
+
+def _counted(usage: Usage | None) -> dict[str, str | int]:
+    if usage is None:
+        return {}
+    counted: dict[str, str | int] = {
+        "gen_ai.usage.input_tokens": usage.total_input_tokens,
+        "gen_ai.usage.output_tokens": usage.total_output_tokens,
+    }
+    for name, count in (
+        ("gen_ai.usage.cache_read.input_tokens", usage.cache_read_tokens),
+        ("gen_ai.usage.cache_creation.input_tokens", usage.cache_write_tokens),
+        ("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens),
+    ):
+        if count:
+            counted[name] = count
+    return counted

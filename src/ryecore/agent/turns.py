@@ -1,0 +1,258 @@
+"""The turn core: ask, fold the stream into events, serve the tool calls, and again, until it ends.
+
+It knows no run, no session and no thread: what differs between its callers is their policy.
+
+Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 57.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import anyio.lowlevel
+from attrs import evolve, frozen
+
+from ryecore.agent.calls import serve_calls
+from ryecore.agent.events import AgentToken
+from ryecore.agent.outcome import RETRYABLE_CODES, ErrorCode, turn_error
+from ryecore.agent.setup import TurnSetup
+from ryecore.agent.verdicts import (
+    THE_TEXT,
+    Accept,
+    Continue,
+    Fail,
+    Finish,
+    Go,
+    HandOff,
+    Nudge,
+    Raise,
+    Replace,
+    Retry,
+    Stop,
+    TurnState,
+)
+from ryecore.errors import AgentTurnError, LlmError
+from ryecore.llm.chunks import ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
+from ryecore.llm.parts import Message
+from ryecore.llm.request import LlmRequest
+from ryecore.llm.result import LlmResult
+
+__all__ = ["TurnResult", "run_turns"]
+
+
+@frozen
+class TurnResult:
+    """How the turns ended.
+
+    Attributes:
+        ended: `answered` by text, `finished` by a call, `handed_off`, or `stopped`.
+        output: What `Accept` or `Finish` said; `THE_TEXT` for the last answer's own.
+        last: The last answer of the model; None where it gave none.
+        turns: How many turns it took.
+        hand_off: What whoever goes on needs.
+        reason: Why it was stopped.
+    """
+
+    ended: Literal["answered", "finished", "handed_off", "stopped"]
+    output: object = THE_TEXT
+    last: LlmResult | None = None
+    turns: int = 0
+    hand_off: Mapping[str, object] | None = None
+    reason: str = ""
+
+
+async def run_turns(setup: TurnSetup, messages: list[Message]) -> TurnResult:
+    """Run the turns of a conversation until they end.
+
+    Args:
+        setup: What they run with.
+        messages: The conversation. It grows by whole turns alone: after an error, too, every tool
+            call in it has its answer.
+
+    Returns:
+        How they ended.
+
+    Raises:
+        AgentTurnError: They failed; `code` says how.
+        LlmError: No provider could answer.
+    """
+    return await _Turns(setup, messages).run()
+
+
+class _Turns:
+    """The turns of one conversation."""
+
+    def __init__(self, setup: TurnSetup, messages: list[Message]) -> None:
+        self._setup = setup
+        self._messages = messages
+        self._state = TurnState(0, messages)
+        self._tool_turns = 0
+        self._last: LlmResult | None = None
+        self._on_chunk = _chunk_reader(setup)
+
+    async def run(self) -> TurnResult:
+        policy = self._setup.policy
+        while True:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # nobody is asked once it is cancelled
+            state = self._state = TurnState(
+                self._state.turn + 1, self._messages, self._state.corrections, self._state.errors
+            )
+            match await policy.before_turn(state):
+                case Stop(reason):
+                    return self._result("stopped", reason=reason)
+                case Go():
+                    pass
+            asked = await self._ask()
+            if isinstance(asked, Stop):
+                return self._result("stopped", reason=asked.reason)
+            if asked is None:
+                continue
+            self._last = asked
+            ended = await (self._serve(asked) if asked.tool_calls else self._read(asked))
+            if ended is not None:
+                return ended
+
+    async def _ask(self) -> LlmResult | Stop | None:
+        """The model's answer; None for another try."""
+        setup, common = self._setup, self._setup.request
+        request = LlmRequest(
+            common.model,
+            tuple(self._messages),
+            common.system,
+            common.tools,
+            common.tool_choice,
+            common.max_output_tokens,
+            common.temperature,
+            common.response_format,
+            common.reasoning,
+            common.stop,
+        )
+        setup.meter.request = request
+        try:
+            result = await setup.chain.stream(request, self._on_chunk())
+        except LlmError as error:
+            match await setup.policy.on_error(self._state, error):
+                case Raise():
+                    raise
+                case Retry(delay_s):
+                    self._state = evolve(self._state, errors=self._state.errors + 1)
+                    await setup.sleep(delay_s)
+                    return None
+                case Stop() as stop:
+                    return stop
+        if self._state.errors:
+            self._state = evolve(self._state, errors=0)
+        if result.stop_reason == "content_filter":
+            raise turn_error(
+                "content_filter", f"The content filter of {result.provider} stopped the answer."
+            )
+        return result
+
+    async def _serve(self, asked: LlmResult) -> TurnResult | None:
+        """Serve the tool calls of an answer."""
+        limits = self._setup.limits
+        self._tool_turns += 1
+        if self._tool_turns > limits.max_tool_turns:
+            raise turn_error(
+                "turn_limit",
+                f"The model asked for tools in more than {limits.max_tool_turns} turns.",
+                next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
+            )
+        served = await serve_calls(self._setup, self._state, asked)
+        self._messages.append(asked.message)
+        self._messages.append(Message("tool", served.results))
+        match served.ending:
+            case Finish(output):
+                return self._result("finished", output)
+            case Fail() as fail:
+                raise _failed(fail)
+            case None:
+                pass
+        if served.correction:
+            self._correct("tool_failed", served.correction)
+        match await self._setup.policy.after_turn(self._state, asked):
+            case Replace(messages):
+                self._messages[:] = messages
+            case HandOff(data):
+                return self._result("handed_off", hand_off=data)
+            case Stop(reason):
+                return self._result("stopped", reason=reason)
+            case Continue():
+                pass
+        return None
+
+    async def _read(self, asked: LlmResult) -> TurnResult | None:
+        """Read an answer that calls nothing."""
+        match await self._setup.policy.on_text(self._state, asked):
+            case Accept(output):
+                self._keep(asked)
+                return self._result("answered", output)
+            case Nudge(text, is_correction, code):
+                self._keep(asked)
+                self._messages.append(Message.user(text))
+                if is_correction:
+                    self._correct(code, text)
+            case Fail() as fail:
+                self._keep(asked)
+                raise _failed(fail)
+        return None
+
+    def _keep(self, asked: LlmResult) -> None:
+        if asked.parts:  # providers refuse a message without content
+            self._messages.append(asked.message)
+
+    def _correct(self, code: ErrorCode, why: str) -> None:
+        """Spend a correction, or fail where none is left."""
+        budget = self._setup.limits.correction_budget
+        if self._state.corrections >= budget:
+            raise turn_error(
+                code, f"After {budget} corrections the model still does it wrong: {why}"
+            )
+        self._state = evolve(self._state, corrections=self._state.corrections + 1)
+
+    def _result(
+        self,
+        ended: Literal["answered", "finished", "handed_off", "stopped"],
+        output: object = THE_TEXT,
+        *,
+        hand_off: Mapping[str, object] | None = None,
+        reason: str = "",
+    ) -> TurnResult:
+        return TurnResult(ended, output, self._last, self._state.turn, hand_off, reason)
+
+
+def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None]]:
+    """Makes what turns the chunks of one answer into events."""
+    chain, emit, node_id = setup.chain, setup.emit, setup.node_id
+    most = setup.limits.max_answer_chars
+
+    def begin() -> Callable[[StreamChunk], None]:
+        left = most
+
+        def on_chunk(chunk: StreamChunk) -> None:
+            nonlocal left
+            if type(chunk) is TextDelta:
+                text = chunk.text
+                if text:
+                    emit(AgentToken(node_id, text, chain.active_model))
+            elif type(chunk) is ToolCallDelta:
+                text = chunk.arguments_json
+            elif type(chunk) is ReasoningDelta:
+                text = chunk.text
+            else:
+                return
+            left -= len(text)
+            if left < 0:
+                raise turn_error(
+                    "provider_unavailable",
+                    f"The answer of {chain.active_model} has over {most} characters and goes on.",
+                    next_step="If it is meant to, raise AgentTurnLimits.max_answer_chars.",
+                )
+
+        return on_chunk
+
+    return begin
+
+
+def _failed(fail: Fail) -> AgentTurnError:
+    retryable = fail.retryable or fail.code in RETRYABLE_CODES
+    return AgentTurnError(fail.message, code=fail.code, retryable=retryable)

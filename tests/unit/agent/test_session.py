@@ -1,0 +1,179 @@
+"""A conversation that keeps its messages, through errors too."""
+
+import anyio
+import pytest
+
+from ryecore.agent.events import AgentToken
+from ryecore.errors import AgentTurnError, InputError
+from ryecore.llm import Message, Price, Usage
+from ryecore.policy.context import CallContext, CancelToken
+from ryecore.testing import call, fail, hang, say
+from tests.unit.agent.studio import Studio
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_conversation_keeps_its_messages_and_adds_up_its_cost():
+    studio = Studio(
+        call("add", {"a": 1, "b": 2}, usage=Usage(10, 1)),
+        say("3", usage=Usage(20, 2)),
+        say("as I said", usage=Usage(40, 4)),
+        price_of=lambda provider, model: Price(input="1", output="1"),
+    )
+    session = studio.session()
+    first = await session.send("1 + 2?")
+    assert (first.text, first.output, first.turns) == ("3", "3", 2)
+    assert (first.tokens_used.input, first.cost_microcents) == (30, 3300)
+    second = await session.send("Sure?")
+    assert (second.tokens_used.input, second.cost_microcents) == (40, 4400)
+    assert (session.tokens_used.input, session.cost_microcents) == (70, 7700)
+    assert [message.role for message in session.messages] == [
+        "user", "assistant", "tool", "assistant", "user", "assistant",
+    ]  # fmt: skip
+    assert studio.model.requests[2].messages == session.messages[:5]
+    assert str(second) == "as I said"
+
+
+async def test_a_conversation_can_be_taken_up_again():
+    studio = Studio("one", "two")
+    before = studio.session()
+    await before.send("hello")
+    from ryecore.agent.session import AgentSession
+
+    after = AgentSession(studio.agent(), studio.deps, messages=before.messages)
+    await after.send("again")
+    assert len(studio.model.requests[1].messages) == 3
+
+
+async def test_a_tool_that_fails_is_told_to_the_model_within_the_budget():
+    studio = Studio(call("explode"), "It broke.")
+    reply = await studio.session().send("Do it.")
+    assert reply.text == "It broke."
+    assert studio.model.requests[1].messages[-1].parts[0].is_error
+    stubborn = Studio(*[call("explode")] * 10)
+    with pytest.raises(AgentTurnError) as caught:
+        await stubborn.session().send("Do it.")
+    assert (caught.value.code, len(stubborn.model.requests)) == ("tool_failed", 4)
+
+
+async def test_after_an_error_the_conversation_is_whole_and_goes_on():
+    studio = Studio(
+        call("add", {"a": 1, "b": 2}) + call("shout", {"text": "x"}),
+        fail("unavailable"),
+        "back",
+    )
+    session = studio.session()
+    with pytest.raises(AgentTurnError) as caught:
+        await session.send("Go.")
+    assert (caught.value.code, caught.value.retryable) == ("provider_unavailable", True)
+    called = {part.call_id for message in session.messages for part in message.tool_calls}
+    answered = {
+        part.call_id
+        for message in session.messages
+        if message.role == "tool"
+        for part in message.parts
+    }
+    assert called == answered
+    assert (await session.send("Again.")).text == "back"
+
+
+async def test_events_come_while_the_answer_does_and_then_the_reply():
+    studio = Studio(say("a b c d e f g h i j k l m n o p q r s t u v w"))
+    session = studio.session()
+    seen = []
+    async with session.stream("Spell.") as events:
+        with pytest.raises(InputError, match="isn't there yet"):
+            events.reply  # noqa: B018
+        async for event in events:
+            seen.append(event)
+    assert "".join(one.token for one in seen if isinstance(one, AgentToken)) == events.reply.text
+    assert len(seen) > 2
+
+
+async def test_leaving_a_stream_early_cancels_the_answer():
+    studio = Studio(say("hal") + hang())
+    session = studio.session()
+    with anyio.fail_after(10):
+        async with session.stream("Go.") as events:
+            async for _ in events:
+                break
+    assert (studio.model.open_streams, studio.model.closed) == (0, 1)
+
+
+async def test_an_error_in_a_stream_comes_at_the_end_of_its_events():
+    session = Studio(fail("auth")).session()
+
+    async def read():
+        async with session.stream("Go.") as events:
+            return [event async for event in events]
+
+    with pytest.raises(AgentTurnError) as caught:
+        await read()
+    assert caught.value.code == "provider_auth"
+
+
+async def test_an_error_of_the_readers_own_is_not_wrapped():
+    session = Studio("hi").session()
+    with pytest.raises(ZeroDivisionError):
+        async with session.stream("Go."):
+            raise ZeroDivisionError
+
+
+async def test_one_answer_at_a_time():
+    studio = Studio(hang())
+    session = studio.session()
+    token = CancelToken()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+
+            async def first():
+                with pytest.raises(AgentTurnError) as caught:
+                    await session.send("Go.", cancellation=token)
+                assert caught.value.code == "cancelled"
+
+            tasks.start_soon(first)
+            while not studio.model.open_streams:
+                await anyio.lowlevel.checkpoint()
+            with pytest.raises(InputError, match="answering already"):
+                await session.send("And?")
+            token.cancel()
+    assert session.messages[-1].role == "user"
+
+
+@pytest.mark.parametrize("said", [(), ("",), ("  ",)])
+async def test_saying_nothing_is_refused(said):
+    with pytest.raises(InputError, match="Nothing was said"):
+        await Studio("x").session().send(*said)
+
+
+async def test_a_deadline_that_has_passed_cancels():
+    from ryecore.agent.session import AgentSession
+
+    studio = Studio(hang())
+    session = AgentSession(studio.agent(), studio.deps, call=CallContext(deadline=0.0))
+    with pytest.raises(AgentTurnError) as caught:
+        await session.send("Go.")
+    assert caught.value.code == "cancelled"
+
+
+async def test_a_structured_answer_stands_in_the_output():
+    studio = Studio("no", '{"n": 1}')
+    reply = await studio.session(output_schema={"type": "object"}).send("Count.")
+    assert (reply.output, reply.text) == ({"n": 1}, '{"n": 1}')
+
+
+def test_a_session_that_cant_be_is_refused_at_once():
+    for changed in ({"provider": "gone"}, {"tools": ["gone"]}, {"output_schema": {"type": 1}}):
+        with pytest.raises(AgentTurnError):
+            Studio().session(**changed)
+
+
+async def test_a_notebook_shows_the_conversation_and_no_markup_of_the_models():
+    studio = Studio(call("shout", {"text": "<b>"}), say("<script>alert(1)</script>"))
+    session = studio.session()
+    reply = await session.send("Say <i>.")
+    shown = session._repr_html_() + reply._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "shout" in shown
+    assert isinstance(session.messages[0], Message)
