@@ -103,7 +103,7 @@ class Attempt:
                     if on_chunk is not None:
                         on_chunk(chunk)
                     if fold.end is not None:
-                        await _let_end(following())
+                        await _let_end(following(), scope, clock)
                         break
                     if (now := clock()) >= move_at:
                         scope.deadline = now + patience_s
@@ -152,10 +152,12 @@ def _loop_clock() -> Callable[[], float]:
     return clock
 
 
-async def _let_end(step: Awaitable[object]) -> None:
+async def _let_end(
+    step: Awaitable[object], scope: anyio.CancelScope, clock: Callable[[], float]
+) -> None:
     """Let a stream end by itself, because a connection that was read to its end is used again.
 
-    Most end without waiting, and need no timer; the others may wait a bounded time.
+    Most end without waiting, and cost no timer; the others may wait a bounded time.
     """
     begun = step.__await__()
     with suppress(Exception):  # the answer is there, whatever comes after it
@@ -163,8 +165,8 @@ async def _let_end(step: Awaitable[object]) -> None:
             waits_for = begun.send(None)
         except StopIteration:
             return
-        with anyio.move_on_after(_END_S):
-            await _resumed(begun, waits_for)
+        scope.deadline = clock() + _END_S  # the stream may stand in scopes of its own by now
+        await _resumed(begun, waits_for)
 
 
 @coroutine
