@@ -1,0 +1,131 @@
+"""How OpenAI's SDK and servers fail, in the seam's words."""
+
+import re
+from typing import Final
+
+import openai
+
+from ryecore.errors import StoreError
+from ryecore.llm import LlmError, LlmErrorKind, redact
+from ryecore.providers.http_failures import kind_of_status, retry_after_s
+from ryecore.providers.openai.content import listed, mapped, text_of
+
+__all__ = ["BrokenAnswer", "failure_of", "told_failure"]
+
+_CODES: Final[dict[str, LlmErrorKind]] = {
+    # A key without money stays without it, however often it is tried; another key may have some.
+    "insufficient_quota": "auth",
+    "billing_hard_limit_reached": "auth",
+    "invalid_api_key": "auth",
+    "account_deactivated": "auth",
+    "context_length_exceeded": "context_length",
+    "string_above_max_length": "context_length",
+    "rate_limit_exceeded": "rate_limit",
+    "content_filter": "content_filter",
+    "content_policy_violation": "content_filter",
+    "image_content_policy_violation": "content_filter",
+    "moderation_blocked": "content_filter",
+    "bio_policy": "content_filter",
+    "misalignment_policy_violation": "content_filter",
+    "invalid_prompt": "content_filter",
+    "server_error": "unavailable",
+    "overloaded": "unavailable",
+    "overloaded_error": "unavailable",
+    "data_residency_mismatch": "bad_request",
+    "model_not_found": "bad_request",
+    "invalid_request_error": "bad_request",
+}
+_TOO_LONG: Final = re.compile(
+    r"(?i)context.{0,12}(?:length|window|size)|maximum (?:prompt|input) length|prompt is too long"
+    r"|too many (?:input )?tokens|exceeds? .{0,40}tokens? (?:limit|maximum)"
+)
+_NEXT: Final[dict[LlmErrorKind, str]] = {
+    "auth": "Look whether the key is valid, has credit, and may use this model.",
+    "context_length": "Shorten the conversation, or plan a model that reads more.",
+    "bad_request": "Look at the model's name, at base_url, and at what was asked.",
+}
+
+
+class BrokenAnswer(Exception):
+    """The server's answer isn't what its API promises, or not all of it."""
+
+
+def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
+    """Any exception as the error to raise. It keeps nothing of the exception, for it knows the key.
+
+    Args:
+        error: What was raised.
+        provider: The provider's id.
+        model: The model that was asked.
+        key: The key that was in use; it is taken out of all texts.
+    """
+    status: int | None = None
+    wait_s: float | None = None
+    if isinstance(error, LlmError):
+        kind, message, status = error.kind, error.message, error.status
+    elif isinstance(error, openai.APIStatusError):
+        status = error.status_code
+        kind, said = _told(error.body, status)
+        message = f"{provider} answered with status {status}{f': {said}' if said else '.'}"
+        wait_s = retry_after_s(error.response.headers)
+    elif isinstance(error, openai.APITimeoutError):
+        kind, message = "unavailable", f"{provider} didn't answer in time."
+    elif isinstance(error, openai.APIConnectionError):
+        cause = error.__cause__
+        why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
+        kind, message = "unavailable", f"The connection to {provider} failed{why}."
+    elif isinstance(error, BrokenAnswer):
+        kind, message = "unavailable", str(error)
+    elif isinstance(error, ValueError):
+        kind, message = "unavailable", f"{provider} sent what can't be read: {error}"
+    elif isinstance(error, StoreError):
+        kind, message = "bad_request", f"A medium can't be read or kept: {error.message}"
+    else:
+        kind, message = "unknown", f"Asking {provider} failed: {type(error).__name__}: {error}"
+    return LlmError(
+        redact(message, key),
+        next_step=_NEXT.get(kind, ""),
+        kind=kind,
+        provider=provider,
+        model=model,
+        retry_after_s=wait_s,
+        status=status,
+    )
+
+
+def told_failure(body: object) -> LlmError:
+    """An error that came where an answer should have: in a stream, or with status 200.
+
+    Args:
+        body: The error object, or what holds it.
+    """
+    code = mapped(body).get("code") or mapped(mapped(body).get("error")).get("code")
+    numeric = code if isinstance(code, int) and 400 <= code < 600 else None
+    kind, said = _told(body, numeric)
+    return LlmError(f"The answer broke off: {said or 'the server failed.'}", kind=kind)
+
+
+def _told(body: object, status: int | None) -> tuple[LlmErrorKind, str]:
+    """The kind of an error object, and what it says. A page of HTML says nothing."""
+    held = mapped(body)
+    inner = mapped(held.get("error")) or held
+    said = next(
+        (
+            text
+            for text in (inner.get("message"), held.get("error"), held.get("detail"), body)
+            if isinstance(text, str) and text and "<" not in text[:20]
+        ),
+        "",
+    )
+    if not said and (details := listed(held.get("detail"))):
+        said = text_of(mapped(details[0]).get("msg"))
+    for word in (inner.get("code"), inner.get("type")):
+        # `invalid_request_error` is what nearly everything is called.
+        if word in _CODES and (word != "invalid_request_error" or status is None):
+            return _too_long(_CODES[word], said), said
+    kind = kind_of_status(status) if status is not None else "unavailable"
+    return _too_long(kind, said), said
+
+
+def _too_long(kind: LlmErrorKind, said: str) -> LlmErrorKind:
+    return "context_length" if kind == "bad_request" and _TOO_LONG.search(said) else kind

@@ -1,0 +1,271 @@
+"""The adapter itself: the calls of the seam, over the vendor's SDK."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+import anyio
+import anyio.to_thread
+import openai
+
+from ryecore.llm import (
+    Capabilities,
+    LlmError,
+    LlmRequest,
+    LlmResult,
+    MediaOutcome,
+    MediaPart,
+    MediaRequest,
+    MediaResult,
+    MediaStore,
+    StreamChunk,
+    StreamFold,
+    ToolResultPart,
+    check_model_requests_allowed,
+)
+from ryecore.providers.openai.chat import ChatApi
+from ryecore.providers.openai.client import Events, key_headers, make_client
+from ryecore.providers.openai.content import Contents
+from ryecore.providers.openai.failures import failure_of
+from ryecore.providers.openai.images import ask_for_images, images_in
+from ryecore.providers.openai.models import COMPATIBLE, openai_capabilities
+from ryecore.providers.openai.responses import ResponsesApi
+from ryecore.providers.per_loop import PerLoop
+
+__all__ = ["OpenAIApi", "OpenAIProvider"]
+
+OpenAIApi: TypeAlias = Literal["responses", "chat"]
+"""Which of the vendor's two formats is spoken."""
+
+_CLOSING_S: Final = 5.0
+_DRAIN_S: Final = 1.0
+
+
+class OpenAIProvider:
+    """OpenAI, or any server that speaks its format. It works on asyncio and trio.
+
+    It has no key: each call brings its own. It reads no environment variable, follows no redirect,
+    keeps no cookie, and tries nothing twice.
+
+    Args:
+        base_url: Where the server is, with its version: `http://localhost:8000/v1`; OpenAI's own
+            address where None.
+        api: The format: `responses` for OpenAI's own server, else `chat`, by default.
+        provider_id: What the provider is called.
+        capabilities: What every model can do, or a function that says it of a model by its name.
+            By default all is thought possible that OpenAI's names don't exclude.
+        timeout_s: How long to wait for the next bytes, in seconds.
+        headers: More headers for every request.
+        reasoning_summary: How much of its reasoning a model shows over `responses`; OpenAI wants
+            organisations verified that ask for it. None for nothing.
+        stream_usage: Whether streams over `chat` are asked for their usage. There are servers that
+            refuse to be asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api: OpenAIApi | None = None,
+        provider_id: str = "openai",
+        capabilities: Capabilities | Callable[[str], Capabilities] | None = None,
+        timeout_s: float = 600.0,
+        headers: Mapping[str, str] | None = None,
+        reasoning_summary: Literal["auto", "concise", "detailed"] | None = None,
+        stream_usage: bool = True,
+    ) -> None:
+        own = base_url is None
+        self._provider_id = provider_id
+        self._headers = dict(headers or {})
+        self._capabilities = capabilities or (openai_capabilities if own else COMPATIBLE)
+        self._api: ResponsesApi | ChatApi
+        if (api or ("responses" if own else "chat")) == "responses":
+            self._api = ResponsesApi(reasoning_summary)
+        else:
+            self._api = ChatApi("max_completion_tokens" if own else "max_tokens", stream_usage)
+        self._clients = PerLoop(
+            lambda: make_client(base_url, timeout_s, self._headers), openai.AsyncOpenAI.close
+        )
+
+    def __repr__(self) -> str:
+        return f"<OpenAIProvider {self._provider_id!r} at {self._api.path}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. Those of others close with them."""
+        with anyio.move_on_after(_CLOSING_S, shield=True):
+            await self._clients.aclose()
+
+    @property
+    def provider_id(self) -> str:
+        """What plans, events and reasoning parts call it."""
+        return self._provider_id
+
+    def capabilities(self, model: str) -> Capabilities:
+        """What a model can do."""
+        told = self._capabilities
+        return told if isinstance(told, Capabilities) else told(model)
+
+    async def stream(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> AsyncIterator[StreamChunk]:
+        """Ask a model, and give its answer as it comes.
+
+        Raises:
+            LlmError: It can't answer, or broke off.
+        """
+        failure: LlmError | None = None
+        try:
+            self._check(request.model, key)
+            reader = self._api.reader()
+            body = await self._body(request, media, stream=True)
+            events = await self._open(body, key)
+            iterator = aiter(events)
+            try:
+                async for event in iterator:
+                    for chunk in reader.read(event):
+                        yield chunk
+                    if reader.finished or events.said_done:
+                        # The few bytes behind an answer are read, so that its connection can
+                        # serve again.
+                        with anyio.move_on_after(_DRAIN_S):
+                            await _run_out(iterator)
+                        break
+                for chunk in reader.end(said_done=events.said_done):
+                    yield chunk
+            finally:
+                with anyio.move_on_after(_CLOSING_S, shield=True):
+                    await events.close()
+                    await _run_out(iterator)
+        except Exception as error:
+            failure = failure_of(error, self._provider_id, request.model, key)
+        if failure is not None:  # raised out here, it has no __context__ that knows the key
+            raise failure
+
+    async def generate(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> LlmResult:
+        """Ask a model, and give its whole answer, in one request that isn't streamed.
+
+        Raises:
+            LlmError: It can't answer.
+        """
+        try:
+            self._check(request.model, key)
+            body = await self._body(request, media, stream=False)
+            client = await self._clients.get()
+            answer = await client.post(
+                self._api.path,
+                cast_to=object,
+                body=body,
+                options={"headers": key_headers(key, self._headers)},
+            )
+            fold = StreamFold(self._provider_id, request.model)
+            for chunk in self._api.reader().whole(answer):
+                fold.add(chunk)
+            return fold.result()
+        except Exception as error:
+            failure = failure_of(error, self._provider_id, request.model, key)
+        raise failure
+
+    async def generate_media(
+        self, request: MediaRequest, *, key: str, media: MediaStore
+    ) -> MediaOutcome:
+        """Make images, and put them into the store.
+
+        Raises:
+            LlmError: They can't be made.
+        """
+        try:
+            self._check(request.model, key)
+            contents = await _contents(request.inputs, media)
+            client = await self._clients.get()
+            headers = key_headers(key, self._headers)
+            answer = await ask_for_images(client, request, contents, headers)
+            images, media_type, usage = images_in(answer)
+            parts = [await anyio.to_thread.run_sync(media.put, one, media_type) for one in images]
+            return MediaResult(tuple(parts), request.model, usage)
+        except Exception as error:
+            failure = failure_of(error, self._provider_id, request.model, key)
+        raise failure
+
+    async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
+        """Refuse: this endpoint begins no jobs.
+
+        Raises:
+            LlmError: Always.
+        """
+        raise LlmError(
+            f"{self._provider_id} begins no jobs, and knows none called {job_id!r}.",
+            kind="bad_request",
+            provider=self._provider_id,
+        )
+
+    def _check(self, model: str, key: str) -> None:
+        check_model_requests_allowed(self._provider_id, model)
+        if not (key.isascii() and (key.isprintable() or not key)) or key != key.strip():
+            raise LlmError("The key holds characters that no key can have.", kind="auth")
+
+    async def _body(
+        self, request: LlmRequest, media: MediaStore | None, *, stream: bool
+    ) -> dict[str, Any]:
+        contents = await _contents(_media_of(request), media)
+        can = self.capabilities(request.model)
+        return self._api.body(request, contents, self._provider_id, can, stream=stream)
+
+    async def _open(self, body: dict[str, Any], key: str) -> Events:
+        client = await self._clients.get()
+        return await client.post(
+            self._api.path,
+            cast_to=object,
+            body=body,
+            options={"headers": key_headers(key, self._headers), "stream_mode": "events"},
+            stream=True,
+            stream_cls=Events,
+        )
+
+
+def _media_of(request: LlmRequest) -> list[MediaPart]:
+    found: list[MediaPart] = []
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, MediaPart):
+                found.append(part)
+            elif isinstance(part, ToolResultPart):
+                found += [one for one in part.content if isinstance(one, MediaPart)]
+    return found
+
+
+async def _contents(parts: Iterable[MediaPart], media: MediaStore | None) -> Contents:
+    """The content of media, read on a worker thread: a store may be a folder."""
+    wanted = {part.handle: part for part in parts}
+    if not wanted:
+        return {}
+    if media is None:
+        raise LlmError(
+            "The request holds media, and nobody said where they are kept.",
+            next_step="Pass a MediaStore.",
+            kind="bad_request",
+        )
+    return {
+        handle: await anyio.to_thread.run_sync(media.read, part) for handle, part in wanted.items()
+    }
+
+
+async def _run_out(iterator: AsyncIterator[object]) -> None:
+    """Let the SDK's generators come to their end, whatever it is: none is left to the collector."""
+    try:
+        async for _ in iterator:
+            pass
+    except Exception:  # the answer is whole, or isn't wanted any more
+        return

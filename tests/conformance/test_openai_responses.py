@@ -1,0 +1,16 @@
+import pytest
+
+from ryecore.llm import LlmProvider
+from ryecore.testing.conformance import ProviderConformance
+from tests.conformance.openai_wire import ResponsesWire
+
+pytest.importorskip("openai", reason="the extra openai is not installed")
+
+
+class TestOpenAIResponses(ProviderConformance):
+    wire = ResponsesWire()
+
+    def make_provider(self, base_url: str) -> LlmProvider:
+        from ryecore.providers.openai import OpenAIProvider
+
+        return OpenAIProvider(base_url=f"{base_url}/v1", api="responses")
