@@ -1,1 +1,114 @@
 """Agents: the turns of a model, run end to end."""
+
+from typing import TYPE_CHECKING
+
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
+    from ryecore.agent.deps import Egress as Egress
+    from ryecore.agent.deps import MediaSurface as MediaSurface
+    from ryecore.agent.deps import PreEgress as PreEgress
+    from ryecore.agent.deps import ResolverCapabilities as ResolverCapabilities
+    from ryecore.agent.events import AgentEvent as AgentEvent
+    from ryecore.agent.events import AgentToken as AgentToken
+    from ryecore.agent.events import AgentToolCall as AgentToolCall
+    from ryecore.agent.events import AgentToolResult as AgentToolResult
+    from ryecore.agent.events import CostUpdated as CostUpdated
+    from ryecore.agent.events import Emit as Emit
+    from ryecore.agent.limits import AgentTurnLimits as AgentTurnLimits
+    from ryecore.agent.model import Agent as Agent
+    from ryecore.agent.model import AgentNode as AgentNode
+    from ryecore.agent.model import FallbackChoice as FallbackChoice
+    from ryecore.agent.model import RetrySpec as RetrySpec
+    from ryecore.agent.node import NodeExecContext as NodeExecContext
+    from ryecore.agent.node import NodeExecutor as NodeExecutor
+    from ryecore.agent.node import Vertex as Vertex
+    from ryecore.agent.observer import AgentObserver as AgentObserver
+    from ryecore.agent.outcome import ERROR_CODES as ERROR_CODES
+    from ryecore.agent.outcome import RETRYABLE_CODES as RETRYABLE_CODES
+    from ryecore.agent.outcome import ErrorCode as ErrorCode
+    from ryecore.agent.outcome import NodeFailure as NodeFailure
+    from ryecore.agent.outcome import NodeOutcome as NodeOutcome
+    from ryecore.agent.outcome import TokensUsed as TokensUsed
+    from ryecore.agent.prompts import PromptTemplate as PromptTemplate
+    from ryecore.agent.runner import AgentNodeExecutor as AgentNodeExecutor
+    from ryecore.agent.runner import create_agent_node_executor as create_agent_node_executor
+    from ryecore.agent.session import AgentSession as AgentSession
+    from ryecore.agent.session import Reply as Reply
+    from ryecore.agent.session import SessionStream as SessionStream
+    from ryecore.agent.telemetry import OtelObserver as OtelObserver
+
+_HOMES = {
+    "Agent": "model",
+    "AgentEvent": "events",
+    "AgentNode": "model",
+    "AgentNodeExecutor": "runner",
+    "AgentObserver": "observer",
+    "AgentRunnerDeps": "deps",
+    "AgentSession": "session",
+    "AgentToken": "events",
+    "AgentToolCall": "events",
+    "AgentToolResult": "events",
+    "AgentTurnLimits": "limits",
+    "CostUpdated": "events",
+    "ERROR_CODES": "outcome",
+    "Egress": "deps",
+    "Emit": "events",
+    "ErrorCode": "outcome",
+    "FallbackChoice": "model",
+    "MediaSurface": "deps",
+    "NodeExecContext": "node",
+    "NodeExecutor": "node",
+    "NodeFailure": "outcome",
+    "NodeOutcome": "outcome",
+    "OtelObserver": "telemetry",
+    "PreEgress": "deps",
+    "PromptTemplate": "prompts",
+    "RETRYABLE_CODES": "outcome",
+    "Reply": "session",
+    "ResolverCapabilities": "deps",
+    "RetrySpec": "model",
+    "SessionStream": "session",
+    "TokensUsed": "outcome",
+    "Vertex": "node",
+    "create_agent_node_executor": "runner",
+}
+
+__all__ = [
+    "ERROR_CODES",
+    "RETRYABLE_CODES",
+    "Agent",
+    "AgentEvent",
+    "AgentNode",
+    "AgentNodeExecutor",
+    "AgentObserver",
+    "AgentRunnerDeps",
+    "AgentSession",
+    "AgentToken",
+    "AgentToolCall",
+    "AgentToolResult",
+    "AgentTurnLimits",
+    "CostUpdated",
+    "Egress",
+    "Emit",
+    "ErrorCode",
+    "FallbackChoice",
+    "MediaSurface",
+    "NodeExecContext",
+    "NodeExecutor",
+    "NodeFailure",
+    "NodeOutcome",
+    "OtelObserver",
+    "PreEgress",
+    "PromptTemplate",
+    "Reply",
+    "ResolverCapabilities",
+    "RetrySpec",
+    "SessionStream",
+    "TokensUsed",
+    "Vertex",
+    "create_agent_node_executor",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

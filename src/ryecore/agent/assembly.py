@@ -118,7 +118,7 @@ def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema 
 
 def cost_meter(deps: AgentRunnerDeps, emit: Emit, node_id: str) -> CostMeter:
     """The cost path of one run, which shares no tracker with any other."""
-    return CostMeter(CostTracker(deps.price_of), emit, node_id)
+    return CostMeter(CostTracker(deps.price_of), emit, node_id, deps.observer)
 
 
 def build_setup(
@@ -162,6 +162,7 @@ def build_setup(
         limits,
         policy,
         deps.sleep,
+        deps.observer,
     )
 
 

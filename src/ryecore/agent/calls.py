@@ -115,7 +115,11 @@ class _Calls:
         told = _Told(setup, call, self._model)
         came: ToolOutcome | ToolCallError
         try:
-            came = await setup.registry.dispatch(call, setup.tool_context, told.on_event)
+            if setup.observer is None:
+                came = await setup.registry.dispatch(call, setup.tool_context, told.on_event)
+            else:
+                with setup.observer.tool(setup.node_id, call):
+                    came = await setup.registry.dispatch(call, setup.tool_context, told.on_event)
         except ToolCancelledError:
             raise
         except ToolCallError as error:

@@ -1,6 +1,7 @@
 """Count what a run's tries cost, and tell it as it happens."""
 
 from ryecore.agent.events import CostUpdated, Emit
+from ryecore.agent.observer import AgentObserver
 from ryecore.agent.outcome import TokensUsed
 from ryecore.llm.cost import CostTracker
 from ryecore.llm.estimate import estimated_tokens
@@ -17,6 +18,7 @@ class CostMeter:
         tracker: The run's own tracker.
         emit: Told of each cost.
         node_id: The vertex, or the session.
+        observer: Told of each try.
 
     Attributes:
         attempt_number: Which try was the last, from 1; None before the first.
@@ -25,10 +27,17 @@ class CostMeter:
     Source: seed 004, "AgentRunnerDeps", "Events"; decision 55.
     """
 
-    def __init__(self, tracker: CostTracker, emit: Emit, node_id: str) -> None:
+    def __init__(
+        self,
+        tracker: CostTracker,
+        emit: Emit,
+        node_id: str,
+        observer: AgentObserver | None = None,
+    ) -> None:
         self._tracker = tracker
         self._emit = emit
         self._node_id = node_id
+        self._observer = observer
         self._model = ""
         self._made = 0
         self.attempt_number: int | None = None
@@ -36,6 +45,8 @@ class CostMeter:
 
     def on_attempt(self, record: AttemptRecord) -> None:
         """Take the record of a try."""
+        if self._observer is not None:
+            self._observer.attempt(self._node_id, record)
         if record.outcome in ("skipped", "refused"):
             return
         self._made += 1

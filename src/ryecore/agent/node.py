@@ -1,7 +1,7 @@
 """The seam to a run loop: what it asks of a vertex's executor."""
 
 from collections.abc import Awaitable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from attrs import Factory, frozen
 
@@ -10,7 +10,7 @@ from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.policy.context import CallContext, CancelToken
 
-__all__ = ["NodeExecContext", "NodeExecutor", "NodeHandler", "Vertex"]
+__all__ = ["NodeExecContext", "NodeExecutor", "Vertex"]
 
 
 class Vertex(Protocol):
@@ -63,7 +63,3 @@ class NodeExecutor(Protocol):
     def __call__(self, ctx: NodeExecContext, /) -> Awaitable[NodeOutcome]:
         """Run a vertex to its outcome."""
         ...
-
-
-NodeHandler: TypeAlias = NodeExecutor
-"""Runs the vertices of one type. A handler is an executor too."""

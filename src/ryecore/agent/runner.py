@@ -187,8 +187,11 @@ class _AgentRun:
             policy=NodePolicy(output),
             meter=self.meter,
         )
-        result = await run_turns(setup, [Message.user(prompt)])
-        return _completed(result, self.meter)
+        messages = [Message.user(prompt)]
+        if self._deps.observer is None:
+            return _completed(await run_turns(setup, messages), self.meter)
+        with self._deps.observer.run(node.id, agent):
+            return _completed(await run_turns(setup, messages), self.meter)
 
 
 def _completed(result: TurnResult, meter: CostMeter) -> NodeOutcome:

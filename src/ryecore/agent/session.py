@@ -219,7 +219,7 @@ class AgentSession:
         result: TurnResult | None = None
         try:
             with bounded_by(*tokens, deadline=self._call.deadline):
-                result = await run_turns(self._setup, self._messages)
+                result = await self._turns()
         except Exception as error:
             failed = failure_of(error, is_cancelled=is_cancelled(*tokens))
         else:
@@ -227,6 +227,13 @@ class AgentSession:
                 return self._made(result, before, cost_before)
             failed = failure_of(TimeoutError("The reply was cancelled."), is_cancelled=True)
         raise AgentTurnError(failed.message, code=failed.code, retryable=failed.retryable)
+
+    async def _turns(self) -> TurnResult:
+        observer = self._setup.observer
+        if observer is None:
+            return await run_turns(self._setup, self._messages)
+        with observer.run(self._setup.node_id, self.agent):
+            return await run_turns(self._setup, self._messages)
 
     def _made(self, result: TurnResult, before: TokensUsed, cost_before: int) -> Reply:
         last = result.last

@@ -7,6 +7,7 @@ from attrs import frozen
 from ryecore.agent.events import Emit
 from ryecore.agent.limits import AgentTurnLimits
 from ryecore.agent.meter import CostMeter
+from ryecore.agent.observer import AgentObserver
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.request import LlmRequest
@@ -31,6 +32,7 @@ class TurnSetup:
         limits: What bounds it.
         policy: What is done where callers differ.
         sleep: Waits.
+        observer: Watches the tool calls.
     """
 
     chain: FallbackChain
@@ -43,3 +45,4 @@ class TurnSetup:
     limits: AgentTurnLimits
     policy: TurnPolicy
     sleep: Callable[[float], Awaitable[object]]
+    observer: AgentObserver | None = None
