@@ -31,6 +31,7 @@ __all__ = [
     "cost_meter",
     "granted_tools",
     "output_schema",
+    "plan_entry",
     "system_text",
 ]
 
@@ -47,20 +48,28 @@ def build_plan(
     """
     retry = (node.retry if node else None) or agent.retry or RetrySpec()
     model = (node.model if node else None) or agent.model
-    backoff = deps.limits.backoff
-    first = _entry(deps, agent.provider, model, retry.max, retry.backoff or backoff)
+    first = plan_entry(deps, agent.provider, model, retry.max, retry.backoff)
     return (
         first,
         *(
-            _entry(deps, one.provider, one.model, one.max_attempts, backoff)
+            plan_entry(deps, one.provider, one.model, one.max_attempts)
             for one in agent.fallback_chain
         ),
     )
 
 
-def _entry(
-    deps: AgentRunnerDeps, provider_id: str, model: str, attempts: int, backoff: Backoff
+def plan_entry(
+    deps: AgentRunnerDeps,
+    provider_id: str,
+    model: str,
+    attempts: int = 1,
+    backoff: Backoff | None = None,
 ) -> FallbackPlanEntry:
+    """One choice of a plan, with the host's own provider.
+
+    Raises:
+        AgentTurnError: `internal`: the host has no such provider.
+    """
     provider = deps.resolve_provider(provider_id)
     if provider is None:
         raise turn_error(
@@ -68,7 +77,7 @@ def _entry(
             f"The host has no provider '{provider_id}'.",
             next_step="Let AgentRunnerDeps.resolve_provider give one for this id.",
         )
-    return FallbackPlanEntry(provider, model, attempts, backoff)
+    return FallbackPlanEntry(provider, model, attempts, backoff or deps.limits.backoff)
 
 
 def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.agent.assembly import chain_options
+from ryecore.agent.assembly import chain_options, plan_entry
 from ryecore.agent.deps import AgentRunnerDeps, Egress
 from ryecore.agent.meter import CostMeter
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.llm.media import MediaStore
 from ryecore.llm.media_call import AskForMedia, call_for_media
 from ryecore.llm.options import Refuse
+from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
 
 __all__ = ["MediaFork"]
@@ -41,13 +42,13 @@ class MediaFork:
     meter: CostMeter
 
     async def generate(
-        self, provider: LlmProvider, model: str, prompt: str, wanted: Sequence[str]
+        self, name: str, entry: FallbackPlanEntry, prompt: str, wanted: Sequence[str]
     ) -> NodeOutcome:
         """Make media, or begin a job.
 
         Args:
-            provider: Whom to ask.
-            model: The model's name.
+            name: What the host resolves the provider by.
+            entry: Whom to ask for which model.
             prompt: What to make.
             wanted: The types of media that are wanted: one at most.
 
@@ -61,13 +62,11 @@ class MediaFork:
                 f"'{self.node_id}' wants {' and '.join(wanted)}, but a model makes one at a time.",
                 next_step="Make a vertex of each.",
             )
-        maker, store = self._able(provider)
-        await self._gate(provider.provider_id, model)
-        request = MediaRequest(model, prompt, wanted[0] if wanted else _ANY_IMAGE)
+        maker, store = self._able(entry.provider)
+        await self._gate(entry.provider.provider_id, entry.model)
+        request = MediaRequest(entry.model, prompt, wanted[0] if wanted else _ANY_IMAGE)
         return await self._outcome(
-            provider.provider_id,
-            model,
-            lambda key: maker.generate_media(request, key=key, media=store),
+            name, entry, lambda key: maker.generate_media(request, key=key, media=store)
         )
 
     async def poll(self, job_id: str) -> NodeOutcome:
@@ -77,13 +76,11 @@ class MediaFork:
             AgentTurnError: The id is none of a pending outcome's, or the host lacks its provider.
             LlmError: The job failed, or isn't known.
         """
-        provider_id, model, job = _read_job(job_id)
-        provider = self.deps.resolve_provider(provider_id)
-        if provider is None:
-            raise turn_error("internal", f"The host has no provider '{provider_id}'.")
-        maker, store = self._able(provider)
+        name, model, job = _read_job(job_id)
+        entry = plan_entry(self.deps, name, model)
+        maker, store = self._able(entry.provider)
         return await self._outcome(
-            provider_id, model, lambda key: maker.poll_media(job, key=key, media=store)
+            name, entry, lambda key: maker.poll_media(job, key=key, media=store)
         )
 
     def _able(self, provider: LlmProvider) -> tuple[MediaProvider, MediaStore]:
@@ -111,13 +108,17 @@ class MediaFork:
         if isinstance(refused, Refuse):
             raise turn_error("budget_exceeded", refused.message)
 
-    async def _outcome(self, provider_id: str, model: str, ask: AskForMedia) -> NodeOutcome:
-        options = chain_options(self.deps, self.meter)
+    async def _outcome(self, name: str, entry: FallbackPlanEntry, ask: AskForMedia) -> NodeOutcome:
+        provider_id = entry.provider.provider_id
         made = await call_for_media(
-            provider_id, model, options, ask, timeout_s=self.deps.limits.media_timeout_s
+            provider_id,
+            entry.model,
+            chain_options(self.deps, self.meter),
+            ask,
+            timeout_s=self.deps.limits.media_timeout_s,
         )
         if isinstance(made, MediaJob):
-            job_id = _write_job(provider_id, model, made.job_id)
+            job_id = _write_job(name, entry.model, made.job_id)
             return NodeOutcome("pending", tokens_used=self.meter.tokens_used, job_id=job_id)
         if not made.media:
             raise turn_error("provider_unavailable", f"{provider_id} made nothing.")
@@ -126,8 +127,8 @@ class MediaFork:
         )
 
 
-def _write_job(provider_id: str, model: str, job: str) -> str:
-    text = json.dumps([provider_id, model, job])
+def _write_job(provider: str, model: str, job: str) -> str:
+    text = json.dumps([provider, model, job])
     return _JOB + base64.urlsafe_b64encode(text.encode()).decode()
 
 
@@ -136,7 +137,7 @@ def _read_job(job_id: str) -> tuple[str, str, str]:
         if not job_id.startswith(_JOB):
             raise ValueError
         read = json.loads(base64.urlsafe_b64decode(job_id.removeprefix(_JOB)))
-        provider_id, model, job = read
+        provider, model, job = read
         if not all(isinstance(one, str) for one in read):
             raise ValueError
     except (ValueError, TypeError):
@@ -145,4 +146,4 @@ def _read_job(job_id: str) -> tuple[str, str, str]:
             f"{job_id[:80]!r} is no job of a pending outcome.",
             next_step="Pass NodeOutcome.job_id as it is.",
         ) from None
-    return provider_id, model, job
+    return provider, model, job

@@ -136,7 +136,7 @@ class _AgentRun:
         surface = self._deps.resolve_media_surface
         if surface is not None and surface(plan[0].model) == "generative":
             fork = MediaFork(self._deps, node.id, self.meter)
-            return await fork.generate(plan[0].provider, plan[0].model, prompt, node.output_media)
+            return await fork.generate(agent.provider, plan[0], prompt, node.output_media)
         return await self._turns(agent, node, plan, prompt)
 
     def _resolved(self, node: AgentNode) -> Agent:
