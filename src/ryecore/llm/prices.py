@@ -28,7 +28,7 @@ def have_bundled_prices(*, required: bool = False) -> bool:
     Raises:
         MissingExtra: They are required, and not installed.
     """
-    if find_spec("genai_prices") is not None:
+    if _installed():
         return True
     if required:
         raise MissingExtra(
@@ -37,6 +37,11 @@ def have_bundled_prices(*, required: bool = False) -> bool:
             extra="prices",
         )
     return False
+
+
+@lru_cache(maxsize=1)
+def _installed() -> bool:
+    return find_spec("genai_prices") is not None
 
 
 def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
