@@ -30,6 +30,7 @@ import pytest
 import ryecore
 import ryecore.errors
 import ryecore.lillux
+import ryecore.llm
 import ryecore.results
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
@@ -284,6 +285,7 @@ def _directives(page: str) -> set[str]:
         ("reference/api.md", ryecore),
         ("reference/errors.md", ryecore.errors),
         ("reference/lillux.md", ryecore.lillux),
+        ("reference/llm.md", ryecore.llm),
         ("reference/results.md", ryecore.results),
     ],
 )
