@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-_QUICK = ("spawn", "concurrency", "verification", "importing", "search", "threads")
+_QUICK = ("spawn", "concurrency", "verification", "importing", "search", "threads", "turns")
 
 
 def main(names: list[str]) -> None:
