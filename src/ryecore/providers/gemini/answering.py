@@ -1,0 +1,161 @@
+"""Gemini's answers as chunks."""
+
+import base64
+import json
+import uuid
+from typing import Final
+
+from google.genai import types
+
+from ryecore.llm import (
+    LlmError,
+    MediaChunk,
+    MediaStore,
+    ReasoningDelta,
+    StopReason,
+    StreamChunk,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+    UsageUpdate,
+)
+from ryecore.providers.gemini.asking import MADE
+
+__all__ = ["ResponseReader"]
+
+_Finish = types.FinishReason
+_STOPS: Final[dict[types.FinishReason, StopReason]] = {
+    _Finish.STOP: "stop",
+    _Finish.MAX_TOKENS: "length",
+    _Finish.SAFETY: "content_filter",
+    _Finish.RECITATION: "content_filter",
+    _Finish.BLOCKLIST: "content_filter",
+    _Finish.PROHIBITED_CONTENT: "content_filter",
+    _Finish.SPII: "content_filter",
+    _Finish.IMAGE_SAFETY: "content_filter",
+    _Finish.IMAGE_PROHIBITED_CONTENT: "content_filter",
+    _Finish.IMAGE_RECITATION: "content_filter",
+    _Finish.ESCALATION: "content_filter",
+}
+"""Every other reason is an error: the model broke off, or wrote what can't be parsed."""
+
+
+class ResponseReader:
+    """The responses of one answer, one or many, turned into chunks.
+
+    Args:
+        provider_id: The provider's id.
+        model: The model that was asked.
+        media: Where media of the answer are put.
+    """
+
+    __slots__ = ("_calls", "_counted", "_id", "_media", "_model", "_provider_id", "_stop", "_usage",
+                 "_version")  # fmt: skip
+
+    def __init__(self, provider_id: str, model: str, media: MediaStore | None) -> None:
+        self._provider_id = provider_id
+        self._model = model
+        self._media = media
+        self._calls = 0
+        self._counted = False
+        self._id = ""
+        self._stop: StopReason | None = None
+        self._usage: Usage | None = None
+        self._version = ""
+
+    def read(self, response: types.GenerateContentResponse) -> list[StreamChunk]:
+        """The chunks that a response makes.
+
+        Raises:
+            LlmError: The prompt was blocked, or a medium can't be kept.
+        """
+        chunks: list[StreamChunk] = []
+        self._id = self._id or response.response_id or ""
+        self._version = response.model_version or self._version
+        if response.usage_metadata is not None:
+            self._usage = _usage(response.usage_metadata)
+            if not self._counted:
+                # Each response counts anew. The first is told, for a stream that is cut; and the
+                # last, with the end.
+                self._counted = True
+                chunks.append(UsageUpdate(self._usage))
+        if response.candidates:
+            candidate = response.candidates[0]
+            if candidate.content is not None:
+                for part in candidate.content.parts or ():
+                    self._part(part, chunks)
+            if candidate.finish_reason is not None:
+                self._stop = _STOPS.get(candidate.finish_reason, "error")
+        elif response.prompt_feedback is not None and response.prompt_feedback.block_reason:
+            raise self._failed(
+                f"the prompt was blocked: {response.prompt_feedback.block_reason.value}",
+                "content_filter",
+            )
+        return chunks
+
+    def end(self) -> StreamEnd:
+        """The end, once all responses were read.
+
+        Raises:
+            ValueError: The answer isn't whole.
+        """
+        if self._stop is None:
+            raise ValueError("The stream ended before the answer did.")
+        stop = "tool_use" if self._stop == "stop" and self._calls else self._stop
+        return StreamEnd(stop, self._usage, self._version)
+
+    def _part(self, part: types.Part, chunks: list[StreamChunk]) -> None:
+        signed = part.thought_signature
+        opaque = base64.b64encode(signed).decode("ascii") if signed else ""
+        if part.thought:
+            if part.text or opaque:
+                chunks.append(ReasoningDelta(part.text or "", opaque))
+            return
+        if opaque:
+            chunks.append(ReasoningDelta("", opaque))
+        if part.text:
+            chunks.append(TextDelta(part.text))
+        elif part.function_call is not None:
+            call = part.function_call
+            index, self._calls = self._calls, self._calls + 1
+            call_id = call.id or f"{MADE}{self._answer_id()}-{index}"
+            chunks.append(ToolCallStart(index, call_id, call.name or ""))
+            chunks.append(ToolCallDelta(index, json.dumps(call.args or {}, ensure_ascii=False)))
+        elif part.inline_data is not None and part.inline_data.data:
+            chunks.append(self._medium(part.inline_data, part.inline_data.data))
+
+    def _answer_id(self) -> str:
+        """What makes the ids of this answer's calls unique in the conversation."""
+        self._id = self._id or uuid.uuid4().hex
+        return self._id
+
+    def _medium(self, blob: types.Blob, content: bytes) -> MediaChunk:
+        if self._media is None:
+            raise self._failed(
+                "it made media, and the call brings no store for them", "bad_request"
+            )
+        kind = blob.mime_type or "application/octet-stream"
+        return MediaChunk(self._media.put(content, kind))
+
+    def _failed(self, why: str, kind: str) -> LlmError:
+        return LlmError(
+            f"{self._provider_id} gave no answer: {why}.",
+            kind=kind,
+            provider=self._provider_id,
+            model=self._model,
+        )
+
+
+def _usage(counted: types.GenerateContentResponseUsageMetadata) -> Usage:
+    """The vendor's prompt tokens hold the cached ones; its candidates leave the thoughts out."""
+    cached = counted.cached_content_token_count or 0
+    return Usage(
+        max(0, (counted.prompt_token_count or 0) - cached)
+        + (counted.tool_use_prompt_token_count or 0),
+        counted.candidates_token_count or 0,
+        cached,
+        0,
+        counted.thoughts_token_count or 0,
+    )

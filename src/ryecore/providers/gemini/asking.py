@@ -1,0 +1,219 @@
+"""A request in Gemini's words."""
+
+import base64
+import binascii
+import json
+from typing import Any, Final
+
+from google.genai import types
+
+from ryecore.llm import (
+    LlmError,
+    LlmRequest,
+    MediaPart,
+    MediaStore,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from ryecore.providers.gemini.models import ModelFacts, facts_of
+
+__all__ = ["MADE", "config_of", "contents_of", "read_medium"]
+
+MADE: Final = "made-"
+"""Begins the id of a call that came without one. Such an id isn't sent back."""
+
+_BUDGETS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}
+# What the vendor documents for calls that it didn't make itself: those of another provider's model.
+_UNSIGNED: Final = base64.urlsafe_b64decode("skip_thought_signature_validator")
+
+
+def config_of(request: LlmRequest) -> types.GenerateContentConfig:
+    """Everything of a request that is no message."""
+    facts = facts_of(request.model)
+    config = types.GenerateContentConfig(
+        system_instruction=request.system or None,
+        max_output_tokens=request.max_output_tokens,
+        temperature=request.temperature,
+        stop_sequences=list(request.stop) or None,
+        thinking_config=_thinking(request, facts),
+        # The SDK would call functions itself.
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    if request.tools:
+        declarations = [
+            types.FunctionDeclaration(
+                name=tool.name,
+                description=tool.description,
+                parameters_json_schema=dict(tool.parameters),
+            )
+            for tool in request.tools
+        ]
+        config.tools = [types.Tool(function_declarations=declarations)]
+        config.tool_config = _tool_choice(request)
+    if request.response_format is not None and (facts.modern or not request.tools):
+        config.response_mime_type = "application/json"
+        config.response_json_schema = dict(request.response_format.schema)
+    return config
+
+
+def contents_of(
+    request: LlmRequest, provider_id: str, media: MediaStore | None
+) -> list[types.Content]:
+    """The messages of a request.
+
+    Args:
+        request: What is asked.
+        provider_id: Whose reasoning goes back.
+        media: Where media are read.
+
+    Raises:
+        LlmError: A medium can't be sent.
+        StoreError: A medium can't be read.
+    """
+    write = _Writer(request.model, provider_id, media)
+    contents = (write.content(message) for message in request.messages)
+    return [content for content in contents if content.parts]
+
+
+def read_medium(
+    part: MediaPart, media: MediaStore | None, provider_id: str, model: str
+) -> types.Blob:
+    """The content of a medium.
+
+    Raises:
+        LlmError: There is no store to read it from.
+        StoreError: It can't be read.
+    """
+    if media is None:
+        raise LlmError(
+            f"A medium of type {part.media_type} can't be sent to {model}: the call brings no "
+            "media store to read it from.",
+            kind="bad_request",
+            provider=provider_id,
+            model=model,
+        )
+    return types.Blob(mime_type=part.media_type, data=media.read(part))
+
+
+def _tool_choice(request: LlmRequest) -> types.ToolConfig | None:
+    modes = types.FunctionCallingConfigMode
+    mode = {"none": modes.NONE, "required": modes.ANY}.get(request.tool_choice)
+    if mode is None:
+        return None
+    return types.ToolConfig(function_calling_config=types.FunctionCallingConfig(mode=mode))
+
+
+def _thinking(request: LlmRequest, facts: ModelFacts) -> types.ThinkingConfig | None:
+    effort = request.reasoning
+    if effort is None or not facts.thinking:
+        return None
+    if facts.thinking == "budget":
+        budget = int(facts.least) if effort == "none" else _BUDGETS[effort]
+        return types.ThinkingConfig(include_thoughts=effort != "none", thinking_budget=budget)
+    levels = {"none": str(facts.least), "low": "LOW", "medium": facts.medium, "high": "HIGH"}
+    return types.ThinkingConfig(
+        include_thoughts=effort != "none", thinking_level=types.ThinkingLevel(levels[effort])
+    )
+
+
+class _Writer:
+    """Messages in Gemini's form."""
+
+    def __init__(self, model: str, provider_id: str, media: MediaStore | None) -> None:
+        self._model = model
+        self._provider_id = provider_id
+        self._media = media
+        self._facts = facts_of(model)
+
+    def content(self, message: Message) -> types.Content:
+        if message.role == "assistant":
+            return types.Content(role="model", parts=self._said(message))
+        parts: list[types.Part] = []
+        for part in message.parts:
+            if isinstance(part, TextPart):
+                parts.append(types.Part(text=part.text))
+            elif isinstance(part, ToolResultPart):
+                parts.extend(self._result(part))
+            elif isinstance(part, MediaPart):
+                parts.append(types.Part(inline_data=self._read(part)))
+        return types.Content(role="user", parts=parts)
+
+    def _said(self, message: Message) -> list[types.Part]:
+        """What the model said. A signature travels on the part that follows it."""
+        parts: list[types.Part] = []
+        signature: bytes | None = None
+        called = False
+        for part in message.parts:
+            if isinstance(part, ReasoningPart):
+                if part.origin == self._provider_id:
+                    if part.text:
+                        parts.append(types.Part(text=part.text, thought=True))
+                    signature = _signature(part.opaque) or signature
+                continue
+            if isinstance(part, TextPart):
+                written = types.Part(text=part.text)
+            elif isinstance(part, ToolCallPart):
+                written = types.Part(function_call=_call(part))
+                if self._facts.modern and not called and signature is None:
+                    signature = _UNSIGNED
+                called = True
+            elif isinstance(part, MediaPart):
+                written = types.Part(inline_data=self._read(part))
+            else:
+                continue
+            written.thought_signature, signature = signature, None
+            parts.append(written)
+        if signature is not None:
+            parts.append(types.Part(text="", thought_signature=signature))
+        return parts
+
+    def _result(self, part: ToolResultPart) -> list[types.Part]:
+        blobs = [self._read(one) for one in part.content if isinstance(one, MediaPart)]
+        response = types.FunctionResponse(
+            id=_id(part.call_id),
+            name=part.name,
+            response={"error" if part.is_error else "output": part.text},
+        )
+        written = types.Part(function_response=response)
+        if not self._facts.modern:
+            return [written, *(types.Part(inline_data=blob) for blob in blobs)]
+        if blobs:
+            response.parts = [
+                types.FunctionResponsePart(
+                    inline_data=types.FunctionResponseBlob(mime_type=one.mime_type, data=one.data)
+                )
+                for one in blobs
+            ]
+        return [written]
+
+    def _read(self, part: MediaPart) -> types.Blob:
+        return read_medium(part, self._media, self._provider_id, self._model)
+
+
+def _id(call_id: str) -> str | None:
+    return None if call_id.startswith(MADE) else call_id
+
+
+def _call(part: ToolCallPart) -> types.FunctionCall:
+    return types.FunctionCall(
+        id=_id(part.call_id), name=part.name, args=_object(part.arguments_json)
+    )
+
+
+def _object(arguments_json: str) -> dict[str, Any]:
+    """A call's arguments as the object that the API wants, whatever the model wrote."""
+    try:
+        arguments = json.loads(arguments_json or "{}")
+    except ValueError:
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"invalid_arguments": arguments_json}
+
+
+def _signature(opaque: str) -> bytes | None:
+    try:
+        return base64.b64decode(opaque, validate=True) or None
+    except binascii.Error:
+        return None

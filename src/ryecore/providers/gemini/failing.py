@@ -1,0 +1,107 @@
+"""What the SDK raises, as an LlmError."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx2
+from google.genai import errors
+
+from ryecore.errors import LlmError, RyeError
+from ryecore.llm import LlmErrorKind, redact
+from ryecore.providers.http_failures import kind_of_status, retry_after_s
+
+__all__ = ["error_of", "kind_of_rpc"]
+
+_TOO_LONG: Final = re.compile(r"token count .*exceeds|exceeds .*token", re.IGNORECASE)
+_BAD_KEY: Final = re.compile(r"api key (?:not valid|expired|not found)", re.IGNORECASE)
+_DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
+_RPC: Final[dict[int, LlmErrorKind]] = {
+    4: "unavailable",
+    7: "auth",
+    8: "rate_limit",
+    10: "unavailable",
+    13: "unavailable",
+    14: "unavailable",
+    16: "auth",
+}
+
+
+def error_of(
+    error: Exception, provider_id: str, model: str, key: str, response: httpx2.Response | None
+) -> LlmError:
+    """What went wrong, without the key; to be raised outside of the handler.
+
+    Args:
+        error: What was raised.
+        provider_id: The provider's id.
+        model: The model that was asked.
+        key: The key that was in use.
+        response: What the server answered; None where it didn't.
+    """
+    if isinstance(error, LlmError):
+        return error
+    kind, text, wait = _facts(error, response)
+    began_well = response is None or response.status_code == 200
+    return LlmError(
+        f"{provider_id} gave no answer: {redact(text, key)}",
+        kind=kind,
+        provider=provider_id,
+        model=model,
+        status=None if began_well or response is None else response.status_code,
+        retry_after_s=wait,
+    )
+
+
+def kind_of_rpc(code: object) -> LlmErrorKind:
+    """How a long operation failed, by the code of its status."""
+    return _RPC.get(code, "bad_request") if isinstance(code, int) else "unknown"
+
+
+def _facts(
+    error: Exception, response: httpx2.Response | None
+) -> tuple[LlmErrorKind, str, float | None]:
+    if isinstance(error, errors.APIError):
+        text = str(error.message or error)
+        details = list(_details(error.details))
+        wait = _delay(details)
+        if wait is None and response is not None:
+            wait = retry_after_s(response.headers)
+        return _kind(error, text, details), text, wait
+    if isinstance(error, httpx2.HTTPError):
+        return "unavailable", f"The connection broke: {error}", None
+    if isinstance(error, RyeError):
+        return "bad_request", str(error), None
+    if response is not None and response.status_code == 200:
+        return "unavailable", f"What came can't be read: {error}", None
+    if response is not None:
+        return kind_of_status(response.status_code), f"HTTP {response.status_code}", None
+    kind: LlmErrorKind = "bad_request" if isinstance(error, ValueError) else "unknown"
+    return kind, f"{type(error).__name__}: {error}", None
+
+
+def _kind(error: errors.APIError, text: str, details: list[Mapping[str, Any]]) -> LlmErrorKind:
+    code = error.code if isinstance(error.code, int) else 500
+    if code == 400:
+        if _BAD_KEY.search(text) or any(one.get("reason") == "API_KEY_INVALID" for one in details):
+            return "auth"
+        if _TOO_LONG.search(text):
+            return "context_length"
+    if code == 413:
+        return "context_length"
+    return "unavailable" if code == 499 else kind_of_status(code)
+
+
+def _details(body: object) -> Iterator[Mapping[str, Any]]:
+    """The typed details of an error's body, wherever they are what they should be."""
+    error = body.get("error") if isinstance(body, dict) else None
+    details = error.get("details") if isinstance(error, dict) else None
+    yield from (one for one in details or () if isinstance(one, dict))
+
+
+def _delay(details: list[Mapping[str, Any]]) -> float | None:
+    """How long to wait, where the body says so: `"retryDelay": "7s"`."""
+    for one in details:
+        if found := _DELAY.fullmatch(str(one.get("retryDelay", ""))):
+            return float(found[1])
+    return None

@@ -1,0 +1,11 @@
+from ryecore.llm import LlmProvider
+from ryecore.providers.gemini import GeminiProvider
+from ryecore.testing.conformance import ProviderConformance
+from tests.conformance.gemini_wire import GeminiWire
+
+
+class TestGemini(ProviderConformance):
+    wire = GeminiWire()
+
+    def make_provider(self, base_url: str) -> LlmProvider:
+        return GeminiProvider(base_url=base_url)
