@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from ryecore.testing.scripted import ScriptedProvider as ScriptedProvider
     from ryecore.testing.scripted import ScriptItem as ScriptItem
     from ryecore.testing.scripted import Spoken as Spoken
+    from ryecore.testing.scripted_media import MadeMedia as MadeMedia
+    from ryecore.testing.scripted_media import MediaItem as MediaItem
+    from ryecore.testing.scripted_media import ScriptedMediaProvider as ScriptedMediaProvider
+    from ryecore.testing.scripted_media import make as make
     from ryecore.testing.turns import Turn as Turn
     from ryecore.testing.turns import TurnEnding as TurnEnding
     from ryecore.testing.turns import TurnStep as TurnStep
@@ -23,8 +27,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "FunctionProvider": "scripted",
+    "MadeMedia": "scripted_media",
+    "MediaItem": "scripted_media",
     "ModelFunction": "scripted",
     "ScriptItem": "scripted",
+    "ScriptedMediaProvider": "scripted_media",
     "ScriptedProvider": "scripted",
     "Spoken": "scripted",
     "Turn": "turns",
@@ -34,6 +41,7 @@ _HOMES = {
     "cut": "turns",
     "fail": "turns",
     "hang": "turns",
+    "make": "scripted_media",
     "raw": "turns",
     "say": "turns",
     "think": "turns",
@@ -41,8 +49,11 @@ _HOMES = {
 
 __all__ = [
     "FunctionProvider",
+    "MadeMedia",
+    "MediaItem",
     "ModelFunction",
     "ScriptItem",
+    "ScriptedMediaProvider",
     "ScriptedProvider",
     "Spoken",
     "Turn",
@@ -52,6 +63,7 @@ __all__ = [
     "cut",
     "fail",
     "hang",
+    "make",
     "raw",
     "say",
     "think",

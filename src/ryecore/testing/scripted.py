@@ -16,7 +16,15 @@ from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.llm.result import LlmResult, Usage
 from ryecore.testing.turns import Turn, TurnEnding, say
 
-__all__ = ["FunctionProvider", "ModelFunction", "ScriptItem", "ScriptedProvider", "Spoken"]
+__all__ = [
+    "EVERYTHING",
+    "FunctionProvider",
+    "ModelFunction",
+    "ScriptItem",
+    "ScriptedProvider",
+    "Spoken",
+    "fresh_error",
+]
 
 Spoken: TypeAlias = Turn | str | LlmError
 """What a fake model answers: a turn, a text, or an error that is raised."""
@@ -26,7 +34,8 @@ ModelFunction: TypeAlias = Callable[[LlmRequest], Spoken | Awaitable[Spoken]]
 
 ScriptItem: TypeAlias = Spoken | ModelFunction
 
-_EVERYTHING: Final = Capabilities(reasoning=True, input_media=frozenset({"*/*"}))
+EVERYTHING: Final = Capabilities(reasoning=True, input_media=frozenset({"*/*"}))
+"""What a fake model can do unless a test says otherwise."""
 
 
 class FunctionProvider:
@@ -56,7 +65,7 @@ class FunctionProvider:
         function: ModelFunction,
         *,
         provider_id: str = "function",
-        capabilities: Capabilities = _EVERYTHING,
+        capabilities: Capabilities = EVERYTHING,
         usage: Usage | None = None,
         chunk_chars: int = 16,
         checkpoints: bool = False,
@@ -75,7 +84,9 @@ class FunctionProvider:
         self.closed = 0
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._provider_id!r}: {len(self.requests)} requests>"
+        asked = len(self.requests)
+        word = "request" if asked == 1 else "requests"
+        return f"<{type(self).__name__} {self._provider_id!r}: {asked} {word}>"
 
     @property
     def provider_id(self) -> str:
@@ -106,7 +117,7 @@ class FunctionProvider:
                 await anyio.sleep_forever()
             through = True
             if isinstance(ending, LlmError):
-                raise _fresh(ending, self._provider_id, request.model)
+                raise fresh_error(ending, self._provider_id, request.model)
         except Exception:
             through = True
             raise
@@ -179,7 +190,7 @@ class ScriptedProvider(FunctionProvider):
         script: Iterable[ScriptItem],
         *,
         provider_id: str = "scripted",
-        capabilities: Capabilities = _EVERYTHING,
+        capabilities: Capabilities = EVERYTHING,
         usage: Usage | None = None,
         chunk_chars: int = 16,
         checkpoints: bool = False,
@@ -206,8 +217,14 @@ class ScriptedProvider(FunctionProvider):
         return item(request) if callable(item) else item
 
 
-def _fresh(error: LlmError, provider: str, model: str) -> LlmError:
-    """The same error anew: one that is raised twice would carry the first one's traceback."""
+def fresh_error(error: LlmError, provider: str, model: str) -> LlmError:
+    """The same error anew: one that is raised twice would carry the first one's traceback.
+
+    Args:
+        error: The error of a script.
+        provider: The provider's id, where the error doesn't name one.
+        model: The model that was asked, likewise.
+    """
     told = {name: fact for name, fact in error.facts.items() if fact is not None}
     return LlmError(
         error.message,

@@ -24,8 +24,9 @@ class Events(openai.AsyncStream[object]):
             if event.data.startswith("[DONE]"):
                 # Seeing it, the SDK would leave its generators to the collector.
                 self.said_done = True
-                event = ServerSentEvent(data="null")
-            yield event
+                yield ServerSentEvent(data="null")
+            else:
+                yield event
 
 
 def make_client(

@@ -1,0 +1,84 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.llm import (
+    LlmResult,
+    ReasoningDelta,
+    ReasoningPart,
+    StreamEnd,
+    StreamFold,
+    TextDelta,
+    TextPart,
+    ToolCallPart,
+    Usage,
+)
+from ryecore.testing import Turn, call, cut, fail, hang, raw, say, think
+
+
+def folded(turn: Turn, chunk_chars: int = 4) -> LlmResult:
+    fold = StreamFold("scripted", "m")
+    for chunk in (*turn.chunks(chunk_chars), turn.end(None)):
+        fold.add(chunk)
+    return fold.result()
+
+
+def test_turns_join_into_one() -> None:
+    turn = think("Add them.", opaque="s") + say("So:") + call("add", {"a": 1}, call_id="c")
+
+    done = folded(turn)
+
+    assert done.parts == (
+        ReasoningPart("Add them.", "scripted", "s"),
+        TextPart("So:"),
+        ToolCallPart("c", "add", '{"a": 1}'),
+    )
+    assert done.stop_reason == "tool_use"
+
+
+def test_parallel_calls_have_an_index_each() -> None:
+    turn = call("add", {"a": 1}, call_id="x") + call("add", "{broken", call_id="y")
+
+    assert folded(turn).tool_calls == (
+        ToolCallPart("x", "add", '{"a": 1}'),
+        ToolCallPart("y", "add", "{broken"),
+    )
+
+
+def test_the_last_word_counts_for_usage_and_stop_reason() -> None:
+    turn = say("a", usage=Usage(1), stop_reason="length") + say("b", usage=Usage(2))
+
+    assert turn.end(Usage(9)) == StreamEnd("length", Usage(2))
+    assert say("a").end(Usage(9)) == StreamEnd("stop", Usage(9))
+
+
+def test_raw_chunks_stay_as_they_are() -> None:
+    chunks = (TextDelta("much longer than four"), ReasoningDelta("x"))
+
+    assert raw(*chunks).chunks(4) == chunks
+    assert raw(*chunks).ending == "cut"
+    assert (raw(*chunks) + say("!")).ending == "whole"
+
+
+def test_nothing_follows_an_end() -> None:
+    assert (say("half") + cut()).ending == "cut"
+    for ended in (hang(), fail("auth")):
+        assert (say("half") + ended).ending == ended.ending
+        with pytest.raises(ValueError, match="Nothing can follow"):
+            ended + say("more")
+
+
+def test_chunks_are_made_once() -> None:
+    turn = say("Once upon a time")
+
+    assert turn.chunks(4) is turn.chunks(4)
+    assert turn.chunks(4) is not turn.chunks(5)
+    assert turn == say("Once upon a time")
+
+
+@given(st.text(), st.integers(1, 50))
+def test_pieces_make_the_text_again(text: str, chunk_chars: int) -> None:
+    chunks = say(text).chunks(chunk_chars)
+
+    assert folded(say(text), chunk_chars).text == text
+    assert all(isinstance(one, TextDelta) and 0 < len(one.text) <= chunk_chars for one in chunks)
