@@ -33,11 +33,11 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
         len(text) > max_bytes or len(text.encode("utf-8", errors="surrogatepass")) > max_bytes
     ):
         raise invalid_arguments(tool_name, f"they are larger than {max_bytes:,} bytes")
-    problem = ""
+    bare = text.strip(" \t\n\r")
     try:
-        found, end = _decoder.raw_decode(text)
-        if end != len(text):
-            found = _decoder.decode(text)  # space is fine there, and nothing else
+        found, end = _decoder.raw_decode(bare)  # half the price of decode
+        if end != len(bare):
+            found = _decoder.decode(bare)  # which says what is wrong
     except RecursionError:
         problem = "they are nested too deeply"
     except ValueError as error:

@@ -51,6 +51,8 @@ def target_of(url: object) -> Target:
     if "@" in parts.netloc:
         raise ValueError("it holds a user's name")
     host, is_address = _host(parts.hostname or "")
+    if parts.netloc.startswith("[") and ":" not in host:
+        raise ValueError("its address is none")
     port = parts.port
     if parts.netloc.endswith(":"):
         raise ValueError("its port is empty")

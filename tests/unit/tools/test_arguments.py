@@ -1,0 +1,146 @@
+"""What a model wrote, and what the host set."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore.errors import ToolArgsInvalidError
+from ryecore.tools import ToolContext, ToolDef, ToolLimits
+from ryecore.tools.arguments import hide_config, parse_arguments
+from tests.unit.tools.calls import called, refused
+
+pytestmark = pytest.mark.anyio
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+async def fetch(url: str, token: str = "", depth: int = 1) -> dict[str, Any]:
+    """Fetch."""
+    return {"url": url, "token": token, "depth": depth}
+
+
+async def anything(arguments: Any, ctx: ToolContext) -> object:
+    return arguments
+
+
+FREE = ToolDef(name="free", description="", parameters={}, run=anything)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=5))
+def test_an_object_is_read_as_what_it_is(arguments: dict[str, Any]) -> None:
+    assert parse_arguments("x", json.dumps(arguments), 10**6) == arguments
+    assert parse_arguments("x", json.dumps(arguments, ensure_ascii=False), 10**6) == arguments
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_object_or_an_error_of_the_ladder(text: str) -> None:
+    try:
+        assert isinstance(parse_arguments("x", text, 10**6), dict)
+    except ToolArgsInvalidError as error:
+        assert error.failures
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (" ", "no JSON"),
+        ("{", "no JSON"),
+        ("{} {}", "no JSON"),
+        ("{'a': 1}", "no JSON"),
+        ('{"a": NaN}', "NaN is no JSON"),
+        ('{"a": -Infinity}', "no JSON"),
+        ('{"a": 1e999}', "no JSON"),
+        ('{"a": "\\ud800"}', "no JSON"),
+        ('{"a": "\ud800"}', "no JSON"),
+        ('{"a": ' + "9" * 5000 + "}", "no JSON"),
+        ("[1]", "not an object"),
+        ("null", "not an object"),
+        ('"{}"', "not an object"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, "no JSON|too deeply"),
+        ("[" * 200_000, "no JSON|too deeply"),
+    ],
+)
+async def test_what_is_no_object_of_json_is_never_taken_for_one(text: str, said: str) -> None:
+    error = await refused(ToolArgsInvalidError, FREE, text)
+
+    assert len(error.failures) == 1
+    assert len(str(error)) < 500
+    import re
+
+    assert re.search(said, str(error)), str(error)
+
+
+@pytest.mark.parametrize("text", ["", "{}", " {} \n"])
+async def test_no_arguments_are_no_arguments(text: str) -> None:
+    assert (await called(FREE, text)).value == {}
+
+
+async def test_what_counts_of_a_name_that_stands_twice_is_what_was_checked() -> None:
+    error = await refused(ToolArgsInvalidError, fetch, '{"url": "x", "depth": 1, "depth": "x"}')
+    assert error.failures[0].startswith("depth: ")
+    done = await called(fetch, '{"url": "x", "depth": "x", "depth": 7}')
+    assert done.value == {"url": "x", "token": "", "depth": 7}
+
+
+async def test_arguments_that_are_too_large_are_not_parsed() -> None:
+    limits = ToolLimits(max_argument_bytes=100)
+
+    for text in ("[" * 101, '{"a": "' + "ü" * 50 + '"}'):
+        error = await refused(ToolArgsInvalidError, FREE, text, limits=limits)
+        assert "larger than 100 bytes" in str(error)
+    assert (await called(FREE, '{"a": "' + "ü" * 45 + '"}', limits=limits)).value == {"a": "ü" * 45}
+    assert "larger" in str(await refused(ToolArgsInvalidError, FREE, '{"a": "' + "x" * 20_000_000))
+
+
+async def test_every_failing_path_is_listed() -> None:
+    error = await refused(ToolArgsInvalidError, fetch, {"depth": "deep", "speed": 1})
+
+    assert len(error.failures) == 3
+    assert {one.partition(":")[0] for one in error.failures} >= {"depth"}
+    assert '"url" is a required property' in str(error)
+    assert "speed" in str(error)
+
+
+async def test_what_the_host_sets_wins_and_is_not_shown() -> None:
+    tool = ToolDef.from_function(fetch, config={"token": "s3cret", "depth": 3})
+
+    assert set(tool.spec.parameters["properties"]) == {"url"}
+    assert tool.spec.parameters["required"] == ["url"]
+    assert "s3cret" not in repr(tool)
+    done = await called(tool, {"url": "x", "depth": 99, "token": "mine"})
+    assert done.value == {"url": "x", "token": "s3cret", "depth": 3}
+    assert set(ToolDef.from_function(fetch, config={"url": "x"}).spec.parameters) == {
+        "type",
+        "properties",
+        "additionalProperties",
+    }
+
+
+async def test_what_the_host_sets_is_checked_and_no_error_shows_it() -> None:
+    tool = ToolDef.from_function(fetch, config={"token": "s3cret"})
+    wrong = ToolDef.from_function(fetch, config={"token": ["s3cret"]})
+
+    for one, arguments in ((tool, {"depth": "x"}), (wrong, {"url": "x"})):
+        error = await refused(ToolArgsInvalidError, one, arguments)
+        assert "s3cret" not in f"{error} {error.failures} {error.facts}"
+    assert "what the host has set" in str(error)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=3), st.sets(st.text(max_size=2), max_size=3))
+def test_a_hidden_property_is_in_no_part_of_the_shown_schema(
+    properties: dict[str, Any], hidden: set[str]
+) -> None:
+    seen = hide_config(
+        {"properties": properties, "required": sorted(properties)}, dict.fromkeys(hidden)
+    )
+
+    assert set(seen["properties"]) == set(properties) - hidden
+    assert set(seen.get("required", ())) == set(properties) - hidden
+    assert seen["type"] == "object"
