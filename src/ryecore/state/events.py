@@ -9,7 +9,7 @@ Source: seed 004, "Events" (the bus stamps run id, time and sequence number).
 import time
 from collections.abc import Callable, Mapping
 from threading import get_ident
-from typing import ClassVar, Final, Generic, Literal, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import anyio
 from attrs import frozen
@@ -32,10 +32,14 @@ Body = TypeVar("Body", bound=EventBody)
 _NOT_YET: Final = 0
 _CLOSED: Final = -1
 
+# Makes an envelope in half the time of its own constructor, which is a function of Python's.
+_new: Final = tuple.__new__
 
-@frozen
-class Envelope(Generic[Body]):
+
+class Envelope(NamedTuple, Generic[Body]):
     """An event, and when and where it happened.
+
+    It is a tuple, because one is made for each token, and a frozen class takes three times as long.
 
     Attributes:
         run_id: The run.
@@ -116,8 +120,7 @@ class EventBus(Generic[Body]):
         self.run_id = run_id
         self._now = now
         self._capacity = capacity
-        # An event waits here as it came; the first consumer to read it puts it into its envelope.
-        self._ring: list[tuple[float, Body] | Envelope[Body]] = []
+        self._ring: list[Envelope[Body]] = []
         self._emitted = 0
         self._bell: anyio.Event | None = None
         self._thread = _NOT_YET
@@ -144,12 +147,13 @@ class EventBus(Generic[Body]):
         """
         if get_ident() != self._thread:
             self._enter()
-        number = self._emitted
-        if number < self._capacity:
-            self._ring.append((self._now(), event))
+        before = self._emitted
+        envelope = _new(Envelope, (self.run_id, self._now(), before + 1, event))
+        if before < self._capacity:
+            self._ring.append(envelope)
         else:
-            self._ring[number % self._capacity] = (self._now(), event)
-        self._emitted = number + 1
+            self._ring[before % self._capacity] = envelope
+        self._emitted = before + 1
         if self._bell is not None:
             self._wake()
 
@@ -228,8 +232,4 @@ class EventStream(Generic[Body]):
             self._seen = lost
             return EventsMissed(bus.run_id, seen + 1, lost)
         self._seen = seen + 1
-        place = seen % bus._capacity
-        found = bus._ring[place]
-        if isinstance(found, tuple):
-            found = bus._ring[place] = Envelope(bus.run_id, found[0], seen + 1, found[1])
-        return found
+        return bus._ring[seen % bus._capacity]
