@@ -12,7 +12,7 @@ from attrs import evolve
 from ryecore.llm.attempt import Attempt
 from ryecore.llm.chunks import StreamChunk
 from ryecore.llm.errors import LlmError, LlmErrorKind
-from ryecore.llm.options import ChainOptions, Refuse
+from ryecore.llm.options import ChainOptions, Refuse, fetch_key
 from ryecore.llm.parts import Message, ReasoningPart
 from ryecore.llm.plan import AttemptOutcome, AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, missing_capabilities
@@ -275,13 +275,8 @@ class _Walk:
     async def _send(self, tried: Attempt, index: int, request: LlmRequest) -> None:
         """Fetch the credential, have the attempt allowed, and make it."""
         options = self._options
-        try:
-            key = options.key_for(self._chain._ids[index])
-            if not isinstance(key, str):
-                key = await key
-        except Exception:  # its text may hold anything
-            key = None
-        if not isinstance(key, str):
+        key = await fetch_key(options, self._chain._ids[index])
+        if key is None:
             tried.fail("auth", "The host has no credential for this provider.")
             return
         if options.before_attempt is not None:

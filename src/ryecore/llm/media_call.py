@@ -4,13 +4,12 @@ Source: seed 004, "Generative fork".
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TypeAlias
 
 import anyio
 
 from ryecore.llm.errors import LlmError, clean_error
-from ryecore.llm.options import ChainOptions
+from ryecore.llm.options import ChainOptions, fetch_key
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.provider import MediaOutcome, MediaResult
 
@@ -41,7 +40,7 @@ async def call_for_media(
     began = options.now()
     error: LlmError | None = None
     outcome: MediaOutcome | None = None
-    key = await _key(options, provider_id)
+    key = await fetch_key(options, provider_id)
     if key is None:
         error = LlmError(
             "The host has no credential for this provider.",
@@ -66,14 +65,6 @@ async def call_for_media(
     if outcome is None:
         raise error or RuntimeError("neither media nor an error")
     return outcome
-
-
-async def _key(options: ChainOptions, provider_id: str) -> str | None:
-    with suppress(Exception):  # its text may hold anything
-        found = options.key_for(provider_id)
-        key = found if isinstance(found, str) else await found
-        return key if isinstance(key, str) else None
-    return None
 
 
 def _record(

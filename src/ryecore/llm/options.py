@@ -13,7 +13,7 @@ from ryecore.llm.media import MediaStore
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 
-__all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse"]
+__all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse", "fetch_key"]
 
 
 @frozen
@@ -82,3 +82,14 @@ class ChainOptions:
     stall_s: float = field(default=60.0, validator=gt(0))
     cooldown_s: float = field(default=30.0, validator=ge(0))
     random: Callable[[], float] = field(default=random.random, repr=False)
+
+
+async def fetch_key(options: ChainOptions, provider_id: str) -> str | None:
+    """The credential for a provider; None where the host has none, for whatever reason."""
+    try:
+        key = options.key_for(provider_id)
+        if not isinstance(key, str):
+            key = await key
+    except Exception:  # its text may hold anything
+        return None
+    return key if isinstance(key, str) else None

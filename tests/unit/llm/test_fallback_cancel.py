@@ -205,6 +205,24 @@ async def test_a_cancel_comes_before_what_the_provider_makes_of_it():
     assert asked.outcomes == [("a", 1, "cancelled", "cancelled")]
 
 
+async def test_a_scopes_cancel_is_not_lost_in_a_provider_that_makes_an_error_of_it():
+    class Translating(Provider):
+        async def stream(self, request, *, key, media=None):
+            try:
+                await anyio.sleep_forever()
+                yield TextDelta("never")
+            except BaseException:
+                raise LlmError("My own words.", kind="unavailable") from None
+
+    second = Provider("b", HELLO)
+    asked = Asked(Translating("a"), second)
+    with anyio.move_on_after(0.05) as scope:
+        await asked.stream()
+    assert scope.cancelled_caught
+    assert second.opened == 0
+    assert asked.outcomes == [("a", 1, "cancelled", "cancelled")]
+
+
 async def test_what_was_counted_before_a_cancel_is_recorded():
     provider = Provider("a", (StreamEnd("stop", Usage(9, 9)), anyio.sleep_forever))
     asked = Asked(provider)
