@@ -61,8 +61,10 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
     """
     status: int | None = None
     wait_s: float | None = None
+    next_step = ""
     if isinstance(error, LlmError):
         kind, message, status = error.kind, error.message, error.status
+        next_step = error.next_step
     elif isinstance(error, openai.APIStatusError):
         status = error.status_code
         kind, said = _told(error.body, status)
@@ -84,7 +86,7 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         kind, message = "unknown", f"Asking {provider} failed: {type(error).__name__}: {error}"
     return LlmError(
         redact(message, key),
-        next_step=_NEXT.get(kind, ""),
+        next_step=next_step or _NEXT.get(kind, ""),
         kind=kind,
         provider=provider,
         model=model,
