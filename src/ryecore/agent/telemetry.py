@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
-from ryecore.errors import LlmError, MissingExtra, RyeError
+from ryecore.errors import MissingExtra
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.result import Usage
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.trace import TracerProvider
 
 __all__ = ["OtelObserver"]
 
@@ -32,6 +32,8 @@ _ERROR: Final = "error.type"
 
 _WELL_KNOWN: Final = {"gemini": "gcp.gemini"}
 """What the conventions call a provider, where it isn't its id."""
+
+_MAX_NAME_CHARS: Final = 64
 
 _TOKEN_BUCKETS: Final = tuple(4**power for power in range(14))
 _SECOND_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
@@ -95,11 +97,12 @@ class OtelObserver:
 
     def tool(self, node_id: str, call: ToolCallPart) -> AbstractContextManager[object]:
         """Around a tool call: the span `execute_tool`."""
+        name = call.name[:_MAX_NAME_CHARS]  # the model's own word, which need not be a tool's
         return self._span(
-            f"execute_tool {call.name}",
+            f"execute_tool {name}",
             {
                 _OPERATION: "execute_tool",
-                "gen_ai.tool.name": call.name,
+                "gen_ai.tool.name": name,
                 "gen_ai.tool.call.id": call.call_id,
                 "gen_ai.tool.type": "function",
             },
@@ -149,19 +152,12 @@ class OtelObserver:
         ) as span:
             try:
                 yield
-            except Exception as error:
-                self._failed(span, failure_of(error).code, error)
+            except BaseException as error:
+                # Its code alone: the text may quote what was said.
+                code = failure_of(error).code if isinstance(error, Exception) else "cancelled"
+                span.set_attribute(_ERROR, code)
+                span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
                 raise
-            except BaseException:
-                self._failed(span, "cancelled", None)
-                raise
-
-    def _failed(self, span: "Span", code: str, error: Exception | None) -> None:
-        span.set_attribute(_ERROR, code)
-        # Only our own sentences: any other exception's text may hold what nobody wants in a trace.
-        why = error.message if isinstance(error, LlmError) else None
-        why = why or (type(error).__name__ if isinstance(error, RyeError) else None)
-        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, why))
 
 
 def _provider_name(provider_id: str) -> str:
