@@ -1,6 +1,7 @@
 """What a model wrote, and what the host set."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -42,9 +43,10 @@ def test_an_object_is_read_as_what_it_is(arguments: dict[str, Any]) -> None:
 @given(st.text(max_size=40))
 def test_any_text_is_an_object_or_an_error_of_the_ladder(text: str) -> None:
     try:
-        assert isinstance(parse_arguments("x", text, 10**6), dict)
-    except ToolArgsInvalidError as error:
-        assert error.failures
+        found = parse_arguments("x", text, 10**6)
+    except ToolArgsInvalidError:
+        return
+    assert type(found) is dict
 
 
 @pytest.mark.parametrize(
@@ -72,8 +74,6 @@ async def test_what_is_no_object_of_json_is_never_taken_for_one(text: str, said:
 
     assert len(error.failures) == 1
     assert len(str(error)) < 500
-    import re
-
     assert re.search(said, str(error)), str(error)
 
 

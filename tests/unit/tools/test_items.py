@@ -1,0 +1,183 @@
+"""Signed tools, and pinned tools of MCP servers."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ryecore.errors import (
+    InputError,
+    ToolArgsInvalidError,
+    ToolCancelledError,
+    ToolExecutionError,
+    ToolPolicyError,
+    UnsignedItem,
+)
+from ryecore.policy import CallContext, CancelToken
+from ryecore.tools import ToolContext, ToolDef, ToolRegistry
+from tests.house import House
+from tests.mcp_house import mcp_tool, stdio_server
+from tests.unit.tools.calls import asked, called, refused
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "times": {"type": "integer", "default": 1}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+def shout(house: House) -> str:
+    body = """
+def execute(params, project_path):
+    if params["text"] == "bad":
+        raise ValueError("no: /home/ada/secret/x sk-abcdefghijklmnopqrst")
+    return {"said": params["text"].upper() * params["times"]}
+"""
+    return house.python("acme/shout", body, description="Say it loudly.", config_schema=SCHEMA)
+
+
+async def test_a_signed_tool_is_offered_as_it_says_of_itself_and_runs(house: House) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house))
+
+        assert tool.name == "acme__shout"
+        assert tool.spec.description == "Say it loudly."
+        assert tool.spec.parameters == SCHEMA
+        assert (tool.origin, tool.capability) == ("item", "rye.execute.tool.acme.shout")
+        assert (await called(tool, {"text": "hi"})).part.text == '{"said": "HI"}'
+        error = await refused(ToolArgsInvalidError, tool, {"times": "x"})
+        assert len(error.failures) == 2
+
+
+async def test_what_a_failing_tool_says_is_told_without_keys_paths_or_traceback(
+    house: House,
+) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house), name="shout")
+
+        error = await refused(ToolExecutionError, tool, {"text": "bad"})
+
+    assert str(error) == "The tool shout failed: ValueError: no: …/x ***"
+
+
+async def test_a_tool_that_was_changed_is_denied(house: House) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house))
+        path = house.path("tools/acme/shout.py")
+        path.write_text(path.read_text() + "# changed\n")
+
+        error = await refused(ToolPolicyError, tool, {"text": "hi"})
+
+    assert "was changed after the key" in str(error)
+    assert str(house.root) not in str(error)
+    assert error.refusal == "integrity"
+
+
+async def test_a_tool_that_is_gone_has_failed(house: House) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house))
+        house.path("tools/acme/shout.py").unlink()
+
+        assert "could not run" in str(await refused(ToolExecutionError, tool, {"text": "hi"}))
+
+
+async def test_another_schema_of_the_same_tool_is_its_own_to_check(house: House) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house))
+        house.python("acme/shout", "def execute(params, project_path):\n    return 1",
+                     config_schema={"type": "object", "required": ["other"]})  # fmt: skip
+
+        error = await refused(ToolArgsInvalidError, tool, {"text": "hi"})
+
+    assert error.failures == ('"other" is a required property',)
+
+
+async def test_a_caller_without_the_capability_is_denied(house: House) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house))
+        nobody = ToolContext(call=CallContext(capabilities=frozenset({"rye.execute.tool.other"})))
+        granted = ToolContext(call=CallContext(capabilities=frozenset({"rye.execute.tool.acme.*"})))
+
+        await refused(ToolPolicyError, tool, {"text": "hi"}, nobody)
+        assert (await called(tool, {"text": "hi"}, granted)).value == {"said": "HI"}
+
+
+async def test_what_is_no_signed_tool_is_not_offered(house: House) -> None:
+    house.write("tools/acme/raw.sh", "# __executor_id__ = None\n", sign=False)
+    async with house.open() as rye:
+        with pytest.raises(UnsignedItem):
+            await ToolDef.from_item(rye, "tool:acme/raw")
+        with pytest.raises(InputError, match="is no tool"):
+            await ToolDef.from_item(rye, "directive:acme/x")
+
+
+async def test_a_tool_that_hangs_is_cancelled_and_leaves_no_process(house: House) -> None:
+    told = house.root / "pid"
+    os.mkfifo(told)
+    ref = house.shell("acme/hang", f'echo $$ > "{told}"; exec sleep 600')
+    token = CancelToken()
+    ctx = ToolContext(call=CallContext(cancellation=token))
+    async with house.open() as rye:
+        slow = await ToolDef.from_item(rye, ref, timeout_s=0.5)
+        assert "within 0.5 s" in str(await refused(ToolExecutionError, slow))
+        tool = await ToolDef.from_item(rye, ref)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+
+                async def one() -> None:
+                    await refused(ToolCancelledError, tool, "", ctx)
+
+                group.start_soon(one)
+                pid = int(await anyio.to_thread.run_sync(told.read_text))
+                token.cancel()
+        assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house: House) -> None:
+    stdio_server(house)
+    mcp_tool(house)
+    mcp_tool(house, "fail")
+    changed = {"name": "env", "description": "Another.\u202e\u200b\x1b", "inputSchema": {}}
+    mcp_tool(house, "env", declared=changed)
+    house.yaml("acme/other", config={"server": "mcp/servers/other", "note": "mcp/servers/test"})
+    async with house.open() as rye:
+        tools = await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
+        registry = ToolRegistry(tools)
+
+        assert [tool.name for tool in tools] == [
+            "mcp__test__echo",
+            "mcp__test__env",
+            "mcp__test__fail",
+        ]
+        assert {tool.origin for tool in tools} == {"mcp"}
+        assert registry.get("mcp__test__env").spec.description == "Another."  # type: ignore[union-attr]
+        done = await registry.dispatch(asked("mcp__test__echo", text="hi"), ToolContext())
+        assert "hi" in done.part.text
+        with pytest.raises(ToolExecutionError, match="it would not"):
+            await registry.dispatch(asked("mcp__test__fail"), ToolContext())
+        with pytest.raises(ToolPolicyError, match="is not the one that was pinned"):
+            await registry.dispatch(asked("mcp__test__env"), ToolContext())
+
+
+async def test_what_is_not_pinned_is_not_offered(house: House) -> None:
+    stdio_server(house)
+    ref = mcp_tool(house, pinned=False)
+    async with house.open() as rye:
+        with pytest.raises(InputError, match="No tool of tool:mcp/servers/test is pinned"):
+            await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
+        with pytest.raises(InputError, match="is not pinned"):
+            await ToolDef.from_item(rye, ref)
+
+
+async def test_parameters_of_the_hosts_are_hidden_and_win(house: House) -> None:
+    async with house.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(house), config={"times": 3})
+
+        assert list(tool.spec.parameters["properties"]) == ["text"]
+        done: Any = await called(tool, {"text": "a", "times": 1})
+        assert done.value == {"said": "AAA"}
