@@ -131,6 +131,9 @@ def test_bundled_prices_count_each_token_once_and_hold_their_tiers():
         return CostTracker().record(attempt("success", usage, *TIERED)).cost_microcents
 
     assert cost(Usage(700, 60, 200, 100, 40)) == (700 * 3 + 100 * 15) * 100 + 200 * 30 + 100 * 375
+    assert CostTracker().record(attempt("success", Usage(0, 0, 1), "openai", "gpt-5")) == (
+        AttemptCost(13, True, False, Usage(0, 0, 1))  # 12.5, rounded up
+    )
     assert cost(Usage(200_000)) == 200_000 * 300
     assert cost(Usage(200_000, 0, 1)) == 200_000 * 600 + 60
 

@@ -119,6 +119,23 @@ async def test_where_all_are_in_cooldown_the_one_that_ends_first_is_asked():
     assert asked.outcomes == [("a", 0, "skipped", None), ("b", 1, "success", None)]
 
 
+async def test_the_last_resort_is_asked_once_a_call():
+    first = Provider("a", failing("rate_limit", retry_after_s=90.0))
+    second = Provider("b", failing("rate_limit", retry_after_s=20.0), failing())
+    asked = Asked(first, second)
+    for _ in range(2):
+        with pytest.raises(LlmError):
+            await asked.stream()
+    assert (first.opened, second.opened) == (1, 2)
+
+
+async def test_a_provider_that_asks_for_too_long_is_not_met_again_as_another_model():
+    provider = Provider("a", failing("rate_limit", retry_after_s=100.0), HELLO)
+    asked = Asked(FallbackPlanEntry(provider, "large", 2), FallbackPlanEntry(provider, "small"))
+    assert (await asked.stream()).model == "large"
+    assert asked.clock.slept == [8.0]
+
+
 async def test_another_model_of_the_same_provider_is_still_asked_as_the_last_resort():
     provider = Provider("a", failing("unavailable"), HELLO)
     asked = Asked(FallbackPlanEntry(provider, "large"), FallbackPlanEntry(provider, "small"))

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from ryecore import CancelToken
-from ryecore.llm import GO, FallbackPlanEntry, LlmError, StreamEnd, TextDelta, Usage
+from ryecore.llm import GO, Capabilities, FallbackPlanEntry, LlmError, StreamEnd, TextDelta, Usage
 from tests.unit.llm.providers import HELLO, Asked, Provider, failing
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +203,50 @@ async def test_a_cancel_comes_before_what_the_provider_makes_of_it():
         await asked.stream(cancellation=token)
     assert caught.value.kind == "cancelled"
     assert asked.outcomes == [("a", 1, "cancelled", "cancelled")]
+
+
+async def test_a_cancel_counts_before_the_loop_has_heard_of_it():
+    token = CancelToken()
+
+    async def cancel_elsewhere():
+        thread = threading.Thread(target=token.cancel)
+        thread.start()
+        while not token.cancelled:
+            thread.join(0.001)
+
+    asked = Asked(Provider("a", (cancel_elsewhere, *failing("unknown"))), Provider("b", HELLO))
+    with pytest.raises(LlmError) as caught:
+        await asked.stream(cancellation=token)
+    assert caught.value.kind == "cancelled"
+    assert asked.outcomes == [("a", 1, "cancelled", "cancelled")]
+
+
+async def test_a_cancelled_stream_has_time_to_close():
+    class Connection:
+        provider_id = "a"
+        closed = 0
+
+        def capabilities(self, model):
+            return Capabilities()
+
+        def stream(self, request, *, key, media=None):
+            return self
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            await anyio.sleep_forever()
+
+        async def aclose(self):
+            await breathe()
+            self.closed += 1
+
+    provider = Connection()
+    with anyio.move_on_after(0.05) as scope:
+        await Asked(provider).stream()
+    assert scope.cancelled_caught
+    assert provider.closed == 1
 
 
 async def test_a_scopes_cancel_is_not_lost_in_a_provider_that_makes_an_error_of_it():

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from ryecore.llm import (
+    Capabilities,
     FallbackPlanEntry,
     LlmError,
     ReasoningDelta,
@@ -148,7 +149,9 @@ async def test_an_iterator_that_is_no_generator_is_closed_too():
     class Iterating:
         provider_id = "a"
         closed = 0
-        capabilities = Provider("").capabilities = lambda self, model: None
+
+        def capabilities(self, model):
+            return Capabilities()
 
         def stream(self, request, *, key, media=None):
             self.left = iter(HELLO)
