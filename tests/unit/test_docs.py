@@ -28,10 +28,12 @@ import click
 import pytest
 
 import ryecore
+import ryecore.agent
 import ryecore.errors
 import ryecore.lillux
 import ryecore.llm
 import ryecore.results
+import ryecore.testing
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
@@ -283,10 +285,12 @@ def _directives(page: str) -> set[str]:
     ("page", "module"),
     [
         ("reference/api.md", ryecore),
+        ("reference/agent.md", ryecore.agent),
         ("reference/errors.md", ryecore.errors),
         ("reference/lillux.md", ryecore.lillux),
         ("reference/llm.md", ryecore.llm),
         ("reference/results.md", ryecore.results),
+        ("reference/testing.md", ryecore.testing),
     ],
 )
 def test_a_reference_page_has_every_public_name_of_its_module(
