@@ -32,6 +32,22 @@ except ModuleNotFoundError as problem:
     ) from None
 
 if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
+    from ryecore.agent.deps import MediaSurface as MediaSurface
+    from ryecore.agent.events import AgentToken as AgentToken
+    from ryecore.agent.events import AgentToolCall as AgentToolCall
+    from ryecore.agent.events import AgentToolResult as AgentToolResult
+    from ryecore.agent.events import CostUpdated as CostUpdated
+    from ryecore.agent.limits import AgentTurnLimits as AgentTurnLimits
+    from ryecore.agent.model import Agent as Agent
+    from ryecore.agent.model import AgentNode as AgentNode
+    from ryecore.agent.node import NodeExecContext as NodeExecContext
+    from ryecore.agent.node import NodeExecutor as NodeExecutor
+    from ryecore.agent.outcome import ErrorCode as ErrorCode
+    from ryecore.agent.outcome import NodeFailure as NodeFailure
+    from ryecore.agent.outcome import NodeOutcome as NodeOutcome
+    from ryecore.agent.runner import create_agent_node_executor as create_agent_node_executor
+    from ryecore.agent.session import AgentSession as AgentSession
     from ryecore.calls import rye_execute as rye_execute
     from ryecore.calls import rye_fetch as rye_fetch
     from ryecore.calls import rye_sign as rye_sign
@@ -56,15 +72,31 @@ if TYPE_CHECKING:
     from ryecore.items.verification import VerifiedItem as VerifiedItem
     from ryecore.items.verification import verify_item as verify_item
     from ryecore.lillux.keys import SigningKey as SigningKey
+    from ryecore.llm.cost import CostTracker as CostTracker
+    from ryecore.llm.fallback import FallbackChain as FallbackChain
+    from ryecore.llm.plan import FallbackPlanEntry as FallbackPlanEntry
+    from ryecore.llm.provider import LlmProvider as LlmProvider
     from ryecore.policy.approval import ApprovalRequest as ApprovalRequest
     from ryecore.policy.approval import Approve as Approve
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.rye import Rye as Rye
+    from ryecore.state.events import EventBus as EventBus
     from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.sync import SyncRye as SyncRye
+    from ryecore.tools.decorator import tool as tool
+    from ryecore.tools.definition import ToolDef as ToolDef
+    from ryecore.tools.registry import ToolRegistry as ToolRegistry
 
 _HOMES = {
+    "Agent": "agent.model",
+    "AgentNode": "agent.model",
+    "AgentRunnerDeps": "agent.deps",
+    "AgentSession": "agent.session",
+    "AgentToken": "agent.events",
+    "AgentToolCall": "agent.events",
+    "AgentToolResult": "agent.events",
+    "AgentTurnLimits": "agent.limits",
     "ApprovalRequest": "policy.approval",
     "Approve": "policy.approval",
     "CallContext": "policy.context",
@@ -72,14 +104,26 @@ _HOMES = {
     "Chain": "chain.model",
     "ChainElement": "chain.model",
     "ChainValidator": "chain.validator",
+    "CostTracker": "llm.cost",
+    "CostUpdated": "agent.events",
     "EnvResolver": "chain.environment",
+    "ErrorCode": "agent.outcome",
+    "EventBus": "state.events",
     "ExecutePrimitive": "chain.primitives",
     "ExecutionPlan": "chain.model",
     "ExecutionResult": "chain.model",
+    "FallbackChain": "llm.fallback",
+    "FallbackPlanEntry": "llm.plan",
     "IntegrityError": "errors",
     "ItemNotFound": "errors",
     "ItemRef": "items.refs",
+    "LlmProvider": "llm.provider",
     "MAX_CHAIN_DEPTH": "chain.builder",
+    "MediaSurface": "agent.deps",
+    "NodeExecContext": "agent.node",
+    "NodeExecutor": "agent.node",
+    "NodeFailure": "agent.outcome",
+    "NodeOutcome": "agent.outcome",
     "PRIMITIVE_MAP": "chain.primitives",
     "PrimitiveExecutor": "chain.executor",
     "Rye": "rye",
@@ -88,13 +132,17 @@ _HOMES = {
     "Space": "items.spaces",
     "SyncRye": "sync",
     "ThreadRegistry": "state.registry",
+    "ToolDef": "tools.definition",
     "ToolFailed": "errors",
+    "ToolRegistry": "tools.registry",
     "TrustStore": "items.trust",
     "VerifiedItem": "items.verification",
+    "create_agent_node_executor": "agent.runner",
     "rye_execute": "calls",
     "rye_fetch": "calls",
     "rye_sign": "calls",
     "sign_item": "items.signing",
+    "tool": "tools.decorator",
     "verify_item": "items.verification",
 }
 """The public names and the modules that they come from, which are imported when first needed."""
@@ -102,6 +150,14 @@ _HOMES = {
 __all__ = [
     "MAX_CHAIN_DEPTH",
     "PRIMITIVE_MAP",
+    "Agent",
+    "AgentNode",
+    "AgentRunnerDeps",
+    "AgentSession",
+    "AgentToken",
+    "AgentToolCall",
+    "AgentToolResult",
+    "AgentTurnLimits",
     "ApprovalRequest",
     "Approve",
     "CallContext",
@@ -109,13 +165,25 @@ __all__ = [
     "Chain",
     "ChainElement",
     "ChainValidator",
+    "CostTracker",
+    "CostUpdated",
     "EnvResolver",
+    "ErrorCode",
+    "EventBus",
     "ExecutePrimitive",
     "ExecutionPlan",
     "ExecutionResult",
+    "FallbackChain",
+    "FallbackPlanEntry",
     "IntegrityError",
     "ItemNotFound",
     "ItemRef",
+    "LlmProvider",
+    "MediaSurface",
+    "NodeExecContext",
+    "NodeExecutor",
+    "NodeFailure",
+    "NodeOutcome",
     "PrimitiveExecutor",
     "Rye",
     "RyeError",
@@ -123,13 +191,17 @@ __all__ = [
     "Space",
     "SyncRye",
     "ThreadRegistry",
+    "ToolDef",
     "ToolFailed",
+    "ToolRegistry",
     "TrustStore",
     "VerifiedItem",
+    "create_agent_node_executor",
     "rye_execute",
     "rye_fetch",
     "rye_sign",
     "sign_item",
+    "tool",
     "verify_item",
 ]
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 def test_every_public_name_has_a_docstring():
     for name in ryecore.__all__:
         value = getattr(ryecore, name)
-        if callable(value):
+        if callable(value) and typing.get_origin(value) is None:  # a closed set of texts has none
             assert value.__doc__, name
 
 
