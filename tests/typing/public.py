@@ -1,4 +1,4 @@
-"""What a type checker sees of the public surface. Checked by mypy, never run."""
+"""What a type checker sees of the public surface. Checked by mypy and pyright, never run."""
 
 from collections.abc import Mapping
 from pathlib import Path
