@@ -51,7 +51,7 @@ class ResponseReader:
         media: Where media of the answer are put.
     """
 
-    __slots__ = ("_calls", "_counted", "_id", "_media", "_model", "_provider_id", "_stop", "_usage",
+    __slots__ = ("_calls", "_id", "_media", "_model", "_provider_id", "_stop", "_usage",
                  "_version")  # fmt: skip
 
     def __init__(self, provider_id: str, model: str, media: MediaStore | None) -> None:
@@ -59,10 +59,9 @@ class ResponseReader:
         self._model = model
         self._media = media
         self._calls = 0
-        self._counted = False
         self._id = ""
         self._stop: StopReason | None = None
-        self._usage: Usage | None = None
+        self._usage: types.GenerateContentResponseUsageMetadata | None = None
         self._version = ""
 
     def read(self, response: types.GenerateContentResponse) -> list[StreamChunk]:
@@ -75,12 +74,11 @@ class ResponseReader:
         self._id = self._id or response.response_id or ""
         self._version = response.model_version or self._version
         if response.usage_metadata is not None:
-            self._usage = _usage(response.usage_metadata)
-            if not self._counted:
+            if self._usage is None:
                 # Each response counts anew. The first is told, for a stream that is cut; and the
                 # last, with the end.
-                self._counted = True
-                chunks.append(UsageUpdate(self._usage))
+                chunks.append(UsageUpdate(_usage(response.usage_metadata)))
+            self._usage = response.usage_metadata
         if response.candidates:
             candidate = response.candidates[0]
             if candidate.content is not None:
@@ -104,7 +102,8 @@ class ResponseReader:
         if self._stop is None:
             raise ValueError("The stream ended before the answer did.")
         stop = "tool_use" if self._stop == "stop" and self._calls else self._stop
-        return StreamEnd(stop, self._usage, self._version)
+        usage = None if self._usage is None else _usage(self._usage)
+        return StreamEnd(stop, usage, self._version)
 
     def _part(self, part: types.Part, chunks: list[StreamChunk]) -> None:
         signed = part.thought_signature

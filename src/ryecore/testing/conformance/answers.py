@@ -1,6 +1,8 @@
 """Cases: what a model answers comes out as it should."""
 
-from typing import get_args
+from typing import Final, get_args
+
+import attrs
 
 from ryecore.llm import (
     ReasoningDelta,
@@ -15,12 +17,12 @@ from ryecore.llm import (
 from ryecore.testing.conformance.bench import Bench, Cases, case, check, equal
 from ryecore.testing.conformance.script import MadeMedia, Reply, Script
 
-__all__ = ["LOOK_UP", "AnswerCases"]
+__all__ = ["LOOK_UP", "AnswerCases", "thoughtful"]
 
-_UNICODE = "Füße, 東京, 👩‍👩‍👧‍👦, e\u0301, \u2028 and \u0000-free: “…”"
-_PNG = bytes.fromhex("89504e470d0a1a0a") + bytes(range(64))
+_UNICODE: Final = "Füße, 東京, 👩‍👩‍👧‍👦, e\u0301, \u2028 and \u0000-free: “…”"
+_PNG: Final = bytes.fromhex("89504e470d0a1a0a") + bytes(range(64))
 
-LOOK_UP = ToolSpec(
+LOOK_UP: Final = ToolSpec(
     "look_up",
     "Look a word up.",
     {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
@@ -64,7 +66,7 @@ class AnswerCases(Cases):
 
         equal(result.parts, (), "the parts")
 
-    @case()
+    @case("tools")
     async def test_tool_call(self, at: Bench) -> None:
         """A call arrives with its id, name and arguments, after a text."""
         call = ToolCallPart("call_1", "look_up", '{"word": "Füße", "deep": {"a": [1, null]}}')
@@ -72,12 +74,12 @@ class AnswerCases(Cases):
 
         await at.both(script, at.request(tools=(LOOK_UP,)))
 
-    @case()
+    @case("tools")
     async def test_tool_call_without_arguments(self, at: Bench) -> None:
         """Arguments that are an empty object stay one."""
         await at.both(Script((ToolCallPart("call_1", "look_up", "{}"),), "tool_use"))
 
-    @case("parallel_tools")
+    @case("tools", "parallel_tools")
     async def test_parallel_tool_calls(self, at: Bench) -> None:
         """Several calls keep their order, ids and arguments, two of the same tool among them."""
         calls = tuple(
@@ -86,7 +88,7 @@ class AnswerCases(Cases):
         )
         await at.both(Script(calls, "tool_use", deltas=2), at.request(tools=(LOOK_UP,)))
 
-    @case("raw_arguments")
+    @case("tools", "raw_arguments")
     async def test_arguments_that_are_no_json(self, at: Bench) -> None:
         """What the model wrote is kept as it is, in a stream."""
         at.server.answer(Script((ToolCallPart("c", "look_up", '{"word": "a'),), "tool_use"))
@@ -98,8 +100,8 @@ class AnswerCases(Cases):
     @case("reasoning")
     async def test_reasoning(self, at: Bench) -> None:
         """Reasoning arrives before what it belongs to, with what the vendor needs back."""
-        parts = at.wire.reasoning()
-        await at.both(Script(parts, "tool_use", deltas=2), at.request(reasoning="medium"))
+        script = attrs.evolve(thoughtful(at), deltas=2)
+        await at.both(script, at.request(reasoning="medium"))
 
         check(
             any(isinstance(one, ReasoningDelta) for one in await at.chunks()),
@@ -162,3 +164,10 @@ class AnswerCases(Cases):
 
         ends = [one for one in chunks if isinstance(one, StreamEnd)]
         check(len(ends) == 1 and chunks[-1] is ends[0], "The StreamEnd isn't the last chunk.")
+
+
+def thoughtful(at: Bench) -> Script:
+    """An answer with reasoning, as the vendor writes it."""
+    parts = at.wire.reasoning()
+    called = any(isinstance(part, ToolCallPart) for part in parts)
+    return Script(parts, "tool_use" if called else "stop")

@@ -4,6 +4,7 @@ import gc
 import hashlib
 import logging
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -74,15 +75,16 @@ class KeyCases(Cases):
     @case()
     async def test_no_key_is_kept_after_its_call(self, at: Bench) -> None:
         """When a call is over, nothing in this process still holds its key."""
+        seed = secrets.token_hex(8)
         at.server.answer(_DONE)
-        await at.streamed(key=_secret(1))
-        await at.generated(key=_secret(2))
+        await at.streamed(key=_secret(f"{seed}1"))
+        await at.generated(key=_secret(f"{seed}2"))
         at.server.answer(at.wire.error("bad_key", "No."))
-        await at.failed(key=_secret(3))
+        await at.failed(key=_secret(f"{seed}3"))
         at.server.forget()
 
         for number in (1, 2, 3):
-            equal(_holders(number), [], "what still holds the key")
+            equal(_holders(f"{seed}{number}"), [], "what still holds the key")
 
     @case()
     async def test_the_environment_does_not_leak_in(self, at: Bench) -> None:
@@ -103,15 +105,15 @@ class KeyCases(Cases):
                 check(value not in sent, f"{name} leaks into the request.")
 
 
-def _secret(number: int) -> str:
+def _secret(seed: str) -> str:
     """A key that can be made again, so that nobody needs to keep it."""
-    return "test-key-" + hashlib.sha256(str(number).encode()).hexdigest()[:24]
+    return "test-key-" + hashlib.sha256(seed.encode()).hexdigest()[:24]
 
 
-def _holders(number: int) -> list[str]:
+def _holders(seed: str) -> list[str]:
     """The types of all objects that hold a key."""
     gc.collect()
-    text = _secret(number)
+    text = _secret(seed)
     data = text.encode()
     found: list[str] = []
     for one in gc.get_objects():

@@ -16,7 +16,7 @@ from ryecore.llm import (
     ToolResultPart,
     ToolSpec,
 )
-from ryecore.testing.conformance.answers import LOOK_UP
+from ryecore.testing.conformance.answers import LOOK_UP, thoughtful
 from ryecore.testing.conformance.bench import KEY, Bench, Cases, case, check, equal
 from ryecore.testing.conformance.script import Script, SeenRequest
 
@@ -65,7 +65,7 @@ class QuestionCases(Cases):
         for seen in await _seen(at, at.request(messages=messages)):
             equal(_flat(seen), _parts(messages), "the messages")
 
-    @case()
+    @case("tools")
     async def test_tools(self, at: Bench) -> None:
         """Name, description and schema of each tool arrive as they are."""
         for seen in await _seen(at, at.request(tools=(LOOK_UP, _NONE))):
@@ -73,7 +73,7 @@ class QuestionCases(Cases):
             equal(seen.tools[0].description, LOOK_UP.description, "a tool's description")
             equal(seen.tools[0].parameters, LOOK_UP.parameters, "a tool's schema")
 
-    @case("tool_choice")
+    @case("tools", "tool_choice")
     async def test_tool_choice(self, at: Bench) -> None:
         """That a tool may, must or must not be called is said."""
         for choice in ("none", "required"):
@@ -83,7 +83,7 @@ class QuestionCases(Cases):
         for seen in await _seen(at, at.request(tools=(LOOK_UP,))):
             check(seen.tool_choice in (None, "auto"), "A free choice came as another one.")
 
-    @case()
+    @case("tools")
     async def test_tool_results(self, at: Bench) -> None:
         """Calls and results go back with their ids, names and contents."""
         calls = (
@@ -102,7 +102,7 @@ class QuestionCases(Cases):
         for seen in await _seen(at, at.request(messages=messages, tools=(LOOK_UP,))):
             equal(_flat(seen), _parts(messages), "the messages")
 
-    @case("error_results")
+    @case("tools", "error_results")
     async def test_results_of_tools_that_failed(self, at: Bench) -> None:
         """A failed call's result is marked as failed."""
         messages = (
@@ -113,7 +113,7 @@ class QuestionCases(Cases):
         for seen in await _seen(at, at.request(messages=messages, tools=(LOOK_UP,))):
             equal(_flat(seen), _parts(messages), "the messages")
 
-    @case()
+    @case("tools")
     async def test_calls_with_arguments_that_are_no_json_go_back(self, at: Bench) -> None:
         """A conversation with a broken call in it can go on."""
         messages = (
@@ -144,7 +144,7 @@ class QuestionCases(Cases):
         takes = at.provider.capabilities(at.model).takes("application/pdf")
         check(takes, "The capabilities say that the model takes no PDF.")
 
-    @case("result_media")
+    @case("tools", "result_media")
     async def test_images_in_tool_results(self, at: Bench) -> None:
         """A tool's image arrives within its result."""
         picture = at.media.put(_PNG, "image/png")
@@ -159,21 +159,22 @@ class QuestionCases(Cases):
     @case("reasoning", "reasoning_return")
     async def test_reasoning_goes_back_to_where_it_came_from(self, at: Bench) -> None:
         """Reasoning is given back to its own provider, as it came."""
-        came = await at.both(Script(at.wire.reasoning(), "tool_use"), at.request(reasoning="low"))
-        messages = (Message.user("Think."), came.message, _answered(came.message))
-        request = at.request(messages=messages, tools=(LOOK_UP,), reasoning="low")
+        came = await at.both(thoughtful(at), at.request(reasoning="low"))
+        messages = (Message.user("Think."), came.message, *_answered(came.message))
+        tools = (LOOK_UP,) if came.tool_calls else ()
+        request = at.request(messages=messages, tools=tools, reasoning="low")
         for seen in await _seen(at, request):
             equal(_flat(seen), _parts(messages), "the messages")
 
     @case("reasoning")
     async def test_reasoning_goes_to_nobody_else(self, at: Bench) -> None:
         """Another provider's reasoning isn't sent: not its text, nor its signature."""
-        call = ToolCallPart("call_1", "look_up", "{}")
+        calls = () if "tools" in at.wire.lacks else (ToolCallPart("call_1", "look_up", "{}"),)
         foreign = ReasoningPart("A private thought.", "another-provider", "c2lnbmF0dXJl")
-        message = Message.assistant(foreign, TextPart("Let me see."), call)
-        messages = (Message.user("Think."), message, _answered(message))
+        message = Message.assistant(foreign, TextPart("Let me see."), *calls)
+        messages = (Message.user("Think."), message, *_answered(message))
         at.server.answer(_DONE)
-        await at.streamed(at.request(messages=messages, tools=(LOOK_UP,)))
+        await at.streamed(at.request(messages=messages, tools=(LOOK_UP,) if calls else ()))
         body = at.server.raw[-1].body
 
         check(b"private thought" not in body, "Another provider's reasoning was sent.")
@@ -232,10 +233,12 @@ async def _seen(at: Bench, request: LlmRequest) -> tuple[SeenRequest, SeenReques
     return first, second
 
 
-def _answered(message: Message) -> Message:
-    return Message.results(
-        *(ToolResultPart(one.call_id, one.name, (TextPart("1"),)) for one in message.tool_calls)
+def _answered(message: Message) -> tuple[Message, ...]:
+    """The results of a message's calls, and the user's next word."""
+    results = tuple(
+        ToolResultPart(one.call_id, one.name, (TextPart("1"),)) for one in message.tool_calls
     )
+    return (Message.results(*results),) if results else (Message.user("Go on."),)
 
 
 def _flat(seen: SeenRequest) -> list[tuple[str, object]]:

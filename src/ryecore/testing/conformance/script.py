@@ -52,6 +52,7 @@ Feature: TypeAlias = Literal[
     "stream_errors",
     "temperature",
     "tool_choice",
+    "tools",
 ]
 """What a vendor may lack:
 
@@ -66,6 +67,7 @@ Feature: TypeAlias = Literal[
 - `reasoning`: the answer shows reasoning; `reasoning_return`: it can be given back;
   `reasoning_effort`: how hard to think can be asked for.
 - `stream_errors`: an error can come within a stream that began well.
+- `tools`: tools at all; who lacks them needs nothing of the others that speak of calls.
 - `response_format`, `stop`, `temperature`, `tool_choice`: the settings of a request.
 """
 
@@ -238,5 +240,5 @@ class Wire(ABC):
         raise NotImplementedError
 
     def reasoning(self) -> tuple[ScriptPart, ...]:
-        """An answer with reasoning and one tool call, as this vendor orders and signs them."""
+        """An answer with reasoning, as this vendor orders and signs it; with one call of a tool."""
         raise NotImplementedError

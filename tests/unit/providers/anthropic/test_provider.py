@@ -1,0 +1,189 @@
+"""What the suite doesn't ask of every adapter."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from ryecore.llm import (
+    LlmError,
+    LlmErrorKind,
+    LlmRequest,
+    LlmResult,
+    MediaPart,
+    MemoryMediaStore,
+    Message,
+    ReasoningPart,
+    StopReason,
+    StreamFold,
+    TextPart,
+)
+from ryecore.providers.anthropic import AnthropicProvider
+from ryecore.testing.conformance import RawRequest, Reply, WireServer
+
+pytestmark = pytest.mark.anyio
+
+_ASKED = LlmRequest("claude-opus-5", (Message.user("Hello?"),))
+_HEAD = {"id": "m", "type": "message", "role": "assistant", "model": "claude-opus-5"}
+
+
+def events(*moves: dict[str, Any], stop: str | None = "end_turn") -> Reply:
+    written = [
+        {"type": "message_start", "message": {**_HEAD, "content": [], "stop_reason": None}},
+        *moves,
+        {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    ]
+    body = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in written]
+    return Reply(tuple(body), media_type="text/event-stream")
+
+
+def block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"type": "content_block_start", "index": index, "content_block": block},
+        *({"type": "content_block_delta", "index": index, "delta": one} for one in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+async def streamed(server: WireServer, **settings: Any) -> LlmResult:
+    fold = StreamFold("anthropic", "claude-opus-5")
+    async with AnthropicProvider(base_url=server.base_url, **settings) as provider:
+        async for chunk in provider.stream(_ASKED, key="k"):
+            fold.add(chunk)
+    return fold.result()
+
+
+async def failed(server: WireServer, request: LlmRequest = _ASKED, **settings: Any) -> LlmError:
+    async with AnthropicProvider(base_url=server.base_url, **settings) as provider:
+        with pytest.raises(LlmError) as caught:
+            await provider.generate(request, key="k", media=MemoryMediaStore())
+    return caught.value
+
+
+async def test_reasoning_that_isnt_shown_is_kept() -> None:
+    hidden = {"type": "redacted_thinking", "data": "ZGF0YQ=="}
+    whole = {**_HEAD, "content": [hidden], "stop_reason": "end_turn"}
+    expected = (ReasoningPart("", "anthropic", "redacted_thinking:ZGF0YQ=="),)
+    with WireServer() as server:
+        server.answer(events(*block(0, hidden)), Reply((json.dumps(whole).encode(),)))
+
+        assert (await streamed(server)).parts == expected
+        async with AnthropicProvider(base_url=server.base_url) as provider:
+            assert (await provider.generate(_ASKED, key="k")).parts == expected
+
+
+async def test_blocks_and_events_of_tomorrow_are_passed_over() -> None:
+    moves = [
+        {"type": "weather", "sunny": True},
+        *block(0, {"type": "server_tool_use", "id": "s", "name": "web", "input": {}}),
+        *block(
+            1,
+            {"type": "text", "text": ""},
+            {"type": "citations_delta", "citation": {}},
+            {"type": "hologram_delta", "light": 1},
+            {"type": "text_delta", "text": "Yes."},
+        ),
+    ]
+    with WireServer() as server:
+        server.answer(events(*moves))
+
+        assert (await streamed(server)).parts == (TextPart("Yes."),)
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("stop_sequence", "stop"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+        ("pause_turn", "stop"),
+        ("reason_of_tomorrow", "stop"),
+    ],
+)
+async def test_stop_reasons(reason: str, stop: StopReason) -> None:
+    with WireServer() as server:
+        server.answer(events(stop=reason))
+
+        assert (await streamed(server)).stop_reason == stop
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "kind"),
+    [
+        (429, {"type": "rate_limit_error"}, "rate_limit"),
+        (
+            429,
+            {
+                "type": "rate_limit_error",
+                "details": {"error_code": "enforced_spend_limit_reached"},
+            },
+            "auth",
+        ),
+        (402, {"type": "billing_error"}, "auth"),
+        (400, {"type": "invalid_request_error", "message": "prompt is too long: 2 > 1"}, None),
+        (504, {"type": "timeout_error"}, "unavailable"),
+    ],
+)
+async def test_kinds_of_failure(
+    status: int, error: dict[str, Any], kind: LlmErrorKind | None
+) -> None:
+    body = json.dumps({"type": "error", "error": {"message": "No.", **error}}).encode()
+    with WireServer() as server:
+        server.answer(Reply((body,), status))
+
+        assert (await failed(server)).kind == (kind or "context_length")
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    with WireServer() as server:
+        server.answer(Reply(stop_at=-1, then="hang"))
+
+        error = await failed(server, timeout_s=0.2)
+
+    assert (error.kind, error.status) == ("unavailable", None)
+
+
+async def test_a_medium_that_isnt_there_is_a_bad_request_and_nothing_is_sent() -> None:
+    lost = MediaPart("media://" + "0" * 64, "image/png", 3)
+    with WireServer() as server:
+        error = await failed(server, LlmRequest("claude-opus-5", (Message.user(lost),)))
+
+        assert error.kind == "bad_request"
+        assert "No medium" in str(error)
+        assert server.raw == []
+
+
+async def test_headers_of_the_host_travel() -> None:
+    with WireServer() as server:
+        server.answer(events())
+        await streamed(server, headers={"X-Tenant": "north"})
+
+        (raw,) = server.raw
+    assert isinstance(raw, RawRequest)
+    assert raw.headers["x-tenant"] == "north"
+
+
+async def test_a_proxy_of_the_host_is_used() -> None:
+    with WireServer() as server:
+        server.answer(events())
+
+        error = await failed(server, proxy="http://127.0.0.1:1")
+
+        assert error.kind == "unavailable"
+        assert server.raw == []
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("anthropic", "anthropic"), ("gemini", "gemini")], ids=str
+)
+async def test_a_missing_extra_says_how_to_get_it(module: str, extra: str) -> None:
+    sdk = {"anthropic": "anthropic", "gemini": "google.genai"}[module]
+    code = f"import sys; sys.modules[{sdk!r}] = None; import ryecore.providers.{module}"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert f"Run `pip install 'ryecore[{extra}]'`." in done.stderr.splitlines()[-1]
+    assert "MissingExtra" in done.stderr
