@@ -34,6 +34,7 @@ import ryecore.lillux
 import ryecore.llm
 import ryecore.results
 import ryecore.testing
+import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
@@ -291,6 +292,7 @@ def _directives(page: str) -> set[str]:
         ("reference/llm.md", ryecore.llm),
         ("reference/results.md", ryecore.results),
         ("reference/testing.md", ryecore.testing),
+        ("reference/tools.md", ryecore.tools),
     ],
 )
 def test_a_reference_page_has_every_public_name_of_its_module(
