@@ -11,7 +11,6 @@ from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnState
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
-from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
 
 __all__ = ["Served", "serve_calls"]
@@ -35,23 +34,27 @@ class Served:
     correction: str = ""
 
 
-async def serve_calls(setup: TurnSetup, state: TurnState, asked: LlmResult) -> Served:
+async def serve_calls(
+    setup: TurnSetup, state: TurnState, model: str, calls: Sequence[ToolCallPart]
+) -> Served:
     """Serve the calls of an answer: all at once where every tool says that this is safe.
 
     Raises:
         ToolCancelledError: A tool was cancelled.
     """
-    return await _Calls(setup, state, asked).serve()
+    return await _Calls(setup, state, model, calls).serve()
 
 
 class _Calls:
     """The calls of one answer."""
 
-    def __init__(self, setup: TurnSetup, state: TurnState, asked: LlmResult) -> None:
+    def __init__(
+        self, setup: TurnSetup, state: TurnState, model: str, calls: Sequence[ToolCallPart]
+    ) -> None:
         self._setup = setup
         self._state = state
-        self._model = asked.model
-        self._calls = asked.tool_calls
+        self._model = model
+        self._calls = calls
         self._results: dict[int, ToolResultPart] = {}
         self._fail: Fail | None = None
         self._correction = ""

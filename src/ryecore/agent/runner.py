@@ -105,7 +105,8 @@ async def _to_outcome(
     outcome: NodeOutcome | None = None
     try:
         with bounded_by(*tokens, deadline=ctx.call.deadline):
-            outcome = await run()
+            if not is_cancelled(*tokens):
+                outcome = await run()
     except Exception as error:
         failure = failure_of(error, is_cancelled=is_cancelled(*tokens))
         return NodeOutcome("failed", None, meter.tokens_used, failure)

@@ -3,7 +3,7 @@
 Source: seed 004, "The two layers"; decision 49.
 """
 
-import math
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Self, TypeAlias
@@ -208,7 +208,6 @@ class AgentSession:
             except Exception as raised:
                 problem = raised
             group.cancel_scope.cancel()
-        stream.close()
         if problem is not None:
             raise problem
 
@@ -219,7 +218,8 @@ class AgentSession:
         result: TurnResult | None = None
         try:
             with bounded_by(*tokens, deadline=self._call.deadline):
-                result = await self._turns()
+                if not is_cancelled(*tokens):
+                    result = await self._turns()
         except Exception as error:
             failed = failure_of(error, is_cancelled=is_cancelled(*tokens))
         else:
@@ -276,7 +276,8 @@ class SessionStream:
 
     def __init__(self) -> None:
         # What an answer tells is bounded, and kept until whoever reads has come to it.
-        self._give, self._take = anyio.create_memory_object_stream[AgentEvent](math.inf)
+        self._events: deque[AgentEvent] = deque()
+        self._more: anyio.Event | None = None
         self._ended: Reply | Exception | None = None
 
     @property
@@ -297,28 +298,32 @@ class SessionStream:
 
     def take(self, event: AgentEvent) -> None:
         """Take an event of the reply."""
-        self._give.send_nowait(event)
+        self._events.append(event)
+        if self._more is not None:
+            self._wake(self._more)
 
     def end(self, ended: Reply | Exception) -> None:
         """Take how the reply ended."""
         self._ended = ended
-        self._give.close()
+        if self._more is not None:
+            self._wake(self._more)
 
-    def close(self) -> None:
-        """Drop what nobody has read."""
-        self._give.close()
-        self._take.close()
+    def _wake(self, waiting: anyio.Event) -> None:
+        self._more = None
+        waiting.set()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> AgentEvent:
-        try:
-            return await self._take.receive()
-        except anyio.EndOfStream:
+        while not self._events:
             if isinstance(self._ended, Exception):
-                raise self._ended from None
-            raise StopAsyncIteration from None
+                raise self._ended
+            if self._ended is not None:
+                raise StopAsyncIteration
+            self._more = self._more or anyio.Event()
+            await self._more.wait()
+        return self._events.popleft()
 
 
 async def _caught(

@@ -8,7 +8,6 @@ Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 57.
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-import anyio.lowlevel
 from attrs import evolve, frozen
 
 from ryecore.agent.calls import serve_calls
@@ -32,7 +31,7 @@ from ryecore.agent.verdicts import (
 )
 from ryecore.errors import AgentTurnError, LlmError
 from ryecore.llm.chunks import ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
-from ryecore.llm.parts import Message
+from ryecore.llm.parts import Message, ToolCallPart
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 
@@ -92,7 +91,6 @@ class _Turns:
     async def run(self) -> TurnResult:
         policy = self._setup.policy
         while True:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # nobody is asked once it is cancelled
             state = self._state = TurnState(
                 self._state.turn + 1, self._messages, self._state.corrections, self._state.errors
             )
@@ -107,7 +105,8 @@ class _Turns:
             if asked is None:
                 continue
             self._last = asked
-            ended = await (self._serve(asked) if asked.tool_calls else self._read(asked))
+            calls = asked.tool_calls
+            ended = await (self._serve(asked, calls) if calls else self._read(asked))
             if ended is not None:
                 return ended
 
@@ -147,7 +146,7 @@ class _Turns:
             )
         return result
 
-    async def _serve(self, asked: LlmResult) -> TurnResult | None:
+    async def _serve(self, asked: LlmResult, calls: tuple[ToolCallPart, ...]) -> TurnResult | None:
         """Serve the tool calls of an answer."""
         limits = self._setup.limits
         self._tool_turns += 1
@@ -157,7 +156,7 @@ class _Turns:
                 f"The model asked for tools in more than {limits.max_tool_turns} turns.",
                 next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
             )
-        served = await serve_calls(self._setup, self._state, asked)
+        served = await serve_calls(self._setup, self._state, asked.model, calls)
         self._messages.append(asked.message)
         self._messages.append(Message("tool", served.results))
         match served.ending:

@@ -116,8 +116,10 @@ def missing_capabilities(request: LlmRequest, has: Capabilities) -> tuple[str, .
     missing: list[str] = []
     if request.tools and not has.tools:
         missing.append("tools")
-    unread = {media for media in _media_types(request) if not has.takes(media)}
-    missing.extend(f"input of type {media}" for media in sorted(unread))
+    media = _media_types(request)
+    if media:
+        unread = sorted(one for one in media if not has.takes(one))
+        missing.extend(f"input of type {one}" for one in unread)
     return tuple(missing)
 
 
@@ -128,5 +130,7 @@ def _media_types(request: LlmRequest) -> set[str]:
             if type(part) is MediaPart:
                 found.add(part.media_type)
             elif type(part) is ToolResultPart:
-                found.update(one.media_type for one in part.content if type(one) is MediaPart)
+                for one in part.content:
+                    if type(one) is MediaPart:
+                        found.add(one.media_type)
     return found
