@@ -4,19 +4,21 @@ Source: decision 54.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, cast
 
 from ryecore.lillux.schema import SchemaFailure, SchemaValidator
 from ryecore.tools.failures import invalid_arguments
 
-__all__ = ["check_arguments", "hide_config", "parse_arguments"]
+__all__ = ["check_arguments", "hide_config", "parse_arguments", "unfit_config"]
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
+_TOP: Final = re.compile(r"[.\[]")
 _decoder: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
@@ -79,3 +81,21 @@ def hide_config(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Map
         if required:
             seen["required"] = required
     return seen
+
+
+def unfit_config(config: Mapping[str, Any], schema: SchemaValidator) -> list[str]:
+    """The names of what a host set that doesn't fit a schema; the values are nobody's business."""
+    try:
+        failures = schema.failures(json.dumps(config, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return [name for name, value in config.items() if not _is_json(value)] or sorted(config)
+    at_fault = {_TOP.split(failure.path, maxsplit=1)[0] for failure in failures}
+    return sorted(at_fault & config.keys())
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -23,7 +23,7 @@ from attrs import evolve, field, frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.llm.request import ToolSpec
-from ryecore.tools.arguments import hide_config
+from ryecore.tools.arguments import hide_config, unfit_config
 from ryecore.tools.context import ToolContext
 from ryecore.tools.functions import FunctionRunner, read_function
 from ryecore.tools.policy import ToolPolicy
@@ -97,14 +97,19 @@ class ToolDef:
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise ValueError(f"The timeout of {self.name} is {self.timeout_s!r} s, not positive.")
         properties = self.parameters.get("properties")
-        if isinstance(properties, Mapping):
-            for argument in (*self.config, *self.policy.arguments):
-                if argument not in properties and _is_closed(self.parameters):
+        if isinstance(properties, Mapping) and properties:
+            is_closed = self.parameters.get("additionalProperties") is False
+            for argument in (*self.policy.arguments, *(self.config if is_closed else ())):
+                if argument not in properties:
                     raise ValueError(f"{self.name} has no parameter {argument!r}.")
         try:
             _ = self.schema
         except (TypeError, ValueError) as error:
             raise ValueError(f"The parameters of {self.name} are no JSON Schema: {error}") from None
+        if self.config:
+            unfit = unfit_config(self.config, self.schema)
+            if unfit:
+                raise ValueError(f"What is set of {self.name} doesn't fit: {', '.join(unfit)}.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.source or self.origin})"
@@ -327,7 +332,3 @@ class FunctionTool(ToolDef, Generic[P, R]):
             return self
         run = self.run.bound_to(instance)
         return evolve(self, run=run, function=run.function)
-
-
-def _is_closed(parameters: Mapping[str, Any]) -> bool:
-    return parameters.get("additionalProperties") is False

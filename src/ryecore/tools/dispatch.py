@@ -62,11 +62,12 @@ def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any
     if not tool.config:
         check_arguments(tool.name, text, tool.schema)
         return sent
-    arguments = {**sent, **tool.config}
-    if tool.schema.failures(json.dumps(arguments)):
+    merged = json.dumps({**sent, **tool.config})
+    if tool.schema.failures(merged):
         # What is wrong is said of what the model wrote alone: the rest is none of its business.
         check_arguments(tool.name, text, tool.shown_schema)
         raise invalid_arguments(tool.name, "they don't go with what the host has set")
+    arguments: dict[str, Any] = json.loads(merged)  # what the host set is not the tool's to change
     return arguments
 
 

@@ -123,14 +123,36 @@ async def test_what_the_host_sets_wins_and_is_not_shown() -> None:
     }
 
 
-async def test_what_the_host_sets_is_checked_and_no_error_shows_it() -> None:
+async def test_what_the_host_set_stands_in_no_error() -> None:
     tool = ToolDef.from_function(fetch, config={"token": "s3cret"})
-    wrong = ToolDef.from_function(fetch, config={"token": ["s3cret"]})
+    either = ToolDef(
+        name="either",
+        description="",
+        parameters={"properties": {"a": {}, "token": {}}, "maxProperties": 1},
+        config={"token": "s3cret"},
+        run=anything,
+    )
 
-    for one, arguments in ((tool, {"depth": "x"}), (wrong, {"url": "x"})):
+    for one, arguments in ((tool, {"depth": "x"}), (either, {"a": 1})):
         error = await refused(ToolArgsInvalidError, one, arguments)
         assert "s3cret" not in f"{error} {error.failures} {error.facts}"
     assert "what the host has set" in str(error)
+
+
+@pytest.mark.parametrize("token", [["s3cret"], object(), float("nan"), {"s3cret"}])
+def test_what_the_host_sets_has_to_fit_at_once(token: object) -> None:
+    with pytest.raises(ValueError, match="What is set of fetch doesn't fit: token") as caught:
+        ToolDef.from_function(fetch, config={"depth": 2, "token": token})
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_a_tool_changes_nothing_of_what_the_host_set() -> None:
+    async def pop(names: list[str]) -> str:
+        return names.pop()
+
+    tool = ToolDef.from_function(pop, config={"names": ["a", "b"]})
+
+    assert [(await called(tool)).value for _ in range(2)] == ["b", "b"]
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=3), st.sets(st.text(max_size=2), max_size=3))
