@@ -77,6 +77,8 @@ class Call(httpx2.AsyncBaseTransport):
                 httpx_client=pool.unused,
                 httpx_async_client=http,
                 async_client_args={"ssl": _NO_CERTIFICATES},
+                # Parts of the SDK try five times unless they are told otherwise.
+                retry_options=types.HttpRetryOptions(attempts=1),
             ),
         ).aio
 

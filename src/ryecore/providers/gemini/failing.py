@@ -11,20 +11,11 @@ from ryecore.errors import LlmError, RyeError
 from ryecore.llm import LlmErrorKind, redact
 from ryecore.providers.http_failures import kind_of_status, retry_after_s
 
-__all__ = ["error_of", "kind_of_rpc"]
+__all__ = ["error_of"]
 
 _TOO_LONG: Final = re.compile(r"token count .*exceeds|exceeds .*token", re.IGNORECASE)
 _BAD_KEY: Final = re.compile(r"api key (?:not valid|expired|not found)", re.IGNORECASE)
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
-_RPC: Final[dict[int, LlmErrorKind]] = {
-    4: "unavailable",
-    7: "auth",
-    8: "rate_limit",
-    10: "unavailable",
-    13: "unavailable",
-    14: "unavailable",
-    16: "auth",
-}
 
 
 def error_of(
@@ -53,11 +44,6 @@ def error_of(
     )
 
 
-def kind_of_rpc(code: object) -> LlmErrorKind:
-    """How a long operation failed, by the code of its status."""
-    return _RPC.get(code, "bad_request") if isinstance(code, int) else "unknown"
-
-
 def _facts(
     error: Exception, response: httpx2.Response | None
 ) -> tuple[LlmErrorKind, str, float | None]:
@@ -67,7 +53,8 @@ def _facts(
         wait = _delay(details)
         if wait is None and response is not None:
             wait = retry_after_s(response.headers)
-        return _kind(error, text, details), text, wait
+        code = error.code if isinstance(error.code, int) else 500
+        return _kind(code, text, details), text, wait
     if isinstance(error, httpx2.HTTPError):
         return "unavailable", f"The connection broke: {error}", None
     if isinstance(error, RyeError):
@@ -75,13 +62,13 @@ def _facts(
     if response is not None and response.status_code == 200:
         return "unavailable", f"What came can't be read: {error}", None
     if response is not None:
-        return kind_of_status(response.status_code), f"HTTP {response.status_code}", None
+        wait = retry_after_s(response.headers)
+        return _kind(response.status_code, str(error), []), str(error), wait
     kind: LlmErrorKind = "bad_request" if isinstance(error, ValueError) else "unknown"
     return kind, f"{type(error).__name__}: {error}", None
 
 
-def _kind(error: errors.APIError, text: str, details: list[Mapping[str, Any]]) -> LlmErrorKind:
-    code = error.code if isinstance(error.code, int) else 500
+def _kind(code: int, text: str, details: list[Mapping[str, Any]]) -> LlmErrorKind:
     if code == 400:
         if _BAD_KEY.search(text) or any(one.get("reason") == "API_KEY_INVALID" for one in details):
             return "auth"

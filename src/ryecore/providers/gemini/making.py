@@ -1,4 +1,9 @@
-"""Media at endpoints of their own: images at once, videos as long operations."""
+"""Media at endpoints of their own: images at once, videos as interactions in the background."""
+
+import asyncio
+import base64
+import re
+from typing import Any, Final
 
 from google.genai import types
 from google.genai.client import AsyncClient
@@ -13,13 +18,17 @@ from ryecore.llm import (
     MediaResult,
     MediaStore,
     StreamFold,
+    Usage,
     redact,
 )
 from ryecore.providers.gemini.answering import ResponseReader
 from ryecore.providers.gemini.asking import read_medium
-from ryecore.providers.gemini.failing import kind_of_rpc
 
 __all__ = ["begin_media", "look_after"]
+
+_RUNNING: Final = ("in_progress", "queued")
+_FILE: Final = re.compile(r"files/[\w-]+")
+_FILTERED: Final = re.compile(r"safety|polic|prohibited|blocked", re.IGNORECASE)
 
 
 async def begin_media(
@@ -38,17 +47,18 @@ async def begin_media(
     """
     family = request.media_type.partition("/")[0]
     inputs = [read_medium(one, media, provider_id, request.model) for one in request.inputs]
-    if family == "video":
-        return await _video(client, request, inputs, provider_id)
-    if family != "image" or request.count != 1:
+    if family not in ("image", "video") or request.count != 1:
         raise LlmError(
-            f"{provider_id} makes one image or videos in a call, not {request.count} of type "
+            f"{provider_id} makes one image or video in a call, not {request.count} of type "
             f"{request.media_type}.",
-            next_step="Ask once for each image.",
+            next_step="Ask once for each.",
             kind="bad_request",
             provider=provider_id,
             model=request.model,
         )
+    if family == "video":
+        _needs_asyncio(provider_id, request.model)
+        return await _video(client, request, inputs, provider_id)
     parts = [types.Part(text=request.prompt), *(types.Part(inline_data=one) for one in inputs)]
     response = await client.models.generate_content(
         model=request.model,
@@ -68,47 +78,88 @@ async def look_after(
 
     Args:
         client: The SDK's client.
-        job_id: The operation's name.
+        job_id: The interaction's id.
         provider_id: The provider's id.
         media: Where the video is put.
 
     Raises:
         LlmError: It failed.
     """
-    asked = types.GenerateVideosOperation()
-    asked.name = job_id
-    operation = await client.operations.get(asked)
-    if not operation.done:
+    _needs_asyncio(provider_id, "")
+    made = await client.interactions.get(id=job_id)
+    if made.status in _RUNNING:
         return MediaJob(job_id)
-    if operation.error:
-        text = str(operation.error.get("message", "the operation failed"))
-        raise _failed(provider_id, "", text, kind_of_rpc(operation.error.get("code")))
-    made = operation.response
-    if made is None or not made.generated_videos:
-        reasons = "; ".join((made.rai_media_filtered_reasons if made else None) or ())
-        raise _failed(provider_id, "", reasons or "no video was made", "content_filter")
-    parts = [
-        await _kept(client, one.video, media)
-        for one in made.generated_videos
-        if one.video is not None
-    ]
-    return MediaResult(tuple(parts), _model_of(job_id))
+    model = str(made.model or "")
+    if made.status != "completed":
+        why = "; ".join(one.message or "" for one in made.errors or ())
+        kind: LlmErrorKind = "content_filter" if _FILTERED.search(why) else "unavailable"
+        raise _failed(provider_id, model, f"{made.status}. {why}".strip(), kind)
+    video = made.output_video
+    if video is None:
+        why = made.output_text or "no video was made"
+        raise _failed(provider_id, model, why, "content_filter")
+    if video.data:
+        content = base64.b64decode(video.data)
+    else:
+        # Only the name counts: the key goes to no other host that an answer names.
+        named = _FILE.search(video.uri or "")
+        if named is None:
+            raise _failed(provider_id, model, "the video's file has no name", "unavailable")
+        content = await client.files.download(file=named[0])
+    part = media.put(content, str(video.mime_type or "video/mp4"))
+    return MediaResult((part,), model, _usage(made.usage))
 
 
 async def _video(
     client: AsyncClient, request: MediaRequest, inputs: list[types.Blob], provider_id: str
 ) -> MediaJob:
-    image = None
-    if inputs:
-        image = types.Image(image_bytes=inputs[0].data, mime_type=inputs[0].mime_type)
-    operation = await client.models.generate_videos(
+    asked: list[Any] = [{"type": "text", "text": request.prompt}]
+    asked += [
+        {
+            "type": str(one.mime_type).partition("/")[0],
+            "data": base64.b64encode(one.data or b"").decode("ascii"),
+            "mime_type": one.mime_type,
+        }
+        for one in inputs
+    ]
+    begun: Any = await client.interactions.create(
         model=request.model,
-        source=types.GenerateVideosSource(prompt=request.prompt, image=image),
-        config=types.GenerateVideosConfig(number_of_videos=request.count),
+        input=asked,
+        background=True,
+        store=True,
+        response_format={"type": "video"},
+        stream=False,
     )
-    if not operation.name:
-        raise _failed(provider_id, request.model, "it named no operation", "unavailable")
-    return MediaJob(operation.name)
+    if not begun.id:
+        raise _failed(provider_id, request.model, "it named no interaction", "unavailable")
+    return MediaJob(begun.id)
+
+
+def _needs_asyncio(provider_id: str, model: str) -> None:
+    """The SDK's interactions hand work to threads of asyncio's."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        running = False
+    else:
+        running = True
+    if not running:
+        why = "Google's SDK makes videos on asyncio alone"
+        raise _failed(provider_id, model, why, "bad_request")
+
+
+def _usage(counted: Any) -> Usage | None:
+    """What an interaction counted; its input holds the cached tokens, its output no thoughts."""
+    if counted is None:
+        return None
+    cached = counted.total_cached_tokens or 0
+    return Usage(
+        max(0, (counted.total_input_tokens or 0) - cached),
+        counted.total_output_tokens or 0,
+        cached,
+        0,
+        counted.total_thought_tokens or 0,
+    )
 
 
 def _images(
@@ -130,17 +181,6 @@ def _images(
         )
         raise _failed(provider_id, request.model, result.text or "no image was made", kind)
     return MediaResult(images, result.model, result.usage)
-
-
-async def _kept(client: AsyncClient, video: types.Video, media: MediaStore) -> MediaPart:
-    content = video.video_bytes or await client.files.download(file=video)
-    return media.put(content, video.mime_type or "video/mp4")
-
-
-def _model_of(job_id: str) -> str:
-    """The model in an operation's name: `models/veo/operations/1`."""
-    _, _, rest = job_id.partition("models/")
-    return rest.partition("/")[0]
 
 
 def _failed(provider_id: str, model: str, why: str, kind: LlmErrorKind) -> LlmError:
