@@ -76,6 +76,9 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         cause = error.__cause__
         why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
         kind, message = "unavailable", f"The connection to {provider} failed{why}."
+    elif isinstance(error, openai.APIError):  # the SDK found it in a stream
+        told = told_failure(error.body or error.message)
+        kind, message = told.kind, told.message
     elif isinstance(error, BrokenAnswer):
         kind, message = "unavailable", str(error)
     elif isinstance(error, ValueError):

@@ -229,7 +229,7 @@ class OpenAIProvider:
             self._api.path,
             cast_to=object,
             body=body,
-            options={"headers": key_headers(key, self._headers), "stream_mode": "events"},
+            options={"headers": key_headers(key, self._headers)},
             stream=True,
             stream_cls=Events,
         )
