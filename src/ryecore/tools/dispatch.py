@@ -15,11 +15,12 @@ from ryecore.tools.arguments import check_arguments, parse_arguments
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import as_tool_error, invalid_arguments
+from ryecore.tools.functions import FunctionRunner
 from ryecore.tools.limits import ToolLimits
 from ryecore.tools.outcome import OnToolEvent, ToolCalled, ToolOutcome, ToolReturned
 from ryecore.tools.policy import apply_policy
 from ryecore.tools.results import as_text, has_media, preview, with_media
-from ryecore.tools.scopes import CallScope, seconds_left
+from ryecore.tools.scopes import NO_SCOPE, CallScope, seconds_left
 from ryecore.tools.store import ResultStore
 
 __all__ = ["serve"]
@@ -51,7 +52,7 @@ async def serve(
         outcome = await _served(tool, call, arguments, ctx, limits)
     except BaseException as error:
         said = str(error) if isinstance(error, ToolCallError) else "It was cancelled."
-        on_event(ToolReturned(tool.name, False, said))
+        on_event(ToolReturned(tool.name, False, _shortened(said, limits)))
         raise
     on_event(ToolReturned(tool.name, True, _summary(outcome.part, limits)))
     return outcome
@@ -123,7 +124,8 @@ async def _run(
         if timeout_s <= 0:
             raise _ended_early(tool, ctx, "did not run, because its caller's time is up")
     problem: ToolCallError | None = None
-    scope = CallScope(ctx.call, timeout_s)
+    never_waits = isinstance(tool.run, FunctionRunner) and tool.run.never_waits
+    scope = NO_SCOPE if never_waits else CallScope(ctx.call, timeout_s)
     with scope:
         try:
             return await scope.wait_for(tool.run(arguments, ctx))
@@ -171,7 +173,7 @@ def _shown_input(
     tool: ToolDef, text: str, sent: dict[str, Any], limits: ToolLimits
 ) -> Mapping[str, Any] | str:
     if len(text) > limits.event_chars:
-        return f"{text[: limits.event_chars]}…"
+        return _shortened(text, limits)
     # The tool gets `sent` and may change it; who is told of it gets what was sent.
     for value in sent.values():
         if type(value) in _NESTED:
@@ -190,4 +192,8 @@ def _summary(part: ToolResultPart, limits: ToolLimits) -> str:
         for one in part.content[:10]
     ]
     text = words[0] if len(words) == 1 else " ".join(words)
+    return _shortened(text, limits)
+
+
+def _shortened(text: str, limits: ToolLimits) -> str:
     return text if len(text) <= limits.event_chars else f"{text[: limits.event_chars]}…"

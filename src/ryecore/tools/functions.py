@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, get_type_hints
 
 import anyio
-from anyio.lowlevel import RunVar
+from anyio.lowlevel import EventLoopToken, current_token
 from attrs import evolve, frozen
 
 from ryecore.errors import ToolExecutionError
@@ -124,7 +124,7 @@ class FunctionRunner:
         inline: Whether one that isn't async runs on the event loop's thread.
     """
 
-    __slots__ = ("_context", "_converters", "_is_inline", "_workers", "function", "shape")
+    __slots__ = ("_context", "_converters", "_is_inline", "_loop", "_workers", "function", "shape")
 
     def __init__(
         self, function: Callable[..., Any], shape: FunctionShape, *, inline: bool = False
@@ -134,9 +134,8 @@ class FunctionRunner:
         self._converters = tuple(shape.converters.items())
         self._context = shape.context
         self._is_inline = inline
-        # A tool has threads of its own, so that one that hangs starves no other. They belong to
-        # an event loop, of which a process may see several.
-        self._workers: RunVar[anyio.CapacityLimiter] = RunVar(f"workers of {shape.name}")
+        self._loop: EventLoopToken | None = None
+        self._workers: anyio.CapacityLimiter | None = None
 
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
         """Call the function, and wait for it."""
@@ -186,9 +185,11 @@ class FunctionRunner:
             raise RuntimeError(f"StopIteration: {error}") from None
 
     def _limiter(self) -> anyio.CapacityLimiter:
-        try:
-            return self._workers.get()
-        except LookupError:
-            limiter = anyio.CapacityLimiter(_MAX_WORKERS)
-            self._workers.set(limiter)
-            return limiter
+        """A tool has threads of its own, so that one that hangs starves no other.
+
+        They belong to an event loop, of which a process may see several.
+        """
+        loop = current_token()
+        if self._workers is None or self._loop != loop:
+            self._loop, self._workers = loop, anyio.CapacityLimiter(_MAX_WORKERS)
+        return self._workers

@@ -6,14 +6,14 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from ryecore.policy import CallContext
 
-__all__ = ["CallScope", "seconds_left"]
+__all__ = ["NO_SCOPE", "CallScope", "NoScope", "seconds_left"]
 
 T = TypeVar("T")
 
@@ -84,6 +84,28 @@ class CallScope:
 
         with suppress(RuntimeError):  # the loop has ended, and with it the call
             from_thread.run_sync(self._scope.cancel, token=self._loop)
+
+
+class NoScope:
+    """In place of a `CallScope` around what never waits: nothing could cancel that."""
+
+    __slots__ = ()
+
+    is_ended: Final = False
+    is_cut: Final = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def wait_for(self, awaited: Awaitable[T]) -> Awaitable[T]:
+        """Await something that never waits."""
+        return awaited
+
+
+NO_SCOPE: Final = NoScope()
 
 
 class _Timed(Generic[T]):
