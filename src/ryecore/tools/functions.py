@@ -137,6 +137,11 @@ class FunctionRunner:
         self._loop: EventLoopToken | None = None
         self._workers: anyio.CapacityLimiter | None = None
 
+    @property
+    def never_waits(self) -> bool:
+        """Whether a call is over before anything else on the event loop gets a turn."""
+        return self._is_inline and not self.shape.is_async
+
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
         """Call the function, and wait for it."""
         given = dict(arguments)
