@@ -3,11 +3,10 @@
 Source: seed 004, "What the adapter does for an agent vertex".
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ryecore.agent.deps import AgentRunnerDeps, Egress
+from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import Emit
 from ryecore.agent.meter import CostMeter
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
@@ -16,9 +15,8 @@ from ryecore.agent.output import OutputSchema
 from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.llm.cost import CostTracker
-from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.fallback import FallbackChain
-from ryecore.llm.options import GO, AttemptVerdict, ChainOptions, Refuse
+from ryecore.llm.options import ChainOptions
 from ryecore.llm.plan import Backoff, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
@@ -161,7 +159,7 @@ def build_setup(
         reasoning=agent.reasoning,
     )
     return TurnSetup(
-        FallbackChain(plan, chain_options(deps, meter, node_id)),
+        FallbackChain(plan, chain_options(deps, meter, policy)),
         deps.registry,
         _tool_context(deps, frozenset(names), call),
         request,
@@ -176,15 +174,14 @@ def build_setup(
 
 
 def chain_options(
-    deps: AgentRunnerDeps, meter: CostMeter, node_id: str | None = None
+    deps: AgentRunnerDeps, meter: CostMeter, policy: TurnPolicy | None = None
 ) -> ChainOptions:
     """What a run's calls of models go by.
 
     Args:
         deps: What the host injects.
         meter: Told of each try.
-        node_id: The vertex, or the session, whose tries the host's gate is asked of; None where
-            the gate was asked already.
+        policy: Asked before each try; None where that was asked already.
     """
     return ChainOptions(
         key_for=deps.key_for,
@@ -192,7 +189,7 @@ def chain_options(
         now=deps.now,
         on_auth_error=deps.on_auth_error,
         on_attempt=meter.on_attempt,
-        before_attempt=None if node_id is None else _egress_gate(deps, node_id),
+        before_attempt=None if policy is None else policy.before_attempt,
         media=deps.media,
         stall_s=deps.limits.stall_s,
         cooldown_s=deps.limits.cooldown_s,
@@ -226,31 +223,3 @@ def _tool_context(deps: AgentRunnerDeps, grant: frozenset[str], call: CallContex
         results=deps.results,
         media=deps.media,
     )
-
-
-def _egress_gate(
-    deps: AgentRunnerDeps, node_id: str
-) -> Callable[[FallbackPlanEntry, LlmRequest, int], Awaitable[AttemptVerdict]] | None:
-    """The host's gate before each try, as the chain asks it; None where there is none."""
-    gate = deps.pre_egress
-    if gate is None:
-        return None
-
-    async def before_attempt(
-        entry: FallbackPlanEntry, request: LlmRequest, number: int
-    ) -> AttemptVerdict:
-        egress = Egress(
-            node_id,
-            entry.provider.provider_id,
-            entry.model,
-            request,
-            estimated_tokens(request),
-            request.max_output_tokens,
-            number,
-        )
-        refused = gate(egress)
-        if isawaitable(refused):
-            refused = await refused
-        return refused if isinstance(refused, Refuse) else GO
-
-    return before_attempt

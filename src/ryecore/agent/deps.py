@@ -19,7 +19,7 @@ from ryecore.llm.request import LlmRequest
 from ryecore.tools.context import ApproveToolCall, FsScope
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.registry import ToolRegistry
-from ryecore.tools.store import ResultStore
+from ryecore.tools.store import MemoryResultStore, ResultStore
 
 if TYPE_CHECKING:
     from ryecore.agent.observer import AgentObserver
@@ -74,6 +74,10 @@ PreEgress: TypeAlias = Callable[[Egress], Awaitable[Refuse | None] | Refuse | No
 """Asked before each try; `Refuse` keeps it from being made, and ends the run."""
 
 
+def _optional_tools(declared: Iterable[ToolDef] | None) -> tuple[ToolDef, ...] | None:
+    return None if declared is None else tuple(declared)
+
+
 def _names(declared: Iterable[str]) -> frozenset[str]:
     return frozenset(declared)
 
@@ -107,7 +111,7 @@ class AgentRunnerDeps:
     resolve_provider: Callable[[str], LlmProvider | None]
     key_for: Callable[[str], str | Awaitable[str]]
     registry: ToolRegistry = Factory(ToolRegistry)
-    tools: Iterable[ToolDef] | None = None
+    tools: tuple[ToolDef, ...] | None = field(default=None, converter=_optional_tools)
     sleep: Callable[[float], Awaitable[object]] = anyio.sleep
     now: Callable[[], float] = time.monotonic
     resolve_media_surface: Callable[[str], MediaSurface | None] | None = None
@@ -120,5 +124,5 @@ class AgentRunnerDeps:
     approve: ApproveToolCall | None = None
     host_capabilities: frozenset[str] = field(default=frozenset(), converter=_names)
     media: MediaStore | None = None
-    results: ResultStore | None = None
+    results: ResultStore = Factory(MemoryResultStore)
     observer: "AgentObserver | None" = None

@@ -52,7 +52,8 @@ class CostMeter:
         self._made += 1
         self.attempt_number = self._made
         self._model = record.model
-        estimate = estimated_tokens(self.request) if self.request and not record.usage else 0
+        uncounted = record.usage is None and record.outcome in ("cut", "cancelled")
+        estimate = estimated_tokens(self.request) if uncounted and self.request else 0
         cost = self._tracker.record(record, input_tokens_estimate=estimate)
         self._emit(
             CostUpdated(

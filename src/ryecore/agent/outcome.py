@@ -5,7 +5,7 @@ Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 53, 59.
 
 from typing import Final, Literal, TypeAlias, get_args
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from ryecore.errors import (
     AgentTurnError,
@@ -21,6 +21,7 @@ from ryecore.errors import (
 )
 from ryecore.errors.agents import LlmErrorKind
 from ryecore.llm.errors import redact
+from ryecore.llm.parts import MediaPart
 
 __all__ = [
     "ERROR_CODES",
@@ -144,15 +145,22 @@ class NodeOutcome:
         return cls("failed", None, tokens_used or TokensUsed(), failure)
 
     def to_dict(self) -> dict[str, object]:
-        """The outcome as a JSON-ready object, as far as its output is JSON."""
+        """The outcome as a JSON-ready object; media stand in it by their handles."""
         return {
             "status": self.status,
-            "output": self.output,
+            "output": _json_ready(self.output),
             "tokens_used": self.tokens_used.to_dict(),
             "failure": self.failure.to_dict() if self.failure else None,
             "stop_reason": self.stop_reason,
             "job_id": self.job_id,
         }
+
+
+def _json_ready(output: object) -> object:
+    if not isinstance(output, dict) or "media" not in output:
+        return output
+    media = [asdict(one) if isinstance(one, MediaPart) else one for one in output["media"]]
+    return output | {"media": media}
 
 
 def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTurnError:

@@ -1,8 +1,12 @@
 """The policies of the turn core's two callers here."""
 
+from inspect import isawaitable
+
+from ryecore.agent.deps import Egress, PreEgress
 from ryecore.agent.output import Misfit, OutputSchema
 from ryecore.agent.verdicts import (
     ACCEPT,
+    GO,
     KEEP,
     Accept,
     Fail,
@@ -15,7 +19,11 @@ from ryecore.agent.verdicts import (
     ladder_verdict,
 )
 from ryecore.errors import ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.options import AttemptVerdict, Refuse
 from ryecore.llm.parts import ToolCallPart
+from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolOutcome
 
@@ -23,14 +31,38 @@ __all__ = ["NodePolicy", "SessionPolicy"]
 
 
 class NodePolicy(TurnPolicy):
-    """An agent node's: the seed's ladder, and an answer that fits the node's schema.
+    """An agent node's: the host's gate, the seed's ladder, an answer that fits the node's schema.
 
     Args:
+        gate: Asked before each try; None where the host has none.
+        node_id: What the gate is told of the run.
         output: The schema of the answer; None for text.
     """
 
-    def __init__(self, output: OutputSchema | None = None) -> None:
+    def __init__(self, gate: PreEgress | None, node_id: str, output: OutputSchema | None) -> None:
+        self._gate = gate
+        self._node_id = node_id
         self._output = output
+
+    async def before_attempt(
+        self, entry: FallbackPlanEntry, request: LlmRequest, number: int
+    ) -> AttemptVerdict:
+        """Ask the host's gate."""
+        if self._gate is None:
+            return GO
+        egress = Egress(
+            self._node_id,
+            entry.provider.provider_id,
+            entry.model,
+            request,
+            estimated_tokens(request),
+            request.max_output_tokens,
+            number,
+        )
+        refused = self._gate(egress)
+        if isawaitable(refused):
+            refused = await refused
+        return refused if isinstance(refused, Refuse) else GO
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Check the answer against the schema, in full. Source: decisions 53 and 54."""

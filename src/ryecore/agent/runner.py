@@ -185,7 +185,7 @@ class _AgentRun:
             node_id=node.id,
             emit=ctx.emit,
             call=ctx.call,
-            policy=NodePolicy(output),
+            policy=NodePolicy(self._deps.pre_egress, node.id, output),
             meter=self.meter,
         )
         messages = [Message.user(prompt)]

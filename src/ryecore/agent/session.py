@@ -121,7 +121,7 @@ class AgentSession:
             node_id=session_id,
             emit=self._emit,
             call=self._call,
-            policy=SessionPolicy(output),
+            policy=SessionPolicy(deps.pre_egress, session_id, output),
             meter=self._meter,
         )
 

@@ -11,7 +11,10 @@ from attrs import frozen
 
 from ryecore.agent.outcome import ErrorCode, failure_of, is_correctable
 from ryecore.errors import LlmError, ToolCallError
+from ryecore.llm.options import GO, AttemptVerdict, Go, Refuse
 from ryecore.llm.parts import Message, ToolCallPart
+from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.outcome import ToolOutcome
@@ -35,17 +38,13 @@ __all__ = [
     "Keep",
     "Nudge",
     "Raise",
+    "Refuse",
     "Replace",
     "Retry",
     "Stop",
     "TurnPolicy",
     "TurnState",
 ]
-
-
-@frozen
-class Go:
-    """Take the turn."""
 
 
 @frozen
@@ -188,7 +187,6 @@ class HandOff:
     data: Mapping[str, object]
 
 
-GO: Final = Go()
 DISPATCH: Final = Dispatch()
 KEEP: Final = Keep()
 ACCEPT: Final = Accept()
@@ -221,13 +219,25 @@ class TurnState:
 
 
 class TurnPolicy:
-    """What the turn core does at each point where its callers differ. This one is an agent node's.
+    """What the turn core does at each point where its callers differ; this one, what seed 004 says.
 
-    What happens before an attempt is not here: the fallback chain asks its own `before_attempt`.
+    Source: decision 49.
     """
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
         """Before a model is asked."""
+        return GO
+
+    async def before_attempt(
+        self, entry: FallbackPlanEntry, request: LlmRequest, number: int
+    ) -> AttemptVerdict:
+        """Before each try of a turn leaves for a provider: the fallback chain asks this.
+
+        Args:
+            entry: Whom it would go to.
+            request: What would be sent.
+            number: Which try of this call it is, from 1.
+        """
         return GO
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:

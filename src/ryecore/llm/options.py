@@ -18,7 +18,7 @@ __all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse", "fetch_key"]
 
 @frozen
 class Go:
-    """The attempt may be made."""
+    """Go on: the attempt may be made."""
 
 
 @frozen

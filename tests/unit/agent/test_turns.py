@@ -22,6 +22,7 @@ from ryecore.agent.verdicts import (
     Finish,
     HandOff,
     Nudge,
+    Refuse,
     Replace,
     Retry,
     Stop,
@@ -39,6 +40,12 @@ pytestmark = pytest.mark.anyio
 
 class Thread(TurnPolicy):
     """What a managed thread wants of its turns."""
+
+    refuse_at: int | None = None
+
+    async def before_attempt(self, entry, request, number):
+        self.tries = getattr(self, "tries", 0) + 1
+        return Refuse("hold", "no hold left") if self.tries == self.refuse_at else GO
 
     def __init__(self, *, nudges=1, hand_off_after=None, stop_at=None, replace_after=None):
         self.nudges, self.hand_off_after = nudges, hand_off_after
@@ -158,6 +165,14 @@ async def test_the_conversation_can_be_replaced_and_goes_on():
     assert result.ended == "answered"
     assert [message.text for message in messages] == ["a summary", "done"]
     assert len(studio.model.requests[1].messages) == 1
+
+
+async def test_a_try_that_is_refused_never_leaves_and_ends_the_turns():
+    policy = Thread()
+    policy.refuse_at = 2
+    with pytest.raises(LlmError) as caught:
+        await run(policy, call("add", {"a": 1, "b": 1}), "never")
+    assert (caught.value.kind, caught.value.code) == ("refused", "hold")
 
 
 async def test_a_stop_before_a_turn_asks_nobody():
