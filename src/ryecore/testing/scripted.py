@@ -1,12 +1,10 @@
 """Models that say what a test tells them to."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from inspect import isawaitable
 from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
-from attrs import evolve
 
 from ryecore.llm.chunks import StreamChunk, StreamEnd, ToolCallStart
 from ryecore.llm.errors import LlmError
@@ -14,7 +12,7 @@ from ryecore.llm.fold import StreamFold
 from ryecore.llm.media import MediaStore
 from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.llm.result import LlmResult, Usage
-from ryecore.testing.turns import Turn, TurnEnding, say
+from ryecore.testing.turns import PreparedTurn, Turn, TurnEnding, say
 
 __all__ = [
     "EVERYTHING",
@@ -34,6 +32,7 @@ ModelFunction: TypeAlias = Callable[[LlmRequest], Spoken | Awaitable[Spoken]]
 
 ScriptItem: TypeAlias = Spoken | ModelFunction
 
+_SPOKEN: Final = (Turn, str, LlmError)
 EVERYTHING: Final = Capabilities(reasoning=True, input_media=frozenset({"*/*"}))
 """What a fake model can do unless a test says otherwise."""
 
@@ -105,7 +104,7 @@ class FunctionProvider:
         self.open_streams += 1
         through = False
         try:
-            chunks, ending = await self._answer(request)
+            chunks, end, ending = await self._answer(request)
             if self._checkpoints:
                 for chunk in chunks:
                     await anyio.lowlevel.checkpoint()
@@ -113,6 +112,8 @@ class FunctionProvider:
             else:
                 for chunk in chunks:
                     yield chunk
+            if end is not None:
+                yield end
             if ending == "hang":
                 await anyio.sleep_forever()
             through = True
@@ -145,23 +146,29 @@ class FunctionProvider:
             )
         return fold.result()
 
-    async def _answer(self, request: LlmRequest) -> tuple[Sequence[StreamChunk], TurnEnding]:
-        spoken = await self._spoken(request)
+    async def _answer(
+        self, request: LlmRequest
+    ) -> tuple[Sequence[StreamChunk], StreamEnd | None, TurnEnding]:
+        said = self._function(request)
+        spoken = said if isinstance(said, _SPOKEN) else await said
         if isinstance(spoken, LlmError):
-            return (), spoken
+            return (), None, spoken
         turn = say(spoken) if isinstance(spoken, str) else spoken
-        chunks = [*turn.chunks(self._chunk_chars)]
-        for at, chunk in enumerate(chunks):
-            if type(chunk) is ToolCallStart and not chunk.call_id:
-                self._calls += 1
-                chunks[at] = evolve(chunk, call_id=f"call_{self._calls}")
-        if turn.ending == "whole" and not any(type(chunk) is StreamEnd for chunk in chunks):
-            chunks.append(turn.end(self._usage))
-        return chunks, turn.ending
+        prepared = turn.prepared(self._chunk_chars)
+        end = prepared.end
+        if end is not None and end.usage is None and self._usage is not None:
+            end = StreamEnd(end.stop_reason, self._usage)
+        return self._named(prepared) if prepared.nameless else prepared.chunks, end, turn.ending
 
-    async def _spoken(self, request: LlmRequest) -> Spoken:
-        spoken = self._function(request)
-        return await spoken if isawaitable(spoken) else spoken
+    def _named(self, prepared: PreparedTurn) -> list[StreamChunk]:
+        """The chunks, with an id for each call that has none."""
+        chunks = [*prepared.chunks]
+        for at in prepared.nameless:
+            start = chunks[at]
+            if isinstance(start, ToolCallStart):
+                self._calls += 1
+                chunks[at] = ToolCallStart(start.index, f"call_{self._calls}", start.name)
+        return chunks
 
 
 class ScriptedProvider(FunctionProvider):

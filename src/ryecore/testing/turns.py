@@ -20,7 +20,19 @@ from ryecore.llm.errors import LlmError, LlmErrorKind
 from ryecore.llm.parts import ReasoningPart, TextPart, ToolCallPart
 from ryecore.llm.result import StopReason, Usage
 
-__all__ = ["Turn", "TurnEnding", "TurnStep", "call", "cut", "fail", "hang", "raw", "say", "think"]
+__all__ = [
+    "PreparedTurn",
+    "Turn",
+    "TurnEnding",
+    "TurnStep",
+    "call",
+    "cut",
+    "fail",
+    "hang",
+    "raw",
+    "say",
+    "think",
+]
 
 TurnStep: TypeAlias = (
     TextPart
@@ -55,9 +67,7 @@ class Turn:
     ending: TurnEnding = "whole"
     usage: Usage | None = None
     stop_reason: StopReason | None = None
-    _prepared: dict[int, tuple[StreamChunk, ...]] = field(
-        factory=dict, init=False, eq=False, repr=False
-    )
+    _prepared: "dict[int, PreparedTurn]" = field(factory=dict, init=False, eq=False, repr=False)
 
     def __add__(self, after: "Turn") -> "Turn":
         if self.ending not in ("whole", "cut"):
@@ -69,25 +79,44 @@ class Turn:
             after.stop_reason or self.stop_reason,
         )
 
-    def chunks(self, chunk_chars: int) -> tuple[StreamChunk, ...]:
-        """What is streamed before the end; made once. Calls without an id have an empty one.
+    def prepared(self, chunk_chars: int) -> "PreparedTurn":
+        """What is streamed, made once.
 
         Args:
             chunk_chars: How long a piece of text is at most, in characters.
         """
         found = self._prepared.get(chunk_chars)
         if found is None:
-            found = self._prepared[chunk_chars] = tuple(_chunks(self.steps, chunk_chars))
+            found = self._prepared[chunk_chars] = self._prepare(chunk_chars)
         return found
 
-    def end(self, usage: Usage | None) -> StreamEnd:
-        """The last chunk of a whole answer.
+    def _prepare(self, chunk_chars: int) -> "PreparedTurn":
+        chunks = tuple(_chunks(self.steps, chunk_chars))
+        kinds = {type(chunk) for chunk in chunks}
+        nameless = tuple(
+            at
+            for at, chunk in enumerate(chunks)
+            if isinstance(chunk, ToolCallStart) and not chunk.call_id
+        )
+        stop_reason = self.stop_reason or ("tool_use" if ToolCallStart in kinds else "stop")
+        is_ended = self.ending != "whole" or StreamEnd in kinds
+        end = None if is_ended else StreamEnd(stop_reason, self.usage)
+        return PreparedTurn(chunks, nameless, end)
 
-        Args:
-            usage: What is counted where the turn doesn't say.
-        """
-        calls = any(isinstance(step, ToolCallPart | ToolCallStart) for step in self.steps)
-        return StreamEnd(self.stop_reason or ("tool_use" if calls else "stop"), self.usage or usage)
+
+@frozen
+class PreparedTurn:
+    """A turn in the pieces that are streamed.
+
+    Attributes:
+        chunks: What comes before the end.
+        nameless: Where in it the calls begin that have no id yet.
+        end: The last chunk; None where none comes, or it is among the chunks.
+    """
+
+    chunks: tuple[StreamChunk, ...]
+    nameless: tuple[int, ...]
+    end: StreamEnd | None
 
 
 def say(text: str, *, usage: Usage | None = None, stop_reason: StopReason | None = None) -> Turn:

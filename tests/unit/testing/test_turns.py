@@ -18,8 +18,11 @@ from ryecore.testing import Turn, call, cut, fail, hang, raw, say, think
 
 def folded(turn: Turn, chunk_chars: int = 4) -> LlmResult:
     fold = StreamFold("scripted", "m")
-    for chunk in (*turn.chunks(chunk_chars), turn.end(None)):
+    prepared = turn.prepared(chunk_chars)
+    for chunk in prepared.chunks:
         fold.add(chunk)
+    assert prepared.end is not None
+    fold.add(prepared.end)
     return fold.result()
 
 
@@ -48,14 +51,14 @@ def test_parallel_calls_have_an_index_each() -> None:
 def test_the_last_word_counts_for_usage_and_stop_reason() -> None:
     turn = say("a", usage=Usage(1), stop_reason="length") + say("b", usage=Usage(2))
 
-    assert turn.end(Usage(9)) == StreamEnd("length", Usage(2))
-    assert say("a").end(Usage(9)) == StreamEnd("stop", Usage(9))
+    assert turn.prepared(4).end == StreamEnd("length", Usage(2))
+    assert say("a").prepared(4).end == StreamEnd("stop")
 
 
 def test_raw_chunks_stay_as_they_are() -> None:
     chunks = (TextDelta("much longer than four"), ReasoningDelta("x"))
 
-    assert raw(*chunks).chunks(4) == chunks
+    assert raw(*chunks).prepared(4).chunks == chunks
     assert raw(*chunks).ending == "cut"
     assert (raw(*chunks) + say("!")).ending == "whole"
 
@@ -71,14 +74,14 @@ def test_nothing_follows_an_end() -> None:
 def test_chunks_are_made_once() -> None:
     turn = say("Once upon a time")
 
-    assert turn.chunks(4) is turn.chunks(4)
-    assert turn.chunks(4) is not turn.chunks(5)
+    assert turn.prepared(4) is turn.prepared(4)
+    assert turn.prepared(4) != turn.prepared(5)
     assert turn == say("Once upon a time")
 
 
 @given(st.text(), st.integers(1, 50))
 def test_pieces_make_the_text_again(text: str, chunk_chars: int) -> None:
-    chunks = say(text).chunks(chunk_chars)
+    chunks = say(text).prepared(chunk_chars).chunks
 
     assert folded(say(text), chunk_chars).text == text
     assert all(isinstance(one, TextDelta) and 0 < len(one.text) <= chunk_chars for one in chunks)
