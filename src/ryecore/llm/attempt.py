@@ -1,12 +1,12 @@
 """One try at one provider: the asking, without any decision on what follows."""
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import suppress
 from types import AsyncGeneratorType, coroutine
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 
 from ryecore.llm.chunks import StreamChunk
 from ryecore.llm.errors import LlmError, LlmErrorKind, clean_error
@@ -142,14 +142,19 @@ class Attempt:
 
 
 def _loop_clock() -> Callable[[], float]:
-    """The clock of the event loop, as its scopes count; asyncio's own is the faster way to it."""
-    loop = anyio.lowlevel.current_token().native_token
-    clock: Callable[[], float] | None = getattr(loop, "time", None)
-    if clock is None:
-        from trio import current_time  # noqa: PLC0415 - it is the loop that runs
+    """The clock of the event loop, as its scopes count; this is the fastest way to it."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # it is imported, and doesn't run
+            task = None
+        if task is not None:
+            clock: Callable[[], float] = task.get_loop().time
+            return clock
+    from trio import current_time  # noqa: PLC0415 - it is the loop that runs
 
-        return current_time
-    return clock
+    return current_time
 
 
 async def _let_end(
@@ -160,12 +165,12 @@ async def _let_end(
     Most end without waiting, and cost no timer; the others may wait a bounded time.
     """
     begun = step.__await__()
-    with suppress(Exception):  # the answer is there, whatever comes after it
-        try:
-            waits_for = begun.send(None)
-        except StopIteration:
-            return
-        scope.deadline = clock() + _END_S  # the stream may stand in scopes of its own by now
+    try:
+        waits_for = begun.send(None)
+    except Exception:  # its end; and the answer is there, whatever else comes after it
+        return
+    scope.deadline = clock() + _END_S  # the stream may stand in scopes of its own by now
+    with suppress(Exception):
         await _resumed(begun, waits_for)
 
 
