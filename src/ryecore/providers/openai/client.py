@@ -30,7 +30,10 @@ class Events(openai.AsyncStream[object]):
 
 
 def make_client(
-    base_url: str | None, timeout_s: float, headers: Mapping[str, str]
+    base_url: str | None,
+    timeout_s: float,
+    headers: Mapping[str, str],
+    proxy: str | None = None,
 ) -> openai.AsyncOpenAI:
     """A client with a pool of connections of its own.
 
@@ -38,10 +41,12 @@ def make_client(
         base_url: Where the server is; OpenAI's own address where None.
         timeout_s: How long to wait for the next bytes, in seconds.
         headers: More headers for every request.
+        proxy: A proxy's address.
     """
     pool = httpx2.AsyncClient(
         timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         limits=openai.DEFAULT_CONNECTION_LIMITS,
+        proxy=proxy,
         trust_env=False,
     )
     # Calls with different keys share the pool, and must not share a session.

@@ -128,6 +128,8 @@ def _told(body: object, status: int | None) -> tuple[LlmErrorKind, str]:
         # `invalid_request_error` is what nearly everything is called.
         if word in _CODES and (word != "invalid_request_error" or status is None):
             return _too_long(_CODES[word], said), said
+    if status == 413:
+        return "context_length", said
     kind = kind_of_status(status) if status is not None else "unavailable"
     return _too_long(kind, said), said
 

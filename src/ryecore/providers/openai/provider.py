@@ -56,6 +56,7 @@ class OpenAIProvider:
             By default all is thought possible that OpenAI's names don't exclude.
         timeout_s: How long to wait for the next bytes, in seconds.
         headers: More headers for every request.
+        proxy: A proxy's address; none of the environment counts.
         reasoning_summary: How much of its reasoning a model shows over `responses`; OpenAI wants
             organisations verified that ask for it. None for nothing.
         stream_usage: Whether streams over `chat` are asked for their usage. There are servers that
@@ -71,6 +72,7 @@ class OpenAIProvider:
         capabilities: Capabilities | Callable[[str], Capabilities] | None = None,
         timeout_s: float = 600.0,
         headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,
         reasoning_summary: Literal["auto", "concise", "detailed"] | None = None,
         stream_usage: bool = True,
     ) -> None:
@@ -84,7 +86,7 @@ class OpenAIProvider:
         else:
             self._api = ChatApi("max_completion_tokens" if own else "max_tokens", stream_usage)
         self._clients = PerLoop(
-            lambda: make_client(base_url, timeout_s, self._headers), openai.AsyncOpenAI.close
+            lambda: make_client(base_url, timeout_s, self._headers, proxy), openai.AsyncOpenAI.close
         )
 
     def __repr__(self) -> str:

@@ -5,7 +5,9 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from ryecore.llm import (
     Capabilities,
@@ -176,6 +178,28 @@ async def test_the_hosts_headers_travel_and_may_authorise(server: WireServer) ->
     first, second = (one.headers for one in server.raw)
     assert (first["authorization"], first["x-title"]) == ("Basic abc", "tides")
     assert second["authorization"] == "Bearer k"
+
+
+async def test_a_proxy_is_used_where_the_host_names_one() -> None:
+    asked: list[bytes] = []
+
+    async def refuse(client: SocketStream) -> None:
+        async with client:
+            asked.append(await client.receive())
+            await client.send(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(SocketAttribute.local_port)
+        proxy = f"http://127.0.0.1:{port}"
+        async with (
+            anyio.create_task_group() as tasks,
+            OpenAIProvider(base_url="http://model.invalid/v1", proxy=proxy) as provider,
+        ):
+            tasks.start_soon(listener.serve, refuse)
+            assert (await failed(provider)).status == 502
+            tasks.cancel_scope.cancel()
+
+    assert asked[0].startswith(b"POST http://model.invalid/v1/chat/completions ")
 
 
 async def test_a_server_that_counts_nothing_but_says_that_it_is_done_has_answered(
