@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ryecore.agent.events import CostUpdated as CostUpdated
     from ryecore.agent.events import Emit as Emit
     from ryecore.agent.limits import AgentTurnLimits as AgentTurnLimits
+    from ryecore.agent.meter import Spent as Spent
     from ryecore.agent.model import Agent as Agent
     from ryecore.agent.model import AgentNode as AgentNode
     from ryecore.agent.model import FallbackChoice as FallbackChoice
@@ -70,6 +71,7 @@ _HOMES = {
     "ResolverCapabilities": "deps",
     "RetrySpec": "model",
     "SessionStream": "session",
+    "Spent": "meter",
     "TokensUsed": "outcome",
     "Vertex": "node",
     "create_agent_node_executor": "runner",
@@ -106,6 +108,7 @@ __all__ = [
     "ResolverCapabilities",
     "RetrySpec",
     "SessionStream",
+    "Spent",
     "TokensUsed",
     "Vertex",
     "create_agent_node_executor",

@@ -1,5 +1,7 @@
 """Count what a run's tries cost, and tell it as it happens."""
 
+from attrs import frozen
+
 from ryecore.agent.events import CostUpdated, Emit
 from ryecore.agent.observer import AgentObserver
 from ryecore.agent.outcome import TokensUsed
@@ -8,7 +10,31 @@ from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.request import LlmRequest
 
-__all__ = ["CostMeter"]
+__all__ = ["CostMeter", "Spent"]
+
+
+@frozen
+class Spent:
+    """What tries came to.
+
+    Attributes:
+        tokens_used: What was counted.
+        cost_microcents: What that cost; 1 microcent is 1e-8 USD.
+        unpriced: How many tries had no price.
+    """
+
+    tokens_used: TokensUsed
+    cost_microcents: int
+    unpriced: int
+
+    def since(self, before: "Spent") -> "Spent":
+        """What came after an earlier look."""
+        now, then = self.tokens_used, before.tokens_used
+        return Spent(
+            TokensUsed(now.input - then.input, now.output - then.output, now.model),
+            self.cost_microcents - before.cost_microcents,
+            self.unpriced - before.unpriced,
+        )
 
 
 class CostMeter:
@@ -70,12 +96,16 @@ class CostMeter:
         )
 
     @property
-    def tokens_used(self) -> TokensUsed:
-        """The tokens of all tries."""
+    def spent(self) -> "Spent":
+        """What all tries so far came to."""
         usage = self._tracker.usage
-        return TokensUsed(usage.total_input_tokens, usage.total_output_tokens, self._model)
+        return Spent(
+            TokensUsed(usage.total_input_tokens, usage.total_output_tokens, self._model),
+            self._tracker.cost_microcents,
+            self._tracker.unpriced,
+        )
 
     @property
-    def cost_microcents(self) -> int:
-        """What all tries cost."""
-        return self._tracker.cost_microcents
+    def tokens_used(self) -> TokensUsed:
+        """The tokens of all tries."""
+        return self.spent.tokens_used

@@ -14,6 +14,7 @@ from attrs import frozen
 from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import AgentEvent, Emit
+from ryecore.agent.meter import Spent
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import TokensUsed, failure_of
 from ryecore.agent.policies import SessionPolicy
@@ -53,8 +54,7 @@ class Reply:
         media: Media that the model made.
         stop_reason: Why the model stopped; `length` says that the answer was cut.
         turns: How many turns it took.
-        tokens_used: What the reply's tries counted, failed ones too.
-        cost_microcents: What they cost; 1 microcent is 1e-8 USD.
+        spent: What the reply's tries came to, failed ones too.
     """
 
     text: str
@@ -62,8 +62,17 @@ class Reply:
     media: tuple[MediaPart, ...]
     stop_reason: str
     turns: int
-    tokens_used: TokensUsed
-    cost_microcents: int
+    spent: Spent
+
+    @property
+    def tokens_used(self) -> TokensUsed:
+        """What the reply's tries counted."""
+        return self.spent.tokens_used
+
+    @property
+    def cost_microcents(self) -> int:
+        """What they cost; 1 microcent is 1e-8 USD. A try without a price costs zero."""
+        return self.spent.cost_microcents
 
     def __str__(self) -> str:
         return self.text
@@ -75,7 +84,8 @@ class Reply:
         styled = StyledText()
         for line in self.text.splitlines() or [""]:
             styled.line(line)
-        styled.line((_figures(self.turns, self.tokens_used, self.cost_microcents), "dim"))
+        turns = f"{self.turns} turn{'s' if self.turns != 1 else ''}, "
+        styled.line((turns + _figures(self.spent), "dim"))
         return styled
 
 
@@ -131,14 +141,19 @@ class AgentSession:
         return tuple(self._messages)
 
     @property
+    def spent(self) -> Spent:
+        """What the whole conversation came to."""
+        return self._meter.spent
+
+    @property
     def tokens_used(self) -> TokensUsed:
         """The tokens of the whole conversation."""
-        return self._meter.tokens_used
+        return self.spent.tokens_used
 
     @property
     def cost_microcents(self) -> int:
         """What the whole conversation cost; 1 microcent is 1e-8 USD."""
-        return self._meter.cost_microcents
+        return self.spent.cost_microcents
 
     async def send(
         self,
@@ -213,7 +228,7 @@ class AgentSession:
 
     async def _reply(self, said: Message, cancellation: CancelToken | None) -> Reply:
         tokens = (cancellation, self._call.cancellation)
-        before, cost_before = self._meter.tokens_used, self._meter.cost_microcents
+        before = self._meter.spent
         self._messages.append(said)
         result: TurnResult | None = None
         try:
@@ -224,7 +239,7 @@ class AgentSession:
             failed = failure_of(error, is_cancelled=is_cancelled(*tokens))
         else:
             if result is not None and not is_cancelled(*tokens):
-                return self._made(result, before, cost_before)
+                return _made(result, self._meter.spent.since(before))
             failed = failure_of(TimeoutError("The reply was cancelled."), is_cancelled=True)
         raise AgentTurnError(failed.message, code=failed.code, retryable=failed.retryable)
 
@@ -234,20 +249,6 @@ class AgentSession:
             return await run_turns(self._setup, self._messages)
         with observer.run(self._setup.node_id, self.agent):
             return await run_turns(self._setup, self._messages)
-
-    def _made(self, result: TurnResult, before: TokensUsed, cost_before: int) -> Reply:
-        last = result.last
-        text = last.text if last else ""
-        now = self._meter.tokens_used
-        return Reply(
-            text,
-            text if result.output is THE_TEXT else result.output,
-            tuple(part for part in last.parts if isinstance(part, MediaPart)) if last else (),
-            last.stop_reason if last else "stop",
-            result.turns,
-            TokensUsed(now.input - before.input, now.output - before.output, now.model),
-            self._meter.cost_microcents - cost_before,
-        )
 
     def _emit(self, event: AgentEvent) -> None:
         for listener in self._listeners:
@@ -262,8 +263,7 @@ class AgentSession:
             for part in message.parts:
                 who, style, text = _shown(message.role, part)
                 styled.line((f"{who:>9}  ", style), text)
-        used = self.tokens_used
-        styled.line((_figures(None, used, self.cost_microcents), "dim"))
+        styled.line((_figures(self.spent), "dim"))
         return styled.html()
 
 
@@ -338,12 +338,23 @@ async def _caught(
         return problem
 
 
-def _figures(turns: int | None, used: TokensUsed, cost_microcents: int) -> str:
-    of = "" if turns is None else f"{turns} turn{'s' if turns != 1 else ''}, "
-    return (
-        f"{used.model}: {of}{used.input:,} tokens in, {used.output:,} out, "
-        f"${cost_microcents / 1e8:.6f}"
+def _made(result: TurnResult, spent: Spent) -> Reply:
+    last = result.last
+    text = last.text if last else ""
+    return Reply(
+        text,
+        text if result.output is THE_TEXT else result.output,
+        tuple(part for part in last.parts if isinstance(part, MediaPart)) if last else (),
+        last.stop_reason if last else "stop",
+        result.turns,
+        spent,
     )
+
+
+def _figures(spent: Spent) -> str:
+    used = spent.tokens_used
+    cost = f"${spent.cost_microcents / 1e8:.6f}{' and what has no price' * bool(spent.unpriced)}"
+    return f"{used.input:,} tokens in, {used.output:,} out, {cost}, {used.model}"
 
 
 def _shown(role: Role, part: Part) -> tuple[str, str, str]:
