@@ -3,7 +3,16 @@
 import importlib
 import sys
 
-_QUICK = ("spawn", "concurrency", "verification", "importing", "search", "threads", "turns")
+_QUICK = (
+    "spawn",
+    "concurrency",
+    "verification",
+    "importing",
+    "search",
+    "threads",
+    "tools",
+    "turns",
+)
 
 
 def main(names: list[str]) -> None:

@@ -135,7 +135,7 @@ async def _run(
             if not _is_the_tools_own(error):
                 raise
     # Nothing is raised from within a handler: an error would drag along what it was raised in.
-    if scope.is_ended:
+    if scope.is_ended or (token is not None and token.cancelled):
         problem = _ended_early(tool, ctx, f"did not end within {timeout_s:.6g} s and was stopped")
     raise problem or ToolExecutionError(
         f"The tool {tool.name} was cancelled from inside.", tool_name=tool.name

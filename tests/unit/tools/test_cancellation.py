@@ -134,14 +134,19 @@ async def test_a_token_that_was_cancelled_before_lets_nothing_run() -> None:
     assert ran == []
 
 
-async def test_a_cancellation_wins_over_what_else_went_wrong() -> None:
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_cancellation_wins_over_what_else_went_wrong(inline: bool) -> None:
     token = CancelToken()
 
-    async def fails() -> None:
+    def fail_at_once() -> None:
         token.cancel()
         raise ValueError("too late")
 
-    await refused(ToolCancelledError, fails, "", ToolContext(call=CallContext(cancellation=token)))
+    async def fail() -> None:
+        fail_at_once()
+
+    tool = ToolDef.from_function(fail_at_once if inline else fail, inline=inline)
+    await refused(ToolCancelledError, tool, "", ToolContext(call=CallContext(cancellation=token)))
 
 
 async def test_what_had_ended_has_ended() -> None:

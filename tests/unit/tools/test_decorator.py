@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+import gc
 import inspect
 import threading
 from typing import Annotated, Any
 
+import anyio
 import pytest
 
 from ryecore.errors import ToolArgsInvalidError, ToolExecutionError
@@ -121,6 +123,26 @@ async def test_a_function_that_is_not_async_runs_on_a_thread_of_its_own_unless_i
     assert (await called(where)).value != here
     assert (await called(tool(inline=True)(where))).value == here
     assert (await called(Shop(1).thread)).value == here
+
+
+def test_one_tool_serves_one_event_loop_after_another(anyio_backend: str) -> None:
+    async def twice() -> list[Any]:
+        return [(await called(add, {"a": number})).value for number in range(2)]
+
+    for _ in range(2):
+        assert anyio.run(twice, backend=anyio_backend) == [2, 3]
+
+
+async def test_tools_that_are_gone_leave_nothing_with_the_event_loop() -> None:
+    def limiters() -> int:
+        gc.collect()
+        return sum(isinstance(one, anyio.CapacityLimiter) for one in gc.get_objects())
+
+    await called(Shop(1).price, {"item": "a"})
+    before = limiters()
+    for _ in range(20):
+        await called(Shop(1).price, {"item": "a"})
+    assert limiters() <= before
 
 
 async def test_partials_and_callable_objects_are_functions() -> None:

@@ -101,6 +101,14 @@ async def test_a_path_needs_a_folder_of_the_hosts() -> None:
 def test_a_policy_that_would_look_at_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="do has no parameter 'uri'"):
         ToolDef.from_function(do, policy=ToolPolicy(url_args=("uri",)))
+    with pytest.raises(ValueError, match="open has no parameter 'uri'"):
+        ToolDef(
+            name="open",
+            description="",
+            parameters={"properties": {"url": {}}},
+            policy=ToolPolicy(url_args=("uri",)),
+            run=do,  # type: ignore[arg-type]
+        )
     with pytest.raises(TypeError, match="a tuple of names"):
         ToolPolicy(url_args="url")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no host"):
