@@ -32,9 +32,11 @@ def resolve_path(path: object, root: Path | None, *, confined: bool, writing: bo
     base = os.path.realpath(root or ".")
     try:
         real = os.path.realpath(os.path.join(base, path))
-        os.fsencode(real)
+        again = os.path.realpath(real)
     except (OSError, ValueError):
         raise ValueError("it holds what no file name can hold") from None
+    if again != real:  # behind a link that leads to itself, realpath follows no other
+        raise ValueError("it leads in a circle")
     if confined and not _is_below(base, real):
         raise ValueError("it leads outside the folder that may be used")
     if writing:

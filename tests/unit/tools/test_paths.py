@@ -63,6 +63,14 @@ def test_what_is_no_path_is_refused(root: Path, path: object) -> None:
         read(root, path)
 
 
+@pytest.mark.parametrize(
+    "path", ["loop/../out", "loop/../file", "loop/../out/secret", "loop/../../x"]
+)
+def test_a_link_that_leads_to_itself_hides_no_other(root: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="it leads"):
+        read(root, path)
+
+
 def test_a_root_that_is_a_link_is_the_folder_that_it_leads_to(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
 
@@ -112,7 +120,7 @@ def test_unrestricted_leads_anywhere_and_writes_nothing_that_is_protected(root: 
         resolve_path("/x/.git/config", None, confined=False, writing=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
 @given(
     st.lists(st.sampled_from(["a", "..", ".", "out", "in", "", "b.txt", "x", "loop"]), max_size=7)
 )
