@@ -34,6 +34,7 @@ import ryecore.lillux
 import ryecore.llm
 import ryecore.results
 import ryecore.testing
+import ryecore.testing.conformance
 import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
@@ -292,6 +293,7 @@ def _directives(page: str) -> set[str]:
         ("reference/llm.md", ryecore.llm),
         ("reference/results.md", ryecore.results),
         ("reference/testing.md", ryecore.testing),
+        ("reference/conformance.md", ryecore.testing.conformance),
         ("reference/tools.md", ryecore.tools),
     ],
 )

@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Final
 
 from ryecore.llm import TextPart
@@ -111,18 +112,28 @@ def _secret(seed: str) -> str:
 
 
 def _holders(seed: str) -> list[str]:
-    """The types of all objects that hold a key."""
+    """What holds a key. Loops, not comprehensions: their cells would hold it as well."""
     gc.collect()
     text = _secret(seed)
     data = text.encode()
     found: list[str] = []
     for one in gc.get_objects():
-        # Loops, not comprehensions: their cells would hold the key as well.
-        for held in gc.get_referents(one):
-            kind = type(held)
-            if (kind is str and text in held) or (kind in (bytes, bytearray) and data in held):
-                found.append(type(one).__qualname__)
+        held = gc.get_referents(one)
+        while held:
+            last = held.pop()
+            kind = type(last)
+            if (kind is str and text in last) or (kind in (bytes, bytearray) and data in last):
+                found.append(_name_of(one))
+            elif kind in (dict, tuple) and not gc.is_tracked(last):
+                # Such a one holds nothing but texts and numbers, and stands in no list of objects.
+                held.extend(gc.get_referents(last))
     return found
+
+
+def _name_of(holder: object) -> str:
+    if isinstance(holder, FrameType):
+        return f"a frame of {holder.f_code.co_qualname}"
+    return type(holder).__qualname__
 
 
 @contextmanager

@@ -151,7 +151,7 @@ class SeenRequest:
     Attributes:
         model: The model that was asked.
         key: The credential, wherever it travelled; empty where there was none.
-        streaming: Whether a stream was asked for.
+        streaming: Whether a stream was asked for; None for a vendor that does nothing but stream.
         system: The system text.
         messages: The conversation. Media parts carry the handle of what was sent, and no name.
         tools: The tools that were offered.
@@ -165,7 +165,7 @@ class SeenRequest:
 
     model: str
     key: str = field(repr=False)
-    streaming: bool
+    streaming: bool | None
     system: str = ""
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import BufferedReader
 from itertools import accumulate
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -107,7 +108,7 @@ class WireServer:
             return answer
         if self._wire is None or seen is None:
             raise ValueError("Without a wire no script can be written.")
-        if seen.streaming:
+        if seen.streaming is not False:
             pieces = tuple(self._wire.stream(answer))
             return Reply(pieces, media_type=self._wire.stream_media_type)
         return Reply((self._wire.whole(answer),))
@@ -126,9 +127,9 @@ class WireServer:
     def _serve(self, connection: socket.socket) -> None:
         reader = connection.makefile("rb")
         try:
-            while not self._closing and (raw := _read(reader.readline, reader.read)) is not None:
-                if not self._respond(connection, raw):
-                    break
+            # No variable here keeps a request: it would hold a key while the next one is awaited.
+            while not self._closing and self._respond(connection, _read(reader)):
+                pass
         except OSError:
             pass
         except Exception as error:
@@ -141,7 +142,9 @@ class WireServer:
                 self._connections.discard(connection)
                 self._changed.notify_all()
 
-    def _respond(self, connection: socket.socket, raw: RawRequest) -> bool:
+    def _respond(self, connection: socket.socket, raw: RawRequest | None) -> bool:
+        if raw is None:
+            return False
         seen = self._wire.read_request(raw) if self._wire is not None else None
         with self._changed:
             self.raw.append(raw)
@@ -152,25 +155,25 @@ class WireServer:
         return _send(connection, self.reply(answer, seen))
 
 
-def _read(readline: Callable[[], bytes], read: Callable[[int], bytes | None]) -> RawRequest | None:
+def _read(reader: BufferedReader) -> RawRequest | None:
     """The next request; None where the client has gone, or speaks no HTTP."""
-    method, _, rest = readline().decode("latin-1").partition(" /")
+    method, _, rest = reader.readline().decode("latin-1").partition(" /")
     path, _, version = rest.rpartition(" ")
     if not version.startswith("HTTP/1.1"):
         return None
     headers: dict[str, str] = {}
-    while (line := readline()) not in (b"\r\n", b""):
+    while (line := reader.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
     if headers.get("transfer-encoding", "").lower() == "chunked":
         chunks: list[bytes] = []
-        while size := int(readline().split(b";")[0] or b"0", 16):
-            chunks.append(read(size) or b"")
-            readline()
-        readline()
+        while size := int(reader.readline().split(b";")[0] or b"0", 16):
+            chunks.append(reader.read(size))
+            reader.readline()
+        reader.readline()
         return RawRequest(method, f"/{path}", headers, b"".join(chunks))
     return RawRequest(
-        method, f"/{path}", headers, read(int(headers.get("content-length", "0"))) or b""
+        method, f"/{path}", headers, reader.read(int(headers.get("content-length", "0")))
     )
 
 
