@@ -400,9 +400,8 @@ def _without_foreign_reasoning(
     messages: tuple[Message, ...], provider_id: str
 ) -> tuple[Message, ...]:
     for message in messages:
-        for part in message.parts:
-            if type(part) is ReasoningPart and part.origin != provider_id:
-                return tuple(_stripped(messages, provider_id))
+        if message.reasoned_by and message.reasoned_by != {provider_id}:
+            return tuple(_stripped(messages, provider_id))
     return messages
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from ryecore.llm.parts import MediaPart, Message, ToolResultPart
+from ryecore.llm.parts import Message
 
 __all__ = [
     "Capabilities",
@@ -126,11 +126,6 @@ def missing_capabilities(request: LlmRequest, has: Capabilities) -> tuple[str, .
 def _media_types(request: LlmRequest) -> set[str]:
     found: set[str] = set()
     for message in request.messages:
-        for part in message.parts:
-            if type(part) is MediaPart:
-                found.add(part.media_type)
-            elif type(part) is ToolResultPart:
-                for one in part.content:
-                    if type(one) is MediaPart:
-                        found.add(one.media_type)
+        if message.media_types:
+            found |= message.media_types
     return found
