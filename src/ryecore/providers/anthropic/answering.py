@@ -79,10 +79,12 @@ class EventReader:
         if kind == "text_delta":
             return TextDelta(delta.text)
         if kind == "input_json_delta":
-            if not delta.partial_json:
+            # The vendor's own tools write arguments too: those blocks are no calls of ours.
+            index = self._calls.get(event.index)
+            if index is None or not delta.partial_json:
                 return None
             self._empty.discard(event.index)
-            return ToolCallDelta(self._calls[event.index], delta.partial_json)
+            return ToolCallDelta(index, delta.partial_json)
         if kind == "thinking_delta":
             return ReasoningDelta(delta.thinking)
         if kind == "signature_delta":

@@ -78,7 +78,11 @@ async def test_reasoning_that_isnt_shown_is_kept() -> None:
 async def test_blocks_and_events_of_tomorrow_are_passed_over() -> None:
     moves = [
         {"type": "weather", "sunny": True},
-        *block(0, {"type": "server_tool_use", "id": "s", "name": "web", "input": {}}),
+        *block(
+            0,
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+            {"type": "input_json_delta", "partial_json": '{"query": "tide"}'},
+        ),
         *block(
             1,
             {"type": "text", "text": ""},
