@@ -61,6 +61,8 @@ class OpenAIProvider:
             organisations verified that ask for it. None for nothing.
         stream_usage: Whether streams over `chat` are asked for their usage. There are servers that
             refuse to be asked.
+
+    Source: decisions 50, 56 and 61.
     """
 
     def __init__(
