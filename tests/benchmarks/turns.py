@@ -57,6 +57,7 @@ class FakeProvider:
     """
 
     provider_id = "fake"
+    _all = Capabilities()
 
     def __init__(self, turns: int, deltas: int = 1) -> None:
         end = Usage(1, 1)
@@ -73,7 +74,7 @@ class FakeProvider:
 
     def capabilities(self, model: str) -> Capabilities:
         """All."""
-        return Capabilities()
+        return self._all
 
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None

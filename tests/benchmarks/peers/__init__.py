@@ -7,5 +7,6 @@ Each module here gives one framework a fake model in the same process, with trac
 - `streamer(deltas)`: one that runs an agent whose model answers in so many pieces of text, reads
   the framework's own events, and returns how many pieces it saw.
 
-They are run by the Python that has the framework, and import nothing of ryecore.
+They are run by the Python that has the framework, and import nothing of ryecore, its own module
+aside.
 """

@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.peers --python /path/to/a/python [--python ...] [PEER ...]
 
-A framework is run by the first of the Pythons that has it. Each figure has a process of its own.
+A framework is run by the first of the Pythons that has it, ryecore by this one. Each figure has a
+process of its own.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from tests.benchmarks.harness import report
 
 PEERS = {
+    "ryecore": "ryecore_agents",
     "strands": "strands_agents",
     "langchain": "langchain_agents",
     "langgraph": "langgraph_graphs",
@@ -55,4 +57,4 @@ if __name__ == "__main__":
     parser.add_argument("--python", action="append", help="a Python that has frameworks")
     parser.add_argument("peer", nargs="*", choices=[*PEERS, []], help="all by default")
     asked = parser.parse_args()
-    run(asked.python or [sys.executable], asked.peer or list(PEERS))
+    run([sys.executable, *(asked.python or ())], asked.peer or list(PEERS))
