@@ -141,6 +141,9 @@ class OtelObserver:
             start_time=now_ns - round(record.duration_ms * 1e6),
         )
         span.set_attributes(_counted(usage) | failed | {"ryecore.attempt": record.number})
+        if record.stop_reason is not None:
+            span.set_attribute("gen_ai.response.finish_reasons", (record.stop_reason,))
+            span.set_attribute("gen_ai.response.model", record.response_model)
         if error:
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, record.reason))
         span.end(now_ns)

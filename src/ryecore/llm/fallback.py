@@ -346,6 +346,7 @@ class _Walk:
     ) -> None:
         if self._options.on_attempt is None:
             return
+        result = tried.result
         self._options.on_attempt(
             AttemptRecord(
                 index,
@@ -358,6 +359,9 @@ class _Walk:
                 tried.usage,
                 tried.text_bytes if outcome in ("cut", "cancelled") else 0,
                 (self._options.now() - began) * 1000,
+                (),
+                None if result is None else result.stop_reason,
+                "" if result is None else result.model,
             )
         )
 

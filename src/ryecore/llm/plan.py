@@ -7,7 +7,7 @@ from attrs.validators import ge, min_len
 
 from ryecore.errors.agents import LlmErrorKind
 from ryecore.llm.provider import LlmProvider
-from ryecore.llm.result import Usage
+from ryecore.llm.result import StopReason, Usage
 
 __all__ = ["AttemptOutcome", "AttemptRecord", "Backoff", "FallbackPlanEntry"]
 
@@ -68,6 +68,8 @@ class AttemptRecord:
         duration_ms: How long it took.
         media: The types of the media that were made, where they were asked for at an endpoint of
             their own.
+        stop_reason: Why the model stopped, where it answered.
+        response_model: The model that answered, as the provider names it; empty where none did.
     """
 
     entry: int
@@ -81,3 +83,5 @@ class AttemptRecord:
     text_bytes: int = 0
     duration_ms: float = 0.0
     media: tuple[str, ...] = ()
+    stop_reason: StopReason | None = None
+    response_model: str = ""

@@ -112,6 +112,8 @@ async def test_a_run_is_a_trace_of_its_tries_and_tool_calls(told: Told, anyio_ba
         "gen_ai.usage.output_tokens": 3,
         "gen_ai.usage.cache_read.input_tokens": 5,
         "gen_ai.usage.reasoning.output_tokens": 2,
+        "gen_ai.response.finish_reasons": ("tool_use",),
+        "gen_ai.response.model": "m-1",
         "ryecore.attempt": 1,
     }
     assert of(added) == {
