@@ -132,6 +132,13 @@ class _AgentRun:
         if not isinstance(node, AgentNode):
             raise turn_error("validation", f"'{node.id}' is of the type 'agent', but no AgentNode.")
         agent = self._resolved(node)
+        if self._deps.observer is None:
+            return await self._go_on(agent, node)
+        with self._deps.observer.run(node.id, agent):
+            return await self._go_on(agent, node)
+
+    async def _go_on(self, agent: Agent, node: AgentNode) -> NodeOutcome:
+        """The steps after the first, all of which an observer sees."""
         plan = build_plan(self._deps, agent, node)
         prompt = await self._prompt(node)
         surface = self._deps.resolve_media_surface
@@ -188,11 +195,7 @@ class _AgentRun:
             policy=NodePolicy(self._deps.pre_egress, node.id, output),
             meter=self.meter,
         )
-        messages = [Message.user(prompt)]
-        if self._deps.observer is None:
-            return _completed(await run_turns(setup, messages), self.meter)
-        with self._deps.observer.run(node.id, agent):
-            return _completed(await run_turns(setup, messages), self.meter)
+        return _completed(await run_turns(setup, [Message.user(prompt)]), self.meter)
 
 
 def _completed(result: TurnResult, meter: CostMeter) -> NodeOutcome:

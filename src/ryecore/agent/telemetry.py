@@ -120,8 +120,9 @@ class OtelObserver:
                 },
             )
             return
+        operation = "generate_content" if record.media else "chat"
         common: dict[str, str | int] = {
-            _OPERATION: "chat",
+            _OPERATION: operation,
             _PROVIDER: _provider_name(record.provider),
             _REQUEST_MODEL: record.model,
         }
@@ -135,7 +136,7 @@ class OtelObserver:
         # The try is over when it is told, so its span is drawn backwards from now.
         now_ns = time.time_ns()
         span = self._tracer.start_span(
-            f"chat {record.model}",
+            f"{operation} {record.model}",
             kind=self._trace.SpanKind.CLIENT,
             attributes=common,
             start_time=now_ns - round(record.duration_ms * 1e6),

@@ -15,9 +15,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from ryecore.agent import OtelObserver
 from ryecore.errors import AgentTurnError, LlmError
-from ryecore.llm import Refuse, Usage
+from ryecore.llm import MemoryMediaStore, Refuse, Usage
 from ryecore.policy.context import CancelToken
-from ryecore.testing import ScriptedProvider, call, fail, hang, say
+from ryecore.testing import ScriptedMediaProvider, ScriptedProvider, call, fail, hang, make, say
 from ryecore.tools import tool
 from tests.unit.agent.studio import KEY, Studio
 
@@ -254,6 +254,26 @@ async def test_concurrent_runs_and_parallel_tools_keep_apart(told: Told, anyio_b
         assert meeting.name == "execute_tool meet"
         assert meeting.parent is not None
         assert by_id[meeting.parent.span_id].name == f"invoke_agent a{at - at % 2}"
+
+
+async def test_media_are_made_in_the_trace_of_their_run(told: Told):
+    studio = Studio(
+        providers={"scripted": ScriptedMediaProvider([make(b"a picture")])},
+        observer=told.observer,
+        resolve_media_surface=lambda model: "generative",
+        media=MemoryMediaStore(),
+    )
+    assert (await studio.run()).status == "completed"
+    run, made = told.spans
+    assert (run.name, made.name) == ("invoke_agent helper", "generate_content m-1")
+    assert made.parent == run.context
+
+
+async def test_what_keeps_a_run_from_beginning_is_in_its_trace(told: Told):
+    studio = Studio(observer=told.observer)
+    assert (await studio.run("{{ inputs.nothing }}")).status == "failed"
+    (run,) = told.spans
+    assert of(run)["error.type"] == "validation"
 
 
 async def test_an_error_that_nobody_could_mend_closes_the_run(told: Told):
