@@ -21,6 +21,7 @@ from ryecore.agent import (
     AgentNode,
     AgentRunnerDeps,
     AgentSession,
+    AgentToken,
     NodeExecContext,
     create_agent_node_executor,
 )
@@ -193,6 +194,36 @@ def _delta(loop: asyncio.Runner) -> None:
     compare("the same of a session, streamed", _repeated(loop, streamed, 3), base, goal=goal)
 
 
+def _bus(loop: asyncio.Runner) -> None:
+    """Events alone: emitted, then read by one consumer, and by a hundred."""
+    event = AgentToken("node", "word ", "m")
+
+    async def told(consumers: int) -> None:
+        bus: EventBus[AgentEvent] = EventBus("run")
+        streams = [bus.subscribe() for _ in range(consumers)]
+        for _ in range(_DELTAS):
+            bus.emit(event)
+        bus.close()
+        for stream in streams:
+            async for _ in stream:
+                pass
+
+    def floor() -> None:
+        events: list[object] = []
+        for number in range(_DELTAS):
+            events.append(("run", time.time(), number, event))
+        for _ in events:
+            pass
+
+    for count in (1, 100):
+        compare(
+            f"1,000 events over the bus, to consumers: {count}",
+            lambda count=count: loop.run(told(count)),  # type: ignore[misc]
+            floor,
+            goal="beside a list of tuples, and one who reads it",
+        )
+
+
 async def _at_once(run: Run, count: int) -> float:
     begun = time.perf_counter()
     await asyncio.gather(*(run() for _ in range(count)))
@@ -233,6 +264,7 @@ def run() -> None:
     with asyncio.Runner() as loop:
         _turn(loop)
         _delta(loop)
+        _bus(loop)
     _runs()
 
 
