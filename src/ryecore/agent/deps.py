@@ -58,7 +58,7 @@ class Egress:
         estimated_input_tokens: A rough count of what it will read; zero where media are made,
             because tokens aren't what that costs.
         max_output_tokens: How long the answer may be; None for the provider's own bound.
-        attempt_number: Which of its entry's tries it is, from 1.
+        attempt_number: Which try of this call of a model it is, from 1, whoever is asked.
     """
 
     node_id: str

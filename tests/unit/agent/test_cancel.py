@@ -114,7 +114,7 @@ async def test_a_cancel_at_every_step_leaves_nothing_behind(by):
     assert outcomes.count("cancelled") > 15  # as many points as the walk has
 
 
-async def test_a_hanging_tool_ends_with_the_signal_and_its_process_too(tmp_path):
+async def test_a_hanging_tool_ends_with_the_signal():
     token = CancelToken()
     started = anyio.Event()
     ended = []

@@ -89,8 +89,6 @@ async def test_arguments_that_dont_fit_are_corrected_and_never_guessed(arguments
 
 
 async def test_an_argument_of_20_mb_is_corrected_without_being_read():
-    studio = Studio(call("shout", '{"text": "' + "a" * 20_000_000 + '"}'), "sorry")
-    studio.model._chunk_chars = 1_000_000
     limits = AgentTurnLimits(max_answer_chars=50_000_000)
     studio = Studio(
         raw(
