@@ -1,9 +1,9 @@
 """One try at one provider: the asking, without any decision on what follows."""
 
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from types import AsyncGeneratorType, coroutine
+from math import inf
+from types import AsyncGeneratorType
 from typing import Final
 
 import anyio
@@ -15,6 +15,7 @@ from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult, Usage
+from ryecore.policy.waiting import watched
 
 __all__ = ["Attempt"]
 
@@ -84,40 +85,47 @@ class Attempt:
         except Exception as problem:
             self._fail_by(problem, key)
             return
-        clock = _loop_clock()
-        lap_s = stall_s / _LAPS
-        patience_s = stall_s + lap_s  # never shorter than what was promised
-        move_at = (now := clock()) + lap_s
-        add = fold.add
+        patience = _Patience(stall_s)
         try:
-            with anyio.CancelScope(deadline=now + patience_s) as scope:
-                while True:
-                    try:
-                        chunk = await following()
-                        add(chunk)
-                    except StopAsyncIteration:
-                        break
-                    except Exception as problem:
-                        self._fail_by(problem, key)
-                        break
-                    if on_chunk is not None:
-                        on_chunk(chunk)
-                    if fold.end is not None:
-                        await _let_end(following(), scope, clock)
-                        break
-                    if (now := clock()) >= move_at:
-                        scope.deadline = now + patience_s
-                        move_at = now + lap_s
+            with patience.scope:
+                reading = self._read(following, fold, on_chunk, key, patience)
+                await watched(reading, patience.on_wait)
         finally:
             if not isinstance(chunks, AsyncGeneratorType) or chunks.ag_frame is not None:
                 await _close(chunks)
         if fold.end is None:
-            if scope.cancel_called:
+            if patience.scope.cancel_called:
                 self.fail("unavailable", f"{self._id} sent nothing for {stall_s:g} s.")
             elif self.error is None:
                 self.fail("unavailable", f"{self._id} cut its answer short.")
             return
         self._settle(fold.result())
+
+    async def _read(
+        self,
+        following: Callable[[], Awaitable[StreamChunk]],
+        fold: StreamFold,
+        on_chunk: Callable[[StreamChunk], None] | None,
+        key: str,
+        patience: "_Patience",
+    ) -> None:
+        add = fold.add
+        while fold.end is None:
+            try:
+                chunk = await following()
+                add(chunk)
+            except StopAsyncIteration:
+                return
+            except Exception as problem:
+                self._fail_by(problem, key)
+                return
+            patience.has_news = True
+            if on_chunk is not None:
+                on_chunk(chunk)
+        # Let it end by itself, because a connection that was read to its end is used again.
+        patience.shorten(_END_S)
+        with suppress(Exception):  # the answer is there, whatever comes after it
+            await following()
 
     async def generate(self, key: str, media: MediaStore | None, stall_s: float) -> None:
         """Ask for a whole answer."""
@@ -141,52 +149,53 @@ class Attempt:
         self.error = clean_error(problem, key, provider=self._id, model=self._request.model)
 
 
-def _loop_clock() -> Callable[[], float]:
-    """The clock of the event loop, as its scopes count; this is the fastest way to it."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None:
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # it is imported, and doesn't run
-            task = None
-        if task is not None:
-            clock: Callable[[], float] = task.get_loop().time
-            return clock
-    from trio import current_time  # noqa: PLC0415 - it is the loop that runs
+class _Patience:
+    """How long a stream may send nothing, by a scope whose deadline moves on as chunks come.
 
-    return current_time
+    The clock is looked at when there is something to wait for, and the deadline moves in laps:
+    most chunks of a burst cost neither.
 
-
-async def _let_end(
-    step: Awaitable[object], scope: anyio.CancelScope, clock: Callable[[], float]
-) -> None:
-    """Let a stream end by itself, because a connection that was read to its end is used again.
-
-    Most end without waiting, and cost no timer; the others may wait a bounded time.
+    Attributes:
+        scope: Ends when patience does.
+        has_news: Whether a chunk has come since the last wait.
     """
-    begun = step.__await__()
-    try:
-        waits_for = begun.send(None)
-    except Exception:  # its end; and the answer is there, whatever else comes after it
-        return
-    scope.deadline = clock() + _END_S  # the stream may stand in scopes of its own by now
-    with suppress(Exception):
-        await _resumed(begun, waits_for)
+
+    __slots__ = ("_clock", "_lap_s", "_move_at", "_within_s", "has_news", "scope")
+
+    def __init__(self, stall_s: float) -> None:
+        self.scope = anyio.move_on_after(None)
+        self.has_news = True
+        self._clock: Callable[[], float] | None = None
+        self._lap_s = stall_s / _LAPS
+        self._within_s = stall_s + self._lap_s  # never shorter than what was promised
+        self._move_at = -inf
+
+    def on_wait(self) -> None:
+        """Count from now, if there was news."""
+        if self.has_news:
+            self.has_news = False
+            clock = self._clock = self._clock or _loop_clock()
+            now = clock()
+            if now >= self._move_at:
+                self.scope.deadline = now + self._within_s
+                self._move_at = now + self._lap_s
+
+    def shorten(self, within_s: float) -> None:
+        """From the next wait on, wait so long at most."""
+        self.has_news = True
+        self._within_s = within_s
+        self._move_at = -inf
 
 
-@coroutine
-def _resumed(
-    begun: Generator[object, object, object], waits_for: object
-) -> Generator[object, object, None]:
-    """Go on with what has begun and had to wait."""
-    with suppress(StopIteration):
-        while True:
-            try:
-                answer = yield waits_for
-            except BaseException as problem:
-                waits_for = begun.throw(problem)
-            else:
-                waits_for = begun.send(answer)
+def _loop_clock() -> Callable[[], float]:
+    """The clock of the event loop, as its scopes count; its own is the fastest way to it."""
+    loop = anyio.lowlevel.current_token().native_token
+    clock: Callable[[], float] | None = getattr(loop, "time", None)
+    if clock is None:
+        from trio import current_time  # noqa: PLC0415 - it is the loop that runs
+
+        return current_time
+    return clock
 
 
 async def _close(chunks: AsyncIterator[StreamChunk]) -> None:
