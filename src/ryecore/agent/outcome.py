@@ -175,13 +175,11 @@ def is_correctable(error: ToolCallError) -> bool:
     return isinstance(error, UnknownToolError | ToolArgsInvalidError)
 
 
-def failure_of(error: Exception, *, is_cancelled: bool = False) -> NodeFailure:
-    """Where an error stands on the ladder. Cancellation wins over every other classification.
+def failure_of(error: Exception) -> NodeFailure:
+    """Where an error stands on the ladder, by its type and kind, never by its text.
 
-    It is classified by its type and kind, never by its text.
+    That a cancellation wins over every error is for those to see to who know of one.
     """
-    if is_cancelled:
-        return NodeFailure("cancelled", "It was cancelled.", retryable=False)
     code, retryable = _classified(error)
     return NodeFailure(code, _text(error), retryable)
 

@@ -101,15 +101,15 @@ async def _to_outcome(
     ctx: NodeExecContext, meter: CostMeter, run: Callable[[], Awaitable[NodeOutcome]]
 ) -> NodeOutcome:
     """Run something whose every failure is an outcome. Cancellation wins over all others."""
-    tokens = (ctx.signal, ctx.call.cancellation)
+    tokens, deadline = (ctx.signal, ctx.call.cancellation), ctx.call.deadline
     outcome: NodeOutcome | None = None
     try:
-        with bounded_by(*tokens, deadline=ctx.call.deadline):
+        with bounded_by(*tokens, deadline=deadline):
             if not is_cancelled(*tokens):
                 outcome = await run()
     except Exception as error:
-        failure = failure_of(error, is_cancelled=is_cancelled(*tokens))
-        return NodeOutcome("failed", None, meter.tokens_used, failure)
+        if not is_cancelled(*tokens, deadline=deadline):
+            return NodeOutcome("failed", None, meter.tokens_used, failure_of(error))
     if outcome is not None and not is_cancelled(*tokens):
         return outcome
     why = "by its signal" if is_cancelled(*tokens) else "because its deadline has passed"

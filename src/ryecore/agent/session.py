@@ -16,7 +16,7 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.meter import Spent
 from ryecore.agent.model import Agent
-from ryecore.agent.outcome import TokensUsed, failure_of
+from ryecore.agent.outcome import NodeFailure, TokensUsed, failure_of
 from ryecore.agent.policies import SessionPolicy
 from ryecore.agent.setup import TurnSetup
 from ryecore.agent.turns import TurnResult, run_turns
@@ -227,20 +227,20 @@ class AgentSession:
             raise problem
 
     async def _reply(self, said: Message, cancellation: CancelToken | None) -> Reply:
-        tokens = (cancellation, self._call.cancellation)
+        tokens, deadline = (cancellation, self._call.cancellation), self._call.deadline
         before = self._meter.spent
         self._messages.append(said)
         result: TurnResult | None = None
+        failed = NodeFailure("cancelled", "The reply was cancelled.", retryable=False)
         try:
-            with bounded_by(*tokens, deadline=self._call.deadline):
+            with bounded_by(*tokens, deadline=deadline):
                 if not is_cancelled(*tokens):
                     result = await self._turns()
         except Exception as error:
-            failed = failure_of(error, is_cancelled=is_cancelled(*tokens))
-        else:
-            if result is not None and not is_cancelled(*tokens):
-                return _made(result, self._meter.spent.since(before))
-            failed = failure_of(TimeoutError("The reply was cancelled."), is_cancelled=True)
+            if not is_cancelled(*tokens, deadline=deadline):
+                failed = failure_of(error)
+        if result is not None and not is_cancelled(*tokens):
+            return _made(result, self._meter.spent.since(before))
         raise AgentTurnError(failed.message, code=failed.code, retryable=failed.retryable)
 
     async def _turns(self) -> TurnResult:

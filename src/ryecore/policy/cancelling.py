@@ -57,6 +57,8 @@ def bounded_by(*tokens: CancelToken | None, deadline: float | None = None) -> It
         yield
 
 
-def is_cancelled(*tokens: CancelToken | None) -> bool:
-    """Whether any of some tokens is cancelled; None stands for one that there isn't."""
+def is_cancelled(*tokens: CancelToken | None, deadline: float | None = None) -> bool:
+    """Whether any of some tokens is cancelled, or a deadline has passed; see `bounded_by`."""
+    if deadline is not None and time.monotonic() >= deadline:
+        return True
     return any(token is not None and token.cancelled for token in tokens)

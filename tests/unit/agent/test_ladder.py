@@ -3,14 +3,17 @@
 Source: seed 004, "The turn loop + the failure ladder"; decisions 43, 52 to 54.
 """
 
+import time
+
 import anyio
 import pytest
 
 from ryecore.agent.limits import AgentTurnLimits
-from ryecore.errors import LlmError
+from ryecore.agent.session import AgentSession
+from ryecore.errors import AgentTurnError, LlmError
 from ryecore.llm.chunks import StreamEnd, TextDelta, ToolCallDelta, ToolCallStart
 from ryecore.llm.options import Refuse
-from ryecore.policy.context import CancelToken
+from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, cut, fail, hang, raw, say
 from ryecore.tools import ToolDef
 from tests.unit.agent.studio import KEY, Studio
@@ -202,6 +205,27 @@ async def test_a_cancel_wins_over_every_other_failure():
 
     studio = Studio(call("cancel_and_raise"), "never", tools=[cancel_and_raise])
     assert code(await studio.run(signal=token)) == ("cancelled", False)
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+async def test_a_deadline_wins_over_what_fails_behind_it(in_session):
+    deadline = time.monotonic() + 0.05
+
+    def overstay() -> str:
+        """Compute for too long, then raise."""
+        while time.monotonic() < deadline:
+            pass
+        raise RuntimeError("boom")
+
+    late = ToolDef.from_function(overstay, inline=True)
+    ctx = CallContext(deadline=deadline)
+    studio = Studio(call("overstay"), *["never"] * 9, tools=[late])
+    if not in_session:
+        assert code(await studio.run(call=ctx)) == ("cancelled", False)
+        return
+    with pytest.raises(AgentTurnError) as caught:
+        await AgentSession(studio.agent(), studio.deps, call=ctx).send("Go.")
+    assert caught.value.code == "cancelled"
 
 
 async def test_a_cancelled_signal_asks_nobody():
