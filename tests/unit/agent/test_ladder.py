@@ -219,7 +219,7 @@ async def test_a_deadline_wins_over_what_fails_behind_it(in_session):
 
     late = ToolDef.from_function(overstay, inline=True)
     ctx = CallContext(deadline=deadline)
-    studio = Studio(call("overstay"), *["never"] * 9, tools=[late])
+    studio = Studio(call("overstay"), fail("unavailable"), tools=[late])
     if not in_session:
         assert code(await studio.run(call=ctx)) == ("cancelled", False)
         return
