@@ -11,11 +11,13 @@ from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnState
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
+from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
 
 __all__ = ["Served", "serve_calls"]
 
 _SUMMARY_CHARS: Final = 500
+_CUT: Final = "not run: your answer was cut at its longest, before the arguments of this call"
 _NOT_RUN: Final = "not run, or ended before it was done: another call of this turn ended it"
 
 
@@ -34,27 +36,23 @@ class Served:
     correction: str = ""
 
 
-async def serve_calls(
-    setup: TurnSetup, state: TurnState, model: str, calls: Sequence[ToolCallPart]
-) -> Served:
+async def serve_calls(setup: TurnSetup, state: TurnState, asked: LlmResult) -> Served:
     """Serve the calls of an answer: all at once where every tool says that this is safe.
 
     Raises:
         ToolCancelledError: A tool was cancelled.
     """
-    return await _Calls(setup, state, model, calls).serve()
+    return await _Calls(setup, state, asked).serve()
 
 
 class _Calls:
     """The calls of one answer."""
 
-    def __init__(
-        self, setup: TurnSetup, state: TurnState, model: str, calls: Sequence[ToolCallPart]
-    ) -> None:
+    def __init__(self, setup: TurnSetup, state: TurnState, asked: LlmResult) -> None:
         self._setup = setup
         self._state = state
-        self._model = model
-        self._calls = calls
+        self._asked = asked
+        self._calls = asked.tool_calls
         self._results: dict[int, ToolResultPart] = {}
         self._fail: Fail | None = None
         self._correction = ""
@@ -64,7 +62,10 @@ class _Calls:
         judged: list[OnCall] = []
         registry, policy = self._setup.registry, self._setup.policy
         for call in self._calls:
-            judged.append(await policy.on_call(self._state, call, registry.get(call.name)))
+            if self._is_cut(call):
+                judged.append(Feed(_CUT))
+            else:
+                judged.append(await policy.on_call(self._state, call, registry.get(call.name)))
         ending = next((one for one in judged if isinstance(one, Finish | Fail)), None)
         if ending is not None:
             for place, verdict in enumerate(judged):
@@ -82,6 +83,11 @@ class _Calls:
                     self._tell_unrun(place, feed)
         await self._run(places)
         return self._served(self._fail)
+
+    def _is_cut(self, call: ToolCallPart) -> bool:
+        """Whether the answer ended before the call's arguments. Of others, their JSON tells."""
+        asked = self._asked
+        return asked.stop_reason == "length" and call is asked.parts[-1] and not call.arguments_json
 
     async def _run(self, places: Sequence[int]) -> None:
         if len(places) > 1 and all(self._is_parallel_safe(place) for place in places):
@@ -115,7 +121,7 @@ class _Calls:
 
     async def _dispatch(self, place: int) -> None:
         call, setup = self._calls[place], self._setup
-        told = _Told(setup, call, self._model)
+        told = _Told(setup, call, self._asked.model)
         came: ToolOutcome | ToolCallError
         try:
             if setup.observer is None:
@@ -143,7 +149,7 @@ class _Calls:
 
     def _tell_unrun(self, place: int, feed: Feed) -> None:
         if feed.is_error:
-            _Told(self._setup, self._calls[place], self._model).failed(feed.text)
+            _Told(self._setup, self._calls[place], self._asked.model).failed(feed.text)
 
     def _feed(self, place: int, feed: Feed) -> None:
         self._answer(place, feed.text, is_error=feed.is_error)

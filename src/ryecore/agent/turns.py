@@ -31,7 +31,7 @@ from ryecore.agent.verdicts import (
 )
 from ryecore.errors import AgentTurnError, LlmError
 from ryecore.llm.chunks import ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
-from ryecore.llm.parts import Message, ToolCallPart
+from ryecore.llm.parts import Message
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 
@@ -105,8 +105,7 @@ class _Turns:
             if asked is None:
                 continue
             self._last = asked
-            calls = asked.tool_calls
-            ended = await (self._serve(asked, calls) if calls else self._read(asked))
+            ended = await (self._serve(asked) if asked.tool_calls else self._read(asked))
             if ended is not None:
                 return ended
 
@@ -146,7 +145,7 @@ class _Turns:
             )
         return result
 
-    async def _serve(self, asked: LlmResult, calls: tuple[ToolCallPart, ...]) -> TurnResult | None:
+    async def _serve(self, asked: LlmResult) -> TurnResult | None:
         """Serve the tool calls of an answer."""
         limits = self._setup.limits
         self._tool_turns += 1
@@ -156,7 +155,7 @@ class _Turns:
                 f"The model asked for tools in more than {limits.max_tool_turns} turns.",
                 next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
             )
-        served = await serve_calls(self._setup, self._state, asked.model, calls)
+        served = await serve_calls(self._setup, self._state, asked)
         self._messages.append(asked.message)
         self._messages.append(Message("tool", served.results))
         match served.ending:

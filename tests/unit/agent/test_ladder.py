@@ -195,6 +195,27 @@ async def test_a_call_that_is_sent_twice_is_made_once():
     assert (done.output, waved) == ("ok", [1])
 
 
+async def test_a_call_that_was_cut_before_its_arguments_is_not_made_without_them():
+    wiped = []
+
+    async def wipe(what: str = "all") -> str:
+        """Wipe something."""
+        wiped.append(what)
+        return "wiped"
+
+    cut_short = raw(
+        ToolCallStart(0, "c1", "wipe"),
+        ToolCallDelta(0, '{"what": "dust"}'),
+        ToolCallStart(1, "c2", "wipe"),
+        StreamEnd("length"),
+    )
+    studio = Studio(cut_short, "ok", tools=[wipe])
+    assert ((await studio.run()).output, wiped) == ("ok", ["dust"])
+    whole, missing = studio.model.requests[1].messages[-1].parts
+    assert (whole.is_error, missing.is_error) == (False, True)
+    assert "cut" in missing.text
+
+
 async def test_a_cancel_wins_over_every_other_failure():
     token = CancelToken()
 
