@@ -43,8 +43,15 @@ class ApproveToolCall(Protocol):
         ...
 
 
-def _names(offered: Iterable[str]) -> frozenset[str]:
-    return frozenset(offered)
+def _names(listed: Iterable[str]) -> frozenset[str]:
+    # Else a text would stand for its letters, and a grant for each name that is a part of it.
+    if isinstance(listed, str):
+        raise TypeError(f"Write a set of names, not the text {listed!r}.")
+    return frozenset(listed)
+
+
+def _optional_names(listed: Iterable[str] | None) -> frozenset[str] | None:
+    return None if listed is None else _names(listed)
 
 
 @frozen
@@ -63,7 +70,7 @@ class ToolContext:
     """
 
     call: CallContext = field(factory=CallContext)
-    grant: frozenset[str] | None = None
+    grant: frozenset[str] | None = field(default=None, converter=_optional_names)
     fs_scope: FsScope = "sandboxed"
     fs_root: Path | None = None
     capabilities: frozenset[str] = field(default=frozenset(), converter=_names)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -48,6 +48,17 @@ def _names(names: Iterable[str]) -> frozenset[str]:
     if isinstance(names, str):
         raise TypeError(f"Write a set of names, not the text {names!r}.")
     return frozenset(names)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from (value,) if value else ()
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
 
 
 @frozen(eq=False, kw_only=True, repr=False)
@@ -131,8 +142,8 @@ class ToolDef:
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that the host set, which no error may show."""
-        return tuple(text for text in self.config.values() if isinstance(text, str) and text)
+        """Texts that the host set, however deep, which no error may show."""
+        return tuple(_texts(self.config))
 
     @classmethod
     def from_function(

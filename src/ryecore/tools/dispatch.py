@@ -63,8 +63,13 @@ def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any
     if not tool.config:
         check_arguments(tool.name, text, tool.schema)
         return sent
-    merged = json.dumps({**sent, **tool.config})
-    if tool.schema.failures(merged):
+    merged = ""
+    try:
+        merged = json.dumps({**sent, **tool.config})
+        fits = not tool.schema.failures(merged)
+    except (ValueError, RecursionError):  # such as half a character, or a number beyond any
+        fits = False
+    if not fits:
         # What is wrong is said of what the model wrote alone: the rest is none of its business.
         check_arguments(tool.name, text, tool.shown_schema)
         raise invalid_arguments(tool.name, "they don't go with what the host has set")

@@ -65,6 +65,9 @@ def as_tool_error(error: BaseException, tool_name: str, secrets: tuple[str, ...]
         error.message = shown(error.message, *secrets)
         error.next_step = shown(error.next_step, *secrets)
         error.args = (error.message,)
+        if isinstance(error, ToolArgsInvalidError):
+            error.failures = tuple(shown(one, *secrets) for one in error.failures)
+            error.facts = {**error.facts, "failures": error.failures}
         error.__cause__ = error.__context__ = None
         return error
     kind = type(error).__name__

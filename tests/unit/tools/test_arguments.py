@@ -2,9 +2,11 @@
 
 import json
 import re
+from enum import Enum
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,6 +139,54 @@ async def test_what_the_host_set_stands_in_no_error() -> None:
         error = await refused(ToolArgsInvalidError, one, arguments)
         assert "s3cret" not in f"{error} {error.failures} {error.facts}"
     assert "what the host has set" in str(error)
+
+
+async def test_what_the_host_set_and_its_type_refuses_stands_in_no_fact_of_the_error() -> None:
+    class Vault(Enum):
+        OPEN = "open"
+
+        @classmethod
+        def _missing_(cls, value: object) -> None:
+            raise ValueError(f"there is no vault {value}")
+
+    async def look(vault: Vault) -> None: ...
+
+    look.__annotations__["vault"] = Vault
+    tool = ToolDef.from_function(look)
+    strict = evolve(tool, parameters={"properties": {"vault": {}}}, config={"vault": "s3cret"})
+
+    error = await refused(ToolArgsInvalidError, strict)
+
+    assert "there is no vault" in str(error)
+    assert "s3cret" not in f"{error} {error.failures} {error.facts}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e999",
+        "-1e999",
+        "9" * 4000,
+        r'"\ud800"',
+        '"\ud800"',
+        "[" * 200 + "]" * 200,
+        "[" * 980 + "]" * 980,
+    ],
+)
+async def test_what_only_looks_like_json_is_the_models_mistake_where_the_host_set_something(
+    value: str,
+) -> None:
+    tool = ToolDef(
+        name="x",
+        description="",
+        parameters={"properties": {"a": {}, "token": {}}},
+        config={"token": "s3cret"},
+        run=anything,
+    )
+
+    error = await refused(ToolArgsInvalidError, tool, f'{{"a": {value}}}', events=[])
+
+    assert "no JSON" in str(error) or "nested too deeply" in str(error)
 
 
 @pytest.mark.parametrize("token", [["s3cret"], object(), float("nan"), {"s3cret"}])

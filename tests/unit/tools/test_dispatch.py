@@ -205,6 +205,14 @@ async def test_what_the_host_set_stands_in_no_error() -> None:
 
     assert "hunter2" not in str(await refused(ToolExecutionError, tool))
 
+    async def enter(auth: dict[str, Any]) -> None:
+        raise ValueError(f"wrong: {auth}")
+
+    auth = {"user": "u", "secrets": [{"password": "hunter2"}]}
+    deep = ToolDef.from_function(enter, config={"auth": auth})
+
+    assert "hunter2" not in str(await refused(ToolExecutionError, deep))
+
 
 async def test_a_tool_that_takes_too_long_is_stopped() -> None:
     events: list[Any] = []

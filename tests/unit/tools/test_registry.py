@@ -1,5 +1,7 @@
 """Names, what models are shown, and who may call what."""
 
+from typing import Any
+
 import pytest
 
 from ryecore.errors import HostCapabilityMissing, ToolPolicyError, UnknownToolError
@@ -104,6 +106,12 @@ async def test_a_tool_that_is_not_granted_is_denied() -> None:
 
     assert str(error) == "The tool add is not granted to this agent."
     assert (await called(add, {"a": 1}, ToolContext(grant=frozenset({"add"})))).value == 3
+
+
+@pytest.mark.parametrize("names", [{"grant": "add_all"}, {"capabilities": "net"}])
+def test_a_text_is_no_set_of_names(names: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="Write a set of names"):
+        ToolContext(**names)
 
 
 async def test_a_capability_is_needed_of_everybody_but_the_host() -> None:
