@@ -86,8 +86,9 @@ class _Calls:
 
     def _is_cut(self, call: ToolCallPart) -> bool:
         """Whether the answer ended before the call's arguments. Of others, their JSON tells."""
-        asked = self._asked
-        return asked.stop_reason == "length" and call is asked.parts[-1] and not call.arguments_json
+        if self._asked.stop_reason != "length" or call is not self._asked.parts[-1]:
+            return False
+        return call.arguments_json in ("", "{}")  # what adapters make of no arguments
 
     async def _run(self, places: Sequence[int]) -> None:
         if len(places) > 1 and all(self._is_parallel_safe(place) for place in places):

@@ -195,7 +195,8 @@ async def test_a_call_that_is_sent_twice_is_made_once():
     assert (done.output, waved) == ("ok", [1])
 
 
-async def test_a_call_that_was_cut_before_its_arguments_is_not_made_without_them():
+@pytest.mark.parametrize("nothing", ["", "{}"])
+async def test_a_call_that_was_cut_before_its_arguments_is_not_made_without_them(nothing):
     wiped = []
 
     async def wipe(what: str = "all") -> str:
@@ -207,6 +208,7 @@ async def test_a_call_that_was_cut_before_its_arguments_is_not_made_without_them
         ToolCallStart(0, "c1", "wipe"),
         ToolCallDelta(0, '{"what": "dust"}'),
         ToolCallStart(1, "c2", "wipe"),
+        ToolCallDelta(1, nothing),
         StreamEnd("length"),
     )
     studio = Studio(cut_short, "ok", tools=[wipe])
