@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from ryecore.agent.calls import serve_calls
 from ryecore.agent.events import AgentToken
-from ryecore.agent.outcome import RETRYABLE_CODES, ErrorCode, turn_error
+from ryecore.agent.outcome import ErrorCode, turn_error
 from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import (
     THE_TEXT,
@@ -29,7 +29,7 @@ from ryecore.agent.verdicts import (
     Stop,
     TurnState,
 )
-from ryecore.errors import AgentTurnError, LlmError
+from ryecore.errors import LlmError
 from ryecore.llm.chunks import ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
 from ryecore.llm.parts import Message
 from ryecore.llm.request import LlmRequest
@@ -161,8 +161,8 @@ class _Turns:
         match served.ending:
             case Finish(output):
                 return self._result("finished", output)
-            case Fail() as fail:
-                raise _failed(fail)
+            case Fail(code, message):
+                raise turn_error(code, message)
             case None:
                 pass
         if served.correction:
@@ -189,9 +189,9 @@ class _Turns:
                 self._messages.append(Message.user(text))
                 if is_correction:
                     self._correct(code, text)
-            case Fail() as fail:
+            case Fail(code, message):
                 self._keep(asked)
-                raise _failed(fail)
+                raise turn_error(code, message)
         return None
 
     def _keep(self, asked: LlmResult) -> None:
@@ -249,8 +249,3 @@ def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None
         return on_chunk
 
     return begin
-
-
-def _failed(fail: Fail) -> AgentTurnError:
-    retryable = fail.retryable or fail.code in RETRYABLE_CODES
-    return AgentTurnError(fail.message, code=fail.code, retryable=retryable)

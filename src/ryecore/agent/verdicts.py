@@ -80,17 +80,15 @@ class Feed:
 
 @frozen
 class Fail:
-    """End as a failure.
+    """End as a failure; whether it is retryable follows from its code.
 
     Attributes:
         code: Why.
         message: What happened.
-        retryable: Whether the same may go well later.
     """
 
     code: ErrorCode
     message: str
-    retryable: bool = False
 
 
 @frozen
@@ -279,4 +277,4 @@ def ladder_verdict(error: ToolCallError) -> Feed | Fail:
     if is_correctable(error):
         return Feed(str(error))
     failure = failure_of(error)
-    return Fail(failure.code, failure.message, failure.retryable)
+    return Fail(failure.code, failure.message)
