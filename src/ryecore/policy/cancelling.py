@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import anyio
@@ -10,7 +10,7 @@ import anyio.lowlevel
 
 from ryecore.policy.context import CancelToken
 
-__all__ = ["bounded_by", "cancelled_by", "is_cancelled"]
+__all__ = ["bounded_by", "cancelled_by", "canceller_of", "is_cancelled"]
 
 
 @contextmanager
@@ -20,24 +20,32 @@ def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
     Args:
         token: The token; where it is cancelled already, the scope is cancelled from its beginning.
     """
-    loop, thread = anyio.lowlevel.current_token(), threading.get_ident()
-
     with anyio.CancelScope() as scope:
-
-        def cancel() -> None:
-            if threading.get_ident() == thread:
-                scope.cancel()
-            else:
-                from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
-
-                with suppress(RuntimeError):  # the loop has ended, and with it the call
-                    from_thread.run_sync(scope.cancel, token=loop)
-
-        forget = token.on_cancel(cancel)
+        forget = token.on_cancel(canceller_of(scope))
         try:
             yield scope
         finally:
             forget()
+
+
+def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
+    """What cancels a scope of this thread's event loop, from whichever thread.
+
+    Args:
+        scope: The scope.
+    """
+    loop, thread = anyio.lowlevel.current_token(), threading.get_ident()
+
+    def cancel() -> None:
+        if threading.get_ident() == thread:
+            scope.cancel()
+            return
+        from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
+
+        with suppress(RuntimeError):  # the loop has ended, and with it the call
+            from_thread.run_sync(scope.cancel, token=loop)
+
+    return cancel
 
 
 @contextmanager

@@ -1,17 +1,15 @@
 """How long a part of a call may take, and who can cancel it."""
 
 import math
-import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
-from anyio.lowlevel import EventLoopToken, current_token
 
 from ryecore.policy import CallContext
+from ryecore.policy.cancelling import canceller_of
 
 __all__ = ["NO_SCOPE", "CallScope", "NoScope", "seconds_left"]
 
@@ -31,7 +29,7 @@ class CallScope:
         timeout_s: After how many seconds it ends; infinite for never.
     """
 
-    __slots__ = ("_call", "_forget", "_loop", "_scope", "_thread", "_timeout_s")
+    __slots__ = ("_call", "_forget", "_scope", "_timeout_s")
 
     def __init__(self, call: CallContext, timeout_s: float) -> None:
         self._call = call
@@ -43,9 +41,7 @@ class CallScope:
         self._forget: Callable[[], None] | None = None
         token = self._call.cancellation
         if token is not None:
-            self._loop: EventLoopToken = current_token()
-            self._thread = threading.get_ident()
-            self._forget = token.on_cancel(self._cancel)
+            self._forget = token.on_cancel(canceller_of(self._scope))
         return self
 
     def __exit__(
@@ -75,15 +71,6 @@ class CallScope:
     def _start(self) -> None:
         if self._timeout_s != math.inf:
             self._scope.deadline = anyio.current_time() + self._timeout_s
-
-    def _cancel(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._scope.cancel()
-            return
-        from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
-
-        with suppress(RuntimeError):  # the loop has ended, and with it the call
-            from_thread.run_sync(self._scope.cancel, token=self._loop)
 
 
 class NoScope:
