@@ -7,29 +7,36 @@ from ryecore.llm.request import LlmRequest
 
 __all__ = ["estimated_tokens"]
 
-_CHARS_A_TOKEN: Final = 3
-"""Less than a token's usual length, so that an estimate is rather too high."""
+_BYTES_A_TOKEN: Final = 3
+"""Less than a token's usual length, so that an estimate is rather too high. Bytes and not
+characters, because a token holds several letters, but hardly more than one ideograph."""
 
-_CHARS_A_MEDIUM: Final = 6_000
+_BYTES_A_MEDIUM: Final = 6_000
 
 
 def estimated_tokens(request: LlmRequest) -> int:
     """About how many tokens a request is, rather too many than too few."""
-    chars = len(request.system) + sum(
-        len(tool.name) + len(tool.description) + len(str(tool.parameters)) for tool in request.tools
-    )
+    size = _size(request.system)
+    for tool in request.tools:
+        size += _size(tool.name) + _size(tool.description) + _size(str(tool.parameters))
+    if request.response_format is not None:
+        size += _size(str(request.response_format.schema))
     for message in request.messages:
-        chars += sum(map(_length, message.parts))
-    return -(-chars // _CHARS_A_TOKEN)
+        size += sum(map(_size_of, message.parts))
+    return -(-size // _BYTES_A_TOKEN)
 
 
-def _length(part: Part) -> int:
+def _size_of(part: Part) -> int:
     match part:
         case ToolCallPart():
-            return len(part.name) + len(part.arguments_json)
+            return _size(part.name) + _size(part.arguments_json)
         case ToolResultPart():
-            return sum(map(_length, part.content))
+            return sum(map(_size_of, part.content))
         case MediaPart():
-            return _CHARS_A_MEDIUM
+            return _BYTES_A_MEDIUM
         case _:
-            return len(part.text)
+            return _size(part.text)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
