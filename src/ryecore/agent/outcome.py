@@ -188,7 +188,11 @@ def _text(error: Exception) -> str:
     """What may be said of an error. One that isn't ours may quote anything."""
     if isinstance(error, RyeError):
         return str(error)
-    return redact(f"{type(error).__name__}: {error}")
+    try:
+        said = str(error)
+    except Exception:
+        said = "its text can't be read"
+    return redact(f"{type(error).__name__}: {said}")
 
 
 def _classified(error: Exception) -> tuple[ErrorCode, bool]:

@@ -16,6 +16,7 @@ __all__ = ["Misfit", "OutputSchema"]
 
 _FENCED: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 _MAX_FAILURES: Final = 20
+_MAX_PATH_CHARS: Final = 200
 
 
 @frozen
@@ -38,7 +39,7 @@ class OutputSchema:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:
             text = json.dumps(schema)
-        except TypeError as problem:
+        except (TypeError, RecursionError) as problem:
             raise ValueError(f"it is not JSON: {problem}") from None
         self.schema = schema
         self._validator = SchemaValidator(text)
@@ -65,7 +66,8 @@ class OutputSchema:
         if not failures:
             return value
         listed = "; ".join(
-            f"{one.path or 'the value'}: {one.message}" for one in failures[:_MAX_FAILURES]
+            f"{one.path[:_MAX_PATH_CHARS] or 'the value'}: {one.message}"
+            for one in failures[:_MAX_FAILURES]
         )
         return Misfit(
             f"Your answer doesn't fit the schema: {listed}. Answer again with the whole JSON value."

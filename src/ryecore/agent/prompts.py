@@ -21,10 +21,13 @@ _OPEN, _CLOSE = "{{", "}}"
 _PATH: Final = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+|\[\d+\])*")
 _STEP: Final = re.compile(r"[\w-]+")
 _FILTER: Final = re.compile(r"([a-z_]+)\s*(?:\((.*)\))?", re.DOTALL)
-# A quoted text may hold braces and bars.
-_INSIDE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|(?!\}\}).)*', re.DOTALL)
+# A quoted text may hold braces and bars. A quote that nothing closes ends the match, so that each
+# character is looked at once.
+_INSIDE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|(?!\}\})[^"])*', re.DOTALL)
 _PIECE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^|"])+', re.DOTALL)
-_SECRETS: Final = re.compile(r"\{\{[^}]*\bsecrets\b", re.DOTALL)
+_SECRETS: Final = re.compile(r"\bsecrets\b")
+_MAX_STEP_CHARS: Final = 9
+_SHOWN_CHARS: Final = 80
 
 _ABSENT: Final = object()
 
@@ -35,7 +38,11 @@ class TemplateMiss(Exception):
 
 def mentions_secrets(text: str) -> bool:
     """Whether a text holds a `{{ … secrets … }}`."""
-    return _SECRETS.search(text) is not None
+    return any(
+        _SECRETS.search(piece, begin) is not None
+        for piece in text.split("}")
+        if (begin := piece.find(_OPEN)) >= 0
+    )
 
 
 @frozen
@@ -115,10 +122,10 @@ def _slot(source: str, begin: int, inside: str) -> _Slot:
     if head.startswith('"'):
         return _Slot(head, _json(source, begin, head), filters)
     if not _PATH.fullmatch(head):
-        raise _broken(source, begin, f"holds no path: {head!r}")
+        raise _broken(source, begin, f"holds no path: {_short(head)}")
     root = _STEP.match(head)
     if root is None or root[0] not in ROOTS:
-        raise _broken(source, begin, f"begins with none of {', '.join(ROOTS)}: {head!r}")
+        raise _broken(source, begin, f"begins with none of {', '.join(ROOTS)}: {_short(head)}")
     return _Slot(head, _ABSENT, filters)
 
 
@@ -126,7 +133,7 @@ def _filter(source: str, begin: int, text: str) -> tuple[str, tuple[object, ...]
     found = _FILTER.fullmatch(text)
     if found is None or (found[1] not in _FILTERS and found[1] != "read_file"):
         known = ", ".join(sorted([*_FILTERS, "read_file"]))
-        raise _broken(source, begin, f"has an unknown filter {text!r}; there are {known}")
+        raise _broken(source, begin, f"has an unknown filter {_short(text)}; there are {known}")
     arguments = _json(source, begin, f"[{found[2]}]") if found[2] else []
     counts = _COUNTS.get(found[1], 0)
     if not isinstance(arguments, list) or len(arguments) != counts:
@@ -137,9 +144,13 @@ def _filter(source: str, begin: int, text: str) -> tuple[str, tuple[object, ...]
 def _json(source: str, begin: int, text: str) -> object:
     try:
         value: object = json.loads(text)
-    except ValueError:
-        raise _broken(source, begin, f"holds what is no JSON: {text}") from None
+    except (ValueError, RecursionError):
+        raise _broken(source, begin, f"holds what is no JSON: {_short(text)}") from None
     return value
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…")
 
 
 def _broken(source: str, at: int, why: str) -> ConfigError:
@@ -184,7 +195,7 @@ def _lookup(path: str, scope: Mapping[str, object]) -> object:
     for step in _STEP.findall(path):
         if isinstance(value, Mapping):
             value = value.get(step, _ABSENT)
-        elif isinstance(value, Sequence) and not isinstance(value, str) and step.isdigit():
+        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(step):
             value = value[int(step)] if int(step) < len(value) else _ABSENT
         else:
             return _ABSENT
@@ -193,10 +204,14 @@ def _lookup(path: str, scope: Mapping[str, object]) -> object:
     return value
 
 
+def _is_index(step: str) -> bool:
+    return step.isdecimal() and len(step) <= _MAX_STEP_CHARS
+
+
 def _there_is(path: str, scope: Mapping[str, object]) -> str:
     root = _STEP.findall(path)[0]
     found = scope.get(root)
-    names = sorted(map(str, found)) if isinstance(found, Mapping) else []
+    names = sorted(str(name)[:_SHOWN_CHARS] for name in found) if isinstance(found, Mapping) else []
     return f" {root} has: {', '.join(names[:20]) or 'nothing'}."
 
 
@@ -207,7 +222,7 @@ def _as_text(value: object) -> str:
 def _as_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise TemplateMiss(f"A value of type {type(value).__name__} can't be written.") from None
 
 

@@ -5,6 +5,8 @@ Source: seed 004, "The turn loop + the failure ladder"; decisions 43, 52 to 54.
 
 import time
 
+import json
+
 import anyio
 import pytest
 
@@ -342,3 +344,25 @@ async def test_an_error_of_the_provider_names_the_provider():
 async def _wave() -> str:
     """Wave."""
     return "waved"
+
+
+async def test_an_answer_that_misses_its_schema_in_endless_names_is_told_of_it_in_short():
+    answer = json.dumps({f"{'k' * 100_000}{number}": 1 for number in range(30)})
+    schema = {"type": "object", "additionalProperties": {"type": "string"}}
+    studio = Studio(answer, "{}", limits=AgentTurnLimits(correction_budget=1))
+    done = await studio.run(node={"output_schema": schema})
+    assert done.output == {}
+    assert len(studio.model.requests[1].messages[-1].text) < 20_000
+
+
+async def test_an_error_that_cant_be_read_is_an_outcome_still():
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def resolve(provider_id):
+        raise Mute
+
+    done = await Studio("x", resolve_provider=resolve).run()
+    assert code(done) == ("internal", False)
+    assert "Mute" in done.failure.message

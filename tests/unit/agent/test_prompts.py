@@ -1,5 +1,7 @@
 """Prompt templates: put in once, and never read again. Source: decision 60."""
 
+import time
+
 import anyio
 import pytest
 from hypothesis import given
@@ -69,11 +71,35 @@ def test_a_broken_template_is_refused_with_its_place(template):
         "{{ inputs.gone }}", "{{ inputs.topic.x }}", "{{ inputs.list[9] }}",
         "{{ ctx.gone | upper }}",
         "{{ inputs.n | first }}", "{{ inputs.topic | join(1) }}", "{{ inputs.n | length }}",
+        "{{ inputs.list.² }}", "{{ inputs.list[" + "9" * 5000 + "] }}",
     ],
 )  # fmt: skip
 def test_what_leads_nowhere_or_doesnt_fit_is_a_miss(template):
     with pytest.raises(TemplateMiss):
         render(template, SCOPE)
+
+
+def test_a_value_that_is_nested_without_end_is_a_miss():
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    for template in ("{{ inputs.x }}", "{{ inputs.x | json }}", "{{ inputs.x | upper }}"):
+        with pytest.raises(TemplateMiss):
+            render(template, {"inputs": {"x": deep}})
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{" * 20_000, '{{ "' + r"\"" * 20_000, '{{ "' + r"\"" * 20_000 + " }}",
+     "{{ " + "[" * 20_000 + " }}", "{{ inputs.x | default(" + "[" * 20_000 + ") }}"],
+)  # fmt: skip
+def test_an_enormous_template_is_read_in_one_pass(template):
+    began = time.process_time()
+    with pytest.raises(ConfigError) as caught:
+        PromptTemplate.parse(template)
+    assert not mentions_secrets(template)
+    assert time.process_time() - began < 5
+    assert len(str(caught.value)) < 500
 
 
 def test_no_attribute_of_python_is_ever_reached():
@@ -115,7 +141,8 @@ def test_any_text_is_a_template_or_a_clear_error(text):
     [
         ("{{ secrets.x }}", True), ("{{secrets}}", True), ("{{ inputs.x | secrets }}", True),
         ("{{\nsecrets.x}}", True), ("secrets", False), ("{{ inputs.secretsmith }}", False),
-        ("{{ inputs.x }} secrets", False),
+        ("{{ inputs.x }} secrets", False), ("}{{{{ a { secrets", True),
+        ("{ secrets }} {{ x", False),
     ],
 )  # fmt: skip
 def test_a_mention_of_secrets_is_seen(text, mentions):
