@@ -214,7 +214,7 @@ class AgentSession:
         problem: Exception | None = None
 
         async def answer() -> None:
-            stream.end(await _caught(self, content, stream.take, cancellation))
+            stream._end(await _caught(self, content, stream._take, cancellation))
 
         async with anyio.create_task_group() as group:
             group.start_soon(answer)
@@ -223,6 +223,7 @@ class AgentSession:
             except Exception as raised:
                 problem = raised
             group.cancel_scope.cancel()
+        stream._leave()
         if problem is not None:
             raise problem
 
@@ -296,17 +297,26 @@ class SessionStream:
             raise self._ended
         return self._ended
 
-    def take(self, event: AgentEvent) -> None:
-        """Take an event of the reply."""
+    def _take(self, event: AgentEvent) -> None:
         self._events.append(event)
         if self._more is not None:
             self._wake(self._more)
 
-    def end(self, ended: Reply | Exception) -> None:
-        """Take how the reply ended."""
+    def _end(self, ended: Reply | Exception) -> None:
         self._ended = ended
         if self._more is not None:
             self._wake(self._more)
+
+    def _leave(self) -> None:
+        """Let nobody wait for a reply that was cancelled."""
+        if self._ended is None:
+            self._end(
+                AgentTurnError(
+                    "The reply was cancelled, because its block was left.",
+                    next_step="Read the events to their end within `async with`.",
+                    code="cancelled",
+                )
+            )
 
     def _wake(self, waiting: anyio.Event) -> None:
         self._more = None

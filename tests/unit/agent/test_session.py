@@ -100,6 +100,19 @@ async def test_leaving_a_stream_early_cancels_the_answer():
     assert (studio.model.open_streams, studio.model.closed) == (0, 1)
 
 
+async def test_a_stream_that_was_left_says_so_and_holds_nobody():
+    session = Studio(hang()).session()
+    async with session.stream("Go.") as events:
+        pass
+    with anyio.fail_after(10):
+        with pytest.raises(AgentTurnError, match="was left") as caught:
+            async for _ in events:
+                pass
+    assert caught.value.code == "cancelled"
+    with pytest.raises(AgentTurnError, match="was left"):
+        events.reply  # noqa: B018
+
+
 async def test_an_error_in_a_stream_comes_at_the_end_of_its_events():
     session = Studio(fail("auth")).session()
 
