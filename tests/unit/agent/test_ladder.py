@@ -3,9 +3,8 @@
 Source: seed 004, "The turn loop + the failure ladder"; decisions 43, 52 to 54.
 """
 
-import time
-
 import json
+import time
 
 import anyio
 import pytest
