@@ -6,7 +6,6 @@ Source: seed 004, "Generative fork"; decision 59.
 import base64
 import json
 from collections.abc import Sequence
-from inspect import isawaitable
 from typing import Final
 
 from attrs import frozen
@@ -15,9 +14,9 @@ from ryecore.agent.assembly import chain_options, plan_entry
 from ryecore.agent.deps import AgentRunnerDeps, Egress
 from ryecore.agent.meter import CostMeter
 from ryecore.agent.outcome import NodeOutcome, turn_error
+from ryecore.agent.policies import ask_gate
 from ryecore.llm.media import MediaStore
 from ryecore.llm.media_call import AskForMedia, call_for_media
-from ryecore.llm.options import Refuse
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
 
@@ -102,10 +101,9 @@ class MediaFork:
         """The host's gate alone: tokens aren't what media cost, so their estimate is zero."""
         if self.deps.pre_egress is None:
             return
-        refused = self.deps.pre_egress(Egress(self.node_id, provider_id, model, None, 0, None))
-        if isawaitable(refused):
-            refused = await refused
-        if isinstance(refused, Refuse):
+        egress = Egress(self.node_id, provider_id, model, None, 0, None)
+        refused = await ask_gate(self.deps.pre_egress, egress)
+        if refused is not None:
             raise turn_error("budget_exceeded", refused.message)
 
     async def _outcome(self, name: str, entry: FallbackPlanEntry, ask: AskForMedia) -> NodeOutcome:

@@ -3,6 +3,7 @@
 from inspect import isawaitable
 
 from ryecore.agent.deps import Egress, PreEgress
+from ryecore.agent.outcome import turn_error
 from ryecore.agent.output import Misfit, OutputSchema
 from ryecore.agent.verdicts import (
     ACCEPT,
@@ -27,7 +28,25 @@ from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolOutcome
 
-__all__ = ["NodePolicy", "SessionPolicy"]
+__all__ = ["NodePolicy", "SessionPolicy", "ask_gate"]
+
+
+async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
+    """Ask the host's gate. What it says besides `Refuse` and None lets nothing pass.
+
+    Raises:
+        AgentTurnError: `internal`: its word can't be understood, such as False.
+    """
+    said = gate(egress)
+    if isawaitable(said):
+        said = await said
+    if said is None or isinstance(said, Refuse):
+        return said
+    raise turn_error(
+        "internal",
+        f"The host's pre_egress gave {type(said).__name__}, which is no answer.",
+        next_step="Let it return None to let the request pass, or Refuse(code, message).",
+    )
 
 
 class NodePolicy(TurnPolicy):
@@ -59,10 +78,7 @@ class NodePolicy(TurnPolicy):
             request.max_output_tokens,
             number,
         )
-        refused = self._gate(egress)
-        if isawaitable(refused):
-            refused = await refused
-        return refused if isinstance(refused, Refuse) else GO
+        return await ask_gate(self._gate, egress) or GO
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Check the answer against the schema, in full. Source: decisions 53 and 54."""

@@ -365,3 +365,12 @@ async def test_an_error_that_cant_be_read_is_an_outcome_still():
     done = await Studio("x", resolve_provider=resolve).run()
     assert code(done) == ("internal", False)
     assert "Mute" in done.failure.message
+
+
+@pytest.mark.parametrize("said", [False, True, "too dear", 0])
+async def test_what_a_gate_says_and_nobody_understands_lets_nothing_pass(said):
+    studio = Studio("never", pre_egress=lambda egress: said)
+    done = await studio.run()
+    assert code(done) == ("internal", False)
+    assert "pre_egress" in done.failure.message
+    assert studio.model.requests == []
