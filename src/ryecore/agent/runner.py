@@ -153,7 +153,7 @@ class _AgentRun:
             raise turn_error(
                 "validation",
                 f"Node '{node.id}' refers to the agent '{node.agent_ref}', which isn't there.",
-                next_step="Declare it, or correct agent_ref.",
+                next_step="Pass it as NodeExecContext.resolved_agent, or correct agent_ref.",
             )
         return agent
 

@@ -12,7 +12,7 @@ from attrs import evolve
 from ryecore.llm.attempt import Attempt
 from ryecore.llm.chunks import StreamChunk
 from ryecore.llm.errors import LlmError, LlmErrorKind
-from ryecore.llm.options import ChainOptions, Refuse, fetch_key
+from ryecore.llm.options import ChainOptions, Refuse, fetch_key, no_credential
 from ryecore.llm.parts import Message, ReasoningPart
 from ryecore.llm.plan import AttemptOutcome, AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, missing_capabilities
@@ -275,9 +275,10 @@ class _Walk:
     async def _send(self, tried: Attempt, index: int, request: LlmRequest) -> None:
         """Fetch the credential, have the attempt allowed, and make it."""
         options = self._options
-        key = await fetch_key(options, self._chain._ids[index])
+        provider_id = self._chain._ids[index]
+        key = await fetch_key(options, provider_id)
         if key is None:
-            tried.fail("auth", "The host has no credential for this provider.")
+            tried.error = no_credential(provider_id, request.model)
             return
         if options.before_attempt is not None:
             verdict = options.before_attempt(self._chain.plan[index], request, self._number)

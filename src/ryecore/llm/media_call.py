@@ -9,7 +9,7 @@ from typing import TypeAlias
 import anyio
 
 from ryecore.llm.errors import LlmError, clean_error
-from ryecore.llm.options import ChainOptions, fetch_key
+from ryecore.llm.options import ChainOptions, fetch_key, no_credential
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.provider import MediaOutcome, MediaResult
 
@@ -42,12 +42,7 @@ async def call_for_media(
     outcome: MediaOutcome | None = None
     key = await fetch_key(options, provider_id)
     if key is None:
-        error = LlmError(
-            "The host has no credential for this provider.",
-            kind="auth",
-            provider=provider_id,
-            model=model,
-        )
+        error = no_credential(provider_id, model)
     else:
         with anyio.move_on_after(timeout_s):
             try:

@@ -9,11 +9,12 @@ import anyio
 from attrs import field, frozen
 from attrs.validators import ge, gt
 
+from ryecore.llm.errors import LlmError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 
-__all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse", "fetch_key"]
+__all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse", "fetch_key", "no_credential"]
 
 
 @frozen
@@ -26,7 +27,8 @@ class Refuse:
     """The attempt must not be made. The call ends; no other entry is asked.
 
     Attributes:
-        code: Why, for a program; it becomes the error's `code`.
+        code: Why, for a program; it becomes `LlmError.code`. An agent's run fails as
+            `budget_exceeded`, whatever it is.
         message: Why, one sentence; it becomes the error's message.
     """
 
@@ -93,3 +95,14 @@ async def fetch_key(options: ChainOptions, provider_id: str) -> str | None:
     except Exception:  # its text may hold anything
         return None
     return key if isinstance(key, str) else None
+
+
+def no_credential(provider_id: str, model: str) -> LlmError:
+    """The error where `fetch_key` gave none."""
+    return LlmError(
+        f"The host has no credential for '{provider_id}'.",
+        next_step="Let key_for give it; an empty text says that none is needed.",
+        kind="auth",
+        provider=provider_id,
+        model=model,
+    )
