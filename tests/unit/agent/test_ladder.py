@@ -9,10 +9,12 @@ import time
 import anyio
 import pytest
 
+from ryecore.agent.events import CostUpdated
 from ryecore.agent.limits import AgentTurnLimits
 from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, LlmError
 from ryecore.llm.chunks import StreamEnd, TextDelta, ToolCallDelta, ToolCallStart
+from ryecore.llm.cost import Price
 from ryecore.llm.options import Refuse
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, cut, fail, hang, raw, say
@@ -174,6 +176,16 @@ async def test_no_usage_is_a_cost_of_zero_and_one_event_an_attempt():
     done = await studio.run()
     assert (done.tokens_used.input, done.tokens_used.output) == (0, 0)
     assert studio.told.count("cost:updated") == 2
+
+
+async def test_a_stream_that_was_cut_costs_a_marked_estimate():
+    studio = Studio(say("half of it") + cut(), price_of=lambda *_: Price(input="1", output="1"))
+    assert code(await studio.run("A question of some length.")) == ("provider_unavailable", True)
+    (cost,) = [event for event in studio.events if isinstance(event, CostUpdated)]
+    assert (cost.estimated, cost.priced) == (True, True)
+    assert cost.input_tokens > 0
+    assert cost.output_tokens == 3  # 10 bytes, at 4 a token
+    assert cost.cost_microcents == 100 * (cost.input_tokens + cost.output_tokens)
 
 
 async def test_a_call_that_is_sent_twice_is_made_once():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ryecore.agent.events import AgentToolCall, AgentToolResult, CostUpdated
+from ryecore.agent.events import AgentToken, AgentToolCall, AgentToolResult, CostUpdated
 from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome, TokensUsed
 from ryecore.errors import ConfigError
@@ -205,6 +205,14 @@ async def test_a_fallback_is_asked_once_and_its_reasoning_stays_at_home():
     # The first one is in cooldown for the second turn, and isn't asked again.
     assert len(studio.model.requests) == 1
     assert second.requests[1].messages[1].parts[0].opaque == "sig"
+    # What is told names who was asked, and counts the tries that were made.
+    costs = [event for event in studio.events if isinstance(event, CostUpdated)]
+    assert [(one.model, one.attempt_number) for one in costs] == [
+        ("m-1", 1),
+        ("s-1", 2),
+        ("s-1", 3),
+    ]
+    assert {one.model for one in studio.events if isinstance(one, AgentToken)} == {"s-1"}
 
 
 async def test_an_answer_that_was_cut_says_so():

@@ -56,6 +56,15 @@ async def test_a_tool_that_fails_is_told_to_the_model_within_the_budget():
     assert (caught.value.code, len(stubborn.model.requests)) == ("tool_failed", 4)
 
 
+async def test_a_tool_that_is_denied_is_told_to_the_model():
+    studio = Studio(call("explode"), "I may not.")
+    reply = await studio.session(tools=["add"]).send("Do it.")
+    assert reply.text == "I may not."
+    denied = studio.model.requests[1].messages[-1].parts[0]
+    assert denied.is_error
+    assert "not granted" in denied.text
+
+
 async def test_after_an_error_the_conversation_is_whole_and_goes_on():
     studio = Studio(
         call("add", {"a": 1, "b": 2}) + call("shout", {"text": "x"}),
