@@ -7,6 +7,7 @@ from types import AsyncGeneratorType
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 
 from ryecore.llm.chunks import StreamChunk
 from ryecore.llm.errors import LlmError, LlmErrorKind, clean_error
@@ -15,11 +16,13 @@ from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult, Usage
+from ryecore.policy.cancelling import is_stray
 from ryecore.policy.waiting import watched
 
 __all__ = ["Attempt"]
 
 _LAPS: Final = 32
+_BURST: Final = 1024  # after so many chunks the event loop gets a turn, and a cancel its chance
 _END_S: Final = 1.0  # for what a provider does after its last chunk
 _CLOSE_S: Final = 5.0  # for what it does when it is closed early
 
@@ -109,7 +112,7 @@ class Attempt:
         key: str,
         patience: "_Patience",
     ) -> None:
-        add = fold.add
+        add, left = fold.add, _BURST
         while fold.end is None:
             try:
                 chunk = await following()
@@ -119,13 +122,21 @@ class Attempt:
             except Exception as problem:
                 self._fail_by(problem, key)
                 return
+            except BaseException as problem:
+                if not is_stray(problem):
+                    raise
+                self._fail_by_stray()
+                return
             patience.has_news = True
             if on_chunk is not None:
                 on_chunk(chunk)
+            left -= 1
+            if not left:
+                left = _BURST
+                await anyio.lowlevel.checkpoint()
         # Let it end by itself, because a connection that was read to its end is used again.
         patience.shorten(_END_S)
-        with suppress(Exception):  # the answer is there, whatever comes after it
-            await following()
+        await _let(following)  # the answer is there, whatever comes after it
 
     async def generate(self, key: str, media: MediaStore | None, stall_s: float) -> None:
         """Ask for a whole answer."""
@@ -134,6 +145,10 @@ class Attempt:
                 result = await self._provider.generate(self._request, key=key, media=media)
             except Exception as problem:
                 self._fail_by(problem, key)
+            except BaseException as problem:
+                if not is_stray(problem):
+                    raise
+                self._fail_by_stray()
             else:
                 self._settle(result)
                 return
@@ -147,6 +162,9 @@ class Attempt:
 
     def _fail_by(self, problem: Exception, key: str) -> None:
         self.error = clean_error(problem, key, provider=self._id, model=self._request.model)
+
+    def _fail_by_stray(self) -> None:
+        self.fail("unavailable", f"{self._id} cancelled its own answer.")
 
 
 class _Patience:
@@ -204,5 +222,14 @@ async def _close(chunks: AsyncIterator[StreamChunk]) -> None:
     if aclose is None:
         return
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSE_S):
-        with suppress(Exception):  # the answer, or the first error, counts
-            await aclose()
+        await _let(aclose)  # the answer, or the first error, counts
+
+
+async def _let(end: Callable[[], Awaitable[object]]) -> None:
+    """Let something end; how it does so doesn't matter."""
+    try:
+        with suppress(Exception):
+            await end()
+    except BaseException as problem:
+        if not is_stray(problem):
+            raise

@@ -1,5 +1,6 @@
 """A token's cancel, brought to the code that is waiting."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import anyio.lowlevel
 
 from ryecore.policy.context import CancelToken
 
-__all__ = ["bounded_by", "cancelled_by", "canceller_of", "is_cancelled"]
+__all__ = ["bounded_by", "cancelled_by", "canceller_of", "is_cancelled", "is_stray"]
 
 
 @contextmanager
@@ -70,3 +71,16 @@ def is_cancelled(*tokens: CancelToken | None, deadline: float | None = None) -> 
     if deadline is not None and time.monotonic() >= deadline:
         return True
     return any(token is not None and token.cancelled for token in tokens)
+
+
+def is_stray(error: BaseException) -> bool:
+    """Whether an error is a cancellation of asyncio's that nobody wished upon this task.
+
+    What is called may raise the cancellation of something inside it. That is its failure, and
+    not a cancellation of who called it.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() == 0

@@ -1,7 +1,6 @@
 """One call of a tool that is there and granted, from its arguments to its result."""
 
 import json
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,6 +9,7 @@ import anyio
 
 from ryecore.errors import ToolCallError, ToolCancelledError, ToolExecutionError
 from ryecore.llm.parts import MediaPart, ResultContent, TextPart, ToolCallPart, ToolResultPart
+from ryecore.policy.cancelling import is_stray
 from ryecore.tools.approval import require_approval
 from ryecore.tools.arguments import check_arguments, parse_arguments
 from ryecore.tools.context import ToolContext
@@ -137,7 +137,7 @@ async def _run(
         except Exception as error:  # a tool may raise anything
             problem = as_tool_error(error, tool.name, tool.secrets)
         except BaseException as error:
-            if not _is_the_tools_own(error):
+            if not is_stray(error):
                 raise
     # Nothing is raised from within a handler: an error would drag along what it was raised in.
     if scope.is_ended or (token is not None and token.cancelled):
@@ -155,15 +155,6 @@ def _ended_early(tool: ToolDef, ctx: ToolContext, how: str) -> ToolCallError:
             f"The call of the tool {tool.name} was cancelled.", tool_name=tool.name
         )
     return ToolExecutionError(f"The tool {tool.name} {how}.", tool_name=tool.name)
-
-
-def _is_the_tools_own(error: BaseException) -> bool:
-    """Whether a cancellation on asyncio is of something inside the tool: nobody cancelled it."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or not isinstance(error, asyncio.CancelledError):
-        return False
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() == 0
 
 
 def _keep(store: ResultStore, text: str) -> str | None:

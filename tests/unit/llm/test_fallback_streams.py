@@ -1,5 +1,7 @@
 """Streams under a fallback chain: cut, stalled, repeated, too long, and always closed."""
 
+import asyncio
+
 import anyio
 import pytest
 
@@ -172,3 +174,53 @@ async def test_an_iterator_that_is_no_generator_is_closed_too():
     provider = Iterating()
     assert (await Asked(provider).stream(REQUEST)).text == "Hello"
     assert provider.closed == 1
+
+
+async def test_a_stream_that_never_waits_can_be_cancelled():
+    async def stream(request, *, key, media=None):
+        while True:
+            yield TextDelta("")
+
+    provider = Provider("a")
+    provider.stream = stream
+
+    with anyio.move_on_after(0.05) as scope:
+        await Asked(provider).stream()
+
+    assert scope.cancelled_caught
+
+
+async def stray():
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_of_the_providers_own_is_its_failure_and_not_the_callers():
+    broken = Provider("a", (stray,))
+    asked = Asked(broken, Provider("b", HELLO))
+
+    assert (await asked.stream()).text == "Hello"
+    assert [(one.outcome, one.kind) for one in asked.records] == [
+        ("error", "unavailable"),
+        ("success", None),
+    ]
+    assert (await Asked(Provider("c", (*HELLO, stray))).stream()).text == "Hello"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_of_the_providers_own_while_it_is_closed_spoils_nothing():
+    class Chunks:
+        def __init__(self):
+            self.left = list(HELLO)
+
+        async def __anext__(self):
+            if not self.left:
+                raise StopAsyncIteration
+            return self.left.pop(0)
+
+        aclose = staticmethod(stray)
+
+    provider = Provider("a")
+    provider.stream = lambda request, *, key, media=None: Chunks()
+
+    assert (await Asked(provider).stream()).text == "Hello"
