@@ -2,14 +2,15 @@
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import anyio
 
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import canceller_of
+from ryecore.policy.waiting import watched
 
 __all__ = ["NO_SCOPE", "CallScope", "NoScope", "seconds_left"]
 
@@ -54,9 +55,12 @@ class CallScope:
             self._forget()
         return bool(self._scope.__exit__(kind, error, traceback))
 
-    def wait_for(self, awaited: Awaitable[T]) -> "Awaitable[T]":
-        """Await something within the time, which counts from when it first has to wait."""
-        return _Timed(awaited, self._start)
+    def wait_for(self, awaited: Awaitable[T]) -> Awaitable[T]:
+        """Await something within the time, which counts from when it first has to wait.
+
+        A timer costs as much as all else that a call of a tool costs, and most never wait.
+        """
+        return watched(awaited, self._on_wait)
 
     @property
     def is_ended(self) -> bool:
@@ -68,9 +72,10 @@ class CallScope:
         """Whether that kept what stands in it from its own end."""
         return self._scope.cancelled_caught
 
-    def _start(self) -> None:
+    def _on_wait(self) -> None:
         if self._timeout_s != math.inf:
             self._scope.deadline = anyio.current_time() + self._timeout_s
+            self._timeout_s = math.inf
 
 
 class NoScope:
@@ -93,39 +98,3 @@ class NoScope:
 
 
 NO_SCOPE: Final = NoScope()
-
-
-class _Timed(Generic[T]):
-    """Awaits something, and has a clock started when that first has to wait.
-
-    A timer costs as much as all else that a call of a tool costs, and most of them never wait.
-    """
-
-    __slots__ = ("_awaited", "_start")
-
-    def __init__(self, awaited: Awaitable[T], start: Callable[[], None]) -> None:
-        self._awaited = awaited
-        self._start = start
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        steps = self._awaited.__await__()
-        send: Any = getattr(steps, "send", None)
-        if send is None:
-            self._start()
-            return (yield from steps)
-        try:
-            waits_for = send(None)
-            self._start()
-            while True:
-                try:
-                    answer = yield waits_for
-                except GeneratorExit:
-                    steps.close()
-                    raise
-                except BaseException as error:
-                    waits_for = steps.throw(error)
-                else:
-                    waits_for = send(answer)
-        except StopIteration as done:
-            value: T = done.value
-            return value
