@@ -17,7 +17,8 @@ class AgentTurnLimits:
         correction_budget: How many turns may be spent on telling the model what it did wrong:
             unknown tools, arguments that don't fit, an output that doesn't fit its schema.
         max_output_tokens: How long one answer may be; the provider's own bound where None.
-        max_answer_chars: How much one answer may stream before it counts as broken.
+        max_answer_chars: How much one answer may stream before it counts as broken. A tool call
+            counts as 100 characters more, and a chunk without any as one.
         stall_s: How long a provider may send nothing, in seconds.
         media_timeout_s: How long one call for media may take, in seconds.
         cooldown_s: How long a provider that failed is left alone, in seconds.

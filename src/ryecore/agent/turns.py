@@ -6,7 +6,7 @@ Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 57.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from attrs import evolve, frozen
 
@@ -30,12 +30,20 @@ from ryecore.agent.verdicts import (
     TurnState,
 )
 from ryecore.errors import LlmError
-from ryecore.llm.chunks import ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
+from ryecore.llm.chunks import (
+    ReasoningDelta,
+    StreamChunk,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from ryecore.llm.parts import Message
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 
 __all__ = ["TurnResult", "run_turns"]
+
+_CALL_CHARS: Final = 100  # what a call takes to hold, however short its name
 
 
 @frozen
@@ -229,16 +237,18 @@ def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None
         def on_chunk(chunk: StreamChunk) -> None:
             nonlocal left
             if type(chunk) is TextDelta:
-                text = chunk.text
-                if text:
-                    emit(AgentToken(node_id, text, chain.active_model))
+                chars = len(chunk.text)
+                if chars:
+                    emit(AgentToken(node_id, chunk.text, chain.active_model))
             elif type(chunk) is ToolCallDelta:
-                text = chunk.arguments_json
+                chars = len(chunk.arguments_json)
             elif type(chunk) is ReasoningDelta:
-                text = chunk.text
+                chars = len(chunk.text) + len(chunk.opaque)
+            elif type(chunk) is ToolCallStart:
+                chars = _CALL_CHARS + len(chunk.call_id) + len(chunk.name)
             else:
-                return
-            left -= len(text)
+                chars = 0
+            left -= chars or 1  # what is empty may be endless too
             if left < 0:
                 raise turn_error(
                     "provider_unavailable",

@@ -13,9 +13,17 @@ from ryecore.agent.events import CostUpdated
 from ryecore.agent.limits import AgentTurnLimits
 from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, LlmError
-from ryecore.llm.chunks import StreamEnd, TextDelta, ToolCallDelta, ToolCallStart
+from ryecore.llm.chunks import (
+    ReasoningDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageUpdate,
+)
 from ryecore.llm.cost import Price
 from ryecore.llm.options import Refuse
+from ryecore.llm.result import Usage
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, cut, fail, hang, raw, say
 from ryecore.tools import ToolDef
@@ -115,8 +123,19 @@ async def test_an_argument_of_20_mb_is_corrected_without_being_read():
     assert all(len(str(event.to_dict())) < 5_000 for event in studio.events)
 
 
-async def test_an_answer_without_end_is_stopped():
-    endless = raw(*[TextDelta("x" * 1_000)] * 200)
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [TextDelta("x" * 1_000)] * 200,
+        [TextDelta("")] * 100_001,
+        [UsageUpdate(Usage(1))] * 100_001,
+        [ReasoningDelta("", "x" * 1_000)] * 200,
+        [ToolCallStart(number, f"c{number}", "add") for number in range(1_000)],
+        [ToolCallStart(0, "c", "x" * 200_000)],
+    ],
+)
+async def test_an_answer_without_end_is_stopped(chunks):
+    endless = raw(*chunks)
     done = await Studio(endless, limits=AgentTurnLimits(max_answer_chars=100_000)).run()
     assert code(done) == ("provider_unavailable", True)
 
