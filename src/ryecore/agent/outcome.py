@@ -22,6 +22,7 @@ from ryecore.errors import (
 from ryecore.errors.agents import LlmErrorKind
 from ryecore.llm.errors import redact
 from ryecore.llm.parts import MediaPart
+from ryecore.llm.result import StopReason
 
 __all__ = [
     "ERROR_CODES",
@@ -126,7 +127,7 @@ class NodeOutcome:
     output: object = None
     tokens_used: TokensUsed = TokensUsed()
     failure: NodeFailure | None = None
-    stop_reason: str | None = None
+    stop_reason: StopReason | None = None
     job_id: str | None = None
 
     @classmethod
@@ -157,10 +158,10 @@ class NodeOutcome:
 
 
 def _json_ready(output: object) -> object:
-    if not isinstance(output, dict) or "media" not in output:
+    media = output.get("media") if isinstance(output, dict) else None
+    if not isinstance(output, dict) or not isinstance(media, list):
         return output
-    media = [asdict(one) if isinstance(one, MediaPart) else one for one in output["media"]]
-    return output | {"media": media}
+    return output | {"media": [asdict(one) if isinstance(one, MediaPart) else one for one in media]}
 
 
 def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTurnError:

@@ -32,6 +32,7 @@ from ryecore.llm.parts import (
     ToolCallPart,
     ToolResultPart,
 )
+from ryecore.llm.result import StopReason
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.styled import StyledText
@@ -60,7 +61,7 @@ class Reply:
     text: str
     output: object
     media: tuple[MediaPart, ...]
-    stop_reason: str
+    stop_reason: StopReason
     turns: int
     spent: Spent
 

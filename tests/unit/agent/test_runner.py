@@ -229,6 +229,13 @@ async def test_media_in_an_answer_stand_beside_its_text():
     assert isinstance(part, MediaPart)
 
 
+@pytest.mark.parametrize("media", [5, "abc", None, ["a", 1], {"a": 1}])
+async def test_a_structured_output_that_speaks_of_media_is_given_as_it_is(media):
+    studio = Studio(json.dumps({"media": media}))
+    done = await studio.run(node={"output_schema": {"type": "object"}})
+    assert done.to_dict()["output"] == {"media": media}
+
+
 async def test_nothing_of_the_host_shows_in_what_can_be_printed():
     studio = Studio("ok", key_for=lambda _: KEY)
     ctx = studio.context()
