@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from functools import cached_property
+from math import lcm
 from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
 from ryecore.llm.plan import AttemptRecord
-from ryecore.llm.prices import bundled_cost, have_bundled_prices
+from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
 from ryecore.llm.result import Usage
 
 __all__ = ["AttemptCost", "CostTracker", "Price", "PriceLookup"]
@@ -18,6 +20,8 @@ _MICROCENTS_A_USD: Final = 10**8
 _MAX_DECIMALS: Final = 18
 _BYTES_A_TOKEN: Final = 4
 _NOTHING: Final = Usage()
+# So far apart that what one kind costs can't make up for another.
+_SOME_OF_EACH: Final = Usage(10**6, 10**12, 10**18, 10**24)
 _MAY_BE_ESTIMATED: Final = frozenset({"cut", "cancelled"})
 
 
@@ -65,32 +69,36 @@ class Price:
 
     def cost_of(self, usage: Usage, media: int = 0) -> int:
         """What tokens and media cost, in microcents, rounded up once."""
-        scale, rates = self._rates
-        counts = (
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.reasoning_tokens,
-            media,
+        scale, read, written, cache_read, cache_written, thought, medium = self._rates
+        cost = (
+            usage.input_tokens * read
+            + usage.output_tokens * written
+            + usage.cache_read_tokens * cache_read
+            + usage.cache_write_tokens * cache_written
+            + usage.reasoning_tokens * thought
+            + media * medium
         )
-        return -(-sum(map(int.__mul__, counts, rates)) // scale)
+        return -(-cost // scale)
 
     @cached_property
-    def _rates(self) -> tuple[int, tuple[int, ...]]:
-        """Microcents for each count, times a scale that makes them whole."""
-        prices = (
-            self.input,
-            self.output,
-            self.input if self.cache_read is None else self.cache_read,
-            self.input if self.cache_write is None else self.cache_write,
-            self.output if self.reasoning is None else self.reasoning,
+    def _rates(self) -> tuple[int, int, int, int, int, int, int]:
+        """A scale, and microcents for each count, times the scale that makes them whole."""
+        microcents = [
+            price * _MICROCENTS_A_TOKEN
+            for price in (
+                Fraction(self.input),
+                Fraction(self.output),
+                Fraction(self.input if self.cache_read is None else self.cache_read),
+                Fraction(self.input if self.cache_write is None else self.cache_write),
+                Fraction(self.output if self.reasoning is None else self.reasoning),
+            )
+        ]
+        microcents.append(Fraction(self.per_medium) * _MICROCENTS_A_USD)
+        scale = lcm(*(one.denominator for one in microcents))
+        read, written, cache_read, cache_written, thought, medium = (
+            int(one * scale) for one in microcents
         )
-        ratios = [price.as_integer_ratio() for price in (*prices, self.per_medium)]
-        scale = 10**_MAX_DECIMALS
-        whole = [numerator * (scale // denominator) for numerator, denominator in ratios]
-        tokens = [rate * _MICROCENTS_A_TOKEN for rate in whole[:-1]]
-        return scale, (*tokens, whole[-1] * _MICROCENTS_A_USD)
+        return scale, read, written, cache_read, cache_written, thought, medium
 
 
 PriceLookup: TypeAlias = Callable[[str, str], Price | None]
@@ -125,7 +133,6 @@ class CostTracker:
         bundled: Whether to use the bundled prices: None for where they are installed.
 
     Attributes:
-        usage: All tokens.
         cost_microcents: The whole cost.
         unpriced: How many attempts had no price.
         estimated: How many attempts were estimated.
@@ -139,10 +146,18 @@ class CostTracker:
     def __init__(self, price_of: PriceLookup | None = None, *, bundled: bool | None = None) -> None:
         self._price_of = price_of
         self._bundled = bundled is not False and have_bundled_prices(required=bundled is True)
-        self.usage = _NOTHING
+        self._flat: dict[tuple[str, str], Price | None] = {}
+        self._usages: list[Usage] = []
         self.cost_microcents = 0
         self.unpriced = 0
         self.estimated = 0
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens."""
+        total = sum(self._usages, _NOTHING)
+        self._usages = [total]
+        return total
 
     def record(self, record: AttemptRecord, *, input_tokens_estimate: int = 0) -> AttemptCost:
         """Add an attempt.
@@ -158,7 +173,7 @@ class CostTracker:
             return AttemptCost(0, True, False)
         usage, estimated = _counted(record, input_tokens_estimate)
         cost = self._cost_of(record.provider, record.model, usage, len(record.media))
-        self.usage += usage
+        self._usages.append(usage)
         self.cost_microcents += cost or 0
         self.unpriced += cost is None
         self.estimated += estimated
@@ -166,12 +181,13 @@ class CostTracker:
 
     def to_dict(self) -> dict[str, int]:
         """The totals, for JSON."""
+        usage = self.usage
         return {
-            "input_tokens": self.usage.input_tokens,
-            "output_tokens": self.usage.output_tokens,
-            "cache_read_tokens": self.usage.cache_read_tokens,
-            "cache_write_tokens": self.usage.cache_write_tokens,
-            "reasoning_tokens": self.usage.reasoning_tokens,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
             "cost_microcents": self.cost_microcents,
             "unpriced": self.unpriced,
             "estimated": self.estimated,
@@ -181,7 +197,28 @@ class CostTracker:
         price = self._price_of(provider, model) if self._price_of is not None else None
         if price is not None:
             return price.cost_of(usage, media)
-        return bundled_cost(provider, model, usage) if self._bundled else None
+        return self._bundled_cost(provider, model, usage) if self._bundled else None
+
+    def _bundled_cost(self, provider: str, model: str, usage: Usage) -> int | None:
+        """Most models have a flat price, and that is looked up once."""
+        name = (provider, model)
+        if name not in self._flat:
+            self._flat[name] = _flat_price(provider, model)
+        price = self._flat[name]
+        return bundled_cost(provider, model, usage) if price is None else price.cost_of(usage)
+
+
+def _flat_price(provider: str, model: str) -> Price | None:
+    """The bundled price of a model as one of ours, where the two come to the same."""
+    rates = bundled_rates(provider, model)
+    if rates is None:
+        return None
+    try:
+        price = Price(*rates)
+    except ValueError:  # it has more decimals
+        return None
+    same = price.cost_of(_SOME_OF_EACH) == bundled_cost(provider, model, _SOME_OF_EACH)
+    return price if same else None
 
 
 def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, bool]:

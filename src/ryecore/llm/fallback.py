@@ -11,6 +11,7 @@ from attrs import evolve
 
 from ryecore.llm.attempt import Attempt
 from ryecore.llm.chunks import StreamChunk
+from ryecore.llm.contents import Contents
 from ryecore.llm.errors import LlmError, LlmErrorKind
 from ryecore.llm.options import ChainOptions, Refuse, fetch_key, no_credential
 from ryecore.llm.parts import Message, ReasoningPart
@@ -56,6 +57,7 @@ class FallbackChain:
         self.plan = tuple(plan)
         self._ids = tuple(entry.provider.provider_id for entry in self.plan)
         self._options = options
+        self._contents = Contents()
         self._cool_until: dict[str, float] = {}
         self.active_provider = self._ids[0]
         self.active_model = self.plan[0].model
@@ -111,12 +113,13 @@ class FallbackChain:
 
         return await self._call(request, ask, cancellation)
 
-    async def _call(
+    def _call(
         self, request: LlmRequest, ask: _Ask, cancellation: CancelToken | None
-    ) -> LlmResult:
+    ) -> Awaitable[LlmResult]:
         walk = _Walk(self, request, ask, cancellation)
-        if cancellation is None:
-            return await walk.run()
+        return walk.run() if cancellation is None else self._cancellable(walk, cancellation)
+
+    async def _cancellable(self, walk: "_Walk", cancellation: CancelToken) -> LlmResult:
         if not cancellation.cancelled:
             with cancelled_by(cancellation):
                 return await walk.run()
@@ -151,6 +154,7 @@ class _Walk:
         self._request = request
         self._ask = ask
         self._cancellation = cancellation
+        chain._contents.look(request.messages)
         self._left = list(range(len(chain.plan)))  # neither tried nor unable
         self._lacking: set[str] = set()
         self._passed_over: set[int] = set()
@@ -200,7 +204,7 @@ class _Walk:
         """Ask one entry as often as it should be: an answer, or why the next one is to be asked."""
         chain, options = self._chain, self._options
         entry, provider_id = chain.plan[index], chain._ids[index]
-        request = _request_for(self._request, entry.model, provider_id)
+        request = _request_for(self._request, entry.model, provider_id, chain._contents)
         chain.active_provider, chain.active_model = provider_id, entry.model
         attempt = 1
         while True:
@@ -305,7 +309,7 @@ class _Walk:
             has = entry.provider.capabilities(entry.model)
         except Exception:  # what isn't known is taken to be possible; the attempt will tell
             return ()
-        return missing_capabilities(self._request, has)
+        return missing_capabilities(self._request, has, self._chain._contents)
 
     def _cooldown_s(self, index: int) -> float:
         until = self._chain._cool_until
@@ -393,21 +397,16 @@ def _listed(said: list[str]) -> str:
     return " ".join(said[:_MAX_SAID]) + (f" And {more} more." if more > 0 else "")
 
 
-def _request_for(request: LlmRequest, model: str, provider_id: str) -> LlmRequest:
+def _request_for(
+    request: LlmRequest, model: str, provider_id: str, contents: Contents
+) -> LlmRequest:
     """The request as one entry gets it: its model, and no other provider's reasoning."""
-    messages = _without_foreign_reasoning(request.messages, provider_id)
-    if messages is request.messages and model == request.model:
+    messages = request.messages
+    if not contents.reasoned_by <= {provider_id}:
+        messages = tuple(_stripped(messages, provider_id))
+    elif model == request.model:
         return request
     return evolve(request, model=model, messages=messages)
-
-
-def _without_foreign_reasoning(
-    messages: tuple[Message, ...], provider_id: str
-) -> tuple[Message, ...]:
-    for message in messages:
-        if message.reasoned_by and message.reasoned_by != {provider_id}:
-            return tuple(_stripped(messages, provider_id))
-    return messages
 
 
 def _stripped(messages: tuple[Message, ...], provider_id: str) -> Iterator[Message]:

@@ -1,6 +1,5 @@
 """What messages are made of. No vendor's type stands here."""
 
-from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
 from attrs import frozen
@@ -145,21 +144,3 @@ class Message:
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
-
-    # A message is asked these with each request of its conversation, so they are looked up once.
-
-    @cached_property
-    def media_types(self) -> frozenset[str]:
-        """The types of all media in it, those in tools' results too."""
-        found: set[str] = set()
-        for part in self.parts:
-            if type(part) is MediaPart:
-                found.add(part.media_type)
-            elif type(part) is ToolResultPart:
-                found.update(one.media_type for one in part.content if type(one) is MediaPart)
-        return frozenset(found)
-
-    @cached_property
-    def reasoned_by(self) -> frozenset[str]:
-        """The ids of the providers whose reasoning stands in it."""
-        return frozenset(part.origin for part in self.parts if type(part) is ReasoningPart)

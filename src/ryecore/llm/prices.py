@@ -1,10 +1,10 @@
 """The prices that the extra `prices` brings along. Nothing is ever fetched."""
 
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Context, localcontext
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ryecore.errors import MissingExtra
 from ryecore.llm.result import Usage
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, Provider
 
-__all__ = ["bundled_cost", "have_bundled_prices"]
+__all__ = ["Rates", "bundled_cost", "bundled_rates", "have_bundled_prices"]
 
 _MICROCENTS_A_USD: Final = 10**8
 _EXACT: Final = Context(prec=60)  # whatever precision the host's own context has
+
+
+Rates: TypeAlias = tuple[Decimal, Decimal, Decimal | None, Decimal | None]
+"""USD per million tokens: read, written, read from a cache, written to it."""
 
 
 def have_bundled_prices(*, required: bool = False) -> bool:
@@ -42,6 +46,30 @@ def have_bundled_prices(*, required: bool = False) -> bool:
 @lru_cache(maxsize=1)
 def _installed() -> bool:
     return find_spec("genai_prices") is not None
+
+
+def bundled_rates(provider: str, model: str) -> Rates | None:
+    """What a model's tokens cost, where that is the same at all times and however much is read.
+
+    Args:
+        provider: The provider's id.
+        model: The model's name.
+    """
+    from genai_prices.types import ModelPrice, TieredPrices  # noqa: PLC0415 - see below
+
+    found = _find(provider, model)
+    prices = None if found is None else found[1].prices
+    if not isinstance(prices, ModelPrice):
+        return None
+    given = vars(prices)
+    if any(isinstance(rate, TieredPrices) for rate in given.values()):
+        return None
+    return (
+        given.get("input_mtok") or Decimal(0),
+        given.get("output_mtok") or Decimal(0),
+        given.get("cache_read_mtok"),
+        given.get("cache_write_mtok"),
+    )
 
 
 def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import field, frozen
 
+from ryecore.llm.contents import Contents
 from ryecore.llm.parts import Message
 
 __all__ = [
@@ -111,21 +112,23 @@ class Capabilities:
         )
 
 
-def missing_capabilities(request: LlmRequest, has: Capabilities) -> tuple[str, ...]:
-    """What a request needs that a model can't do, in words; empty where it can do all of it."""
+def missing_capabilities(
+    request: LlmRequest, has: Capabilities, contents: Contents | None = None
+) -> tuple[str, ...]:
+    """What a request needs that a model can't do, in words; empty where it can do all of it.
+
+    Args:
+        request: The request.
+        has: What the model can do.
+        contents: What stands in the request's messages, where they have been looked at.
+    """
     missing: list[str] = []
     if request.tools and not has.tools:
         missing.append("tools")
-    media = _media_types(request)
-    if media:
-        unread = sorted(one for one in media if not has.takes(one))
+    if contents is None:
+        contents = Contents()
+        contents.look(request.messages)
+    if contents.media_types:
+        unread = sorted(one for one in contents.media_types if not has.takes(one))
         missing.extend(f"input of type {one}" for one in unread)
     return tuple(missing)
-
-
-def _media_types(request: LlmRequest) -> set[str]:
-    found: set[str] = set()
-    for message in request.messages:
-        if message.media_types:
-            found |= message.media_types
-    return found

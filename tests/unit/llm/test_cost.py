@@ -7,17 +7,20 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
+from genai_prices.data import providers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.errors import MissingExtra
 from ryecore.llm import AttemptCost, AttemptRecord, CostTracker, Price, Usage
+from ryecore.llm.prices import bundled_cost
 
 COUNTS = st.integers(0, 10**9)
 USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
 USD = st.decimals(0, 1000, places=6) | st.decimals(0, 1, places=18)
 PRICES = st.builds(Price, USD, USD, USD | st.none(), USD | st.none(), USD | st.none(), USD)
 TIERED = ("anthropic", "claude-sonnet-4-5")
+MODELS = [(one.id, model.id) for one in providers for model in one.models]
 
 
 def attempt(outcome="success", usage=None, provider="acme", model="m", **facts):
@@ -142,6 +145,15 @@ def test_bundled_prices_are_exact_in_a_host_that_calculates_roughly():
     with localcontext(prec=2):
         found = CostTracker().record(attempt("success", Usage(123_457), *TIERED))
     assert found.cost_microcents == 123_457 * 300
+
+
+@given(st.sampled_from(MODELS), st.lists(USAGES, min_size=1, max_size=3))
+def test_a_bundled_price_that_is_looked_up_once_is_the_librarys_own_to_the_microcent(model, usages):
+    tracker = CostTracker()
+    for usage in usages:
+        found = tracker.record(attempt("success", usage, *model))
+        expected = bundled_cost(*model, usage)
+        assert (found.cost_microcents, found.priced) == (expected or 0, expected is not None)
 
 
 def test_bundled_prices_start_no_thread_and_are_known_for_what_they_price_alone():
