@@ -39,7 +39,7 @@ class AgentToken:
 
 @frozen
 class AgentToolCall:
-    """A tool is about to be called.
+    """A tool is about to be called, or a call was refused before it came to its tool.
 
     Attributes:
         node_id: The vertex, or the session.
