@@ -159,17 +159,17 @@ def build_setup(
         reasoning=agent.reasoning,
     )
     return TurnSetup(
-        FallbackChain(plan, chain_options(deps, meter, policy)),
-        deps.registry,
-        _tool_context(deps, frozenset(names), call),
-        request,
-        node_id,
-        emit,
-        meter,
-        limits,
-        policy,
-        deps.sleep,
-        deps.observer,
+        chain=FallbackChain(plan, chain_options(deps, meter, policy)),
+        registry=deps.registry,
+        tool_context=_tool_context(deps, frozenset(names), call),
+        request=request,
+        node_id=node_id,
+        emit=emit,
+        meter=meter,
+        limits=limits,
+        policy=policy,
+        sleep=deps.sleep,
+        observer=deps.observer,
     )
 
 

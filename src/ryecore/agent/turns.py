@@ -99,9 +99,9 @@ class _Turns:
     async def run(self) -> TurnResult:
         policy = self._setup.policy
         while True:
-            state = self._state = TurnState(
-                self._state.turn + 1, self._messages, self._state.corrections, self._state.errors
-            )
+            before = self._state
+            turn = before.turn + (not before.errors)  # asking again is the same turn
+            state = self._state = TurnState(turn, self._messages, before.corrections, before.errors)
             match await policy.before_turn(state):
                 case Stop(reason):
                     return self._result("stopped", reason=reason)
@@ -120,7 +120,7 @@ class _Turns:
     async def _ask(self) -> LlmResult | Stop | None:
         """The model's answer; None for another try."""
         setup, common = self._setup, self._setup.request
-        request = LlmRequest(
+        request = LlmRequest(  # written out: `evolve` takes over half as long again
             common.model,
             tuple(self._messages),
             common.system,

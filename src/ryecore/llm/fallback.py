@@ -361,12 +361,11 @@ class _Walk:
                 outcome,
                 kind,
                 reason,
-                tried.usage,
-                tried.text_bytes if outcome in ("cut", "cancelled") else 0,
-                (self._options.now() - began) * 1000,
-                (),
-                None if result is None else result.stop_reason,
-                "" if result is None else result.model,
+                usage=tried.usage,
+                text_bytes=tried.text_bytes if outcome in ("cut", "cancelled") else 0,
+                duration_ms=(self._options.now() - began) * 1000,
+                stop_reason=None if result is None else result.stop_reason,
+                response_model="" if result is None else result.model,
             )
         )
 

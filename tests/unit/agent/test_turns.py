@@ -6,6 +6,7 @@ Source: decision 49.
 """
 
 import pytest
+from attrs import evolve, fields
 
 from ryecore.agent.assembly import build_plan, build_setup, cost_meter
 from ryecore.agent.limits import AgentTurnLimits
@@ -30,6 +31,7 @@ from ryecore.agent.verdicts import (
 )
 from ryecore.errors import AgentTurnError, LlmError, ToolCallError
 from ryecore.llm.parts import Message
+from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.testing import call, fail, say
 from ryecore.tools import tool
@@ -182,7 +184,7 @@ async def test_a_stop_before_a_turn_asks_nobody():
 
 async def test_errors_are_retried_as_the_policy_says_and_then_raised():
     result, _, studio = await run(Thread(nudges=0), fail("unavailable"), "back")
-    assert (result.ended, studio.slept_s) == ("answered", [1.5])
+    assert (result.ended, result.turns, studio.slept_s) == ("answered", 1, [1.5])
     with pytest.raises(LlmError):
         await run(Thread(), *[fail("unavailable")] * 9, cooldown_s=0)
 
@@ -266,6 +268,28 @@ async def test_the_first_failure_of_calls_in_order_keeps_the_rest_from_running()
         await run_turns(core(studio, TurnPolicy()), messages)
     assert studio.told.count("agent:tool_call") == 1
     assert [part.is_error for part in messages[-1].parts] == [True, True]
+
+
+async def test_all_that_requests_have_in_common_is_in_each_of_them():
+    studio = Studio(call("add", {"a": 1, "b": 1}), "2")
+    common = LlmRequest(
+        model="m-9",
+        messages=(),
+        system="You add.",
+        tools=(ToolSpec("add", "Add.", {"type": "object"}),),
+        tool_choice="required",
+        max_output_tokens=9,
+        temperature=0.5,
+        response_format=ResponseFormat({"type": "string"}),
+        reasoning="low",
+        stop=("END",),
+    )
+    for one in fields(LlmRequest):
+        assert one.name == "messages" or getattr(common, one.name) != one.default
+    setup = core(studio, Thread(nudges=0))
+    await run_turns(evolve(setup, request=common), [Message.user("Go.")])
+    # The plan's own model takes the place of the request's.
+    assert [evolve(one, messages=(), model="m-9") for one in studio.model.requests] == [common] * 2
 
 
 async def test_an_answer_of_nothing_is_an_answer():
