@@ -40,6 +40,10 @@ def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
     def cancel() -> None:
         if threading.get_ident() == thread:
             scope.cancel()
+            # In the handler of a signal, asyncio's loop may be asleep, and would not hear of it.
+            wake = getattr(loop.native_token, "call_soon_threadsafe", None)
+            if wake is not None:
+                wake(_nothing)
             return
         from anyio import from_thread  # noqa: PLC0415 - a large import, rarely needed
 
@@ -47,6 +51,10 @@ def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
             from_thread.run_sync(scope.cancel, token=loop)
 
     return cancel
+
+
+def _nothing() -> None:
+    """What a loop is woken with."""
 
 
 @contextmanager

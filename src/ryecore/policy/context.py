@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from threading import Lock
+from contextlib import ExitStack, suppress
+from threading import RLock
 
 from attrs import field, frozen
 
@@ -13,10 +13,15 @@ EventSink = Callable[[Mapping[str, object]], None]
 
 
 class CancelToken:
-    """Cancels what was started with it. Any thread may cancel; nothing undoes it."""
+    """Cancels what was started with it. Any thread may cancel, and any signal's handler.
+
+    Nothing undoes it.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        # A handler may interrupt its own thread in here at any line, so the lock lets a thread in
+        # again, and each method leaves a list that is right whatever happens between its lines.
+        self._lock = RLock()
         self._callbacks: list[Callable[[], None]] = []
         self._cancelled = False
 
@@ -31,7 +36,8 @@ class CancelToken:
             if self._cancelled:
                 return
             self._cancelled = True
-            callbacks, self._callbacks = self._callbacks, []
+            callbacks = self._callbacks.copy()
+            self._callbacks.clear()
         with ExitStack() as told:  # one that raises keeps none from being told
             for callback in reversed(callbacks):
                 told.callback(callback)
@@ -43,16 +49,22 @@ class CancelToken:
             A function that takes the wish back.
         """
         with self._lock:
-            if not self._cancelled:
-                self._callbacks.append(callback)
-                return lambda: self._forget(callback)
-        callback()
-        return lambda: None
+            self._callbacks.append(callback)
+            is_late = self._cancelled and self._forget(callback)
+        if is_late:
+            callback()
 
-    def _forget(self, callback: Callable[[], None]) -> None:
-        with self._lock:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+        def forget() -> None:
+            self._forget(callback)
+
+        return forget
+
+    def _forget(self, callback: Callable[[], None]) -> bool:
+        """Whether it was still to be told."""
+        with self._lock, suppress(ValueError):
+            self._callbacks.remove(callback)
+            return True
+        return False
 
 
 @frozen

@@ -1,6 +1,8 @@
 """A token's cancel reaches the code that is waiting, from whichever thread, and nothing else."""
 
+import signal
 import threading
+import time
 
 import anyio
 import pytest
@@ -48,3 +50,17 @@ async def test_a_scope_that_was_left_is_told_no_more():
     token.cancel()
     await anyio.sleep(0)
     assert not scope.cancel_called
+
+
+async def test_a_signals_handler_cancels_what_waits_for_nothing_else():
+    token = CancelToken()
+    before = signal.signal(signal.SIGALRM, lambda *_: token.cancel())
+    try:
+        with anyio.move_on_after(20), cancelled_by(token) as scope:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            began = time.monotonic()
+            await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert time.monotonic() - began < 10
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -1,5 +1,8 @@
+import sys
 import threading
 from dataclasses import FrozenInstanceError
+from types import FrameType
+from typing import Any
 
 import pytest
 from attrs.exceptions import FrozenInstanceError as AttrsFrozenInstanceError
@@ -72,6 +75,48 @@ def test_threads_that_cancel_at_once_tell_everyone_once() -> None:
         for thread in threads:
             thread.join()
         assert sorted(told) == ["early", *["racing"] * 4]
+
+
+def test_a_signals_handler_may_cancel_at_any_line_and_everyone_is_told_once() -> None:
+    told: list[list[str]] = []
+
+    def interrupted_at(line: int) -> bool:
+        """Interrupt the token's own code, as the handler of a signal does, at its nth line."""
+        heard: list[str] = []
+        token, left = CancelToken(), line
+
+        def trace(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal left
+            if "policy/context.py" not in frame.f_code.co_filename:
+                return None
+            left -= event == "line"
+            if left == 0 and event == "line":
+                sys.settrace(None)
+                token.cancel()
+            return trace
+
+        sys.settrace(trace)
+        forget = token.on_cancel(lambda: heard.append("gone"))
+        token.on_cancel(lambda: heard.append("here"))
+        forget()
+        sys.settrace(None)
+        token.cancel()
+        told.append(sorted(heard))
+        return left <= 0
+
+    def walk() -> None:
+        line = 1
+        while interrupted_at(line):
+            line += 1
+
+    thread = threading.Thread(target=walk, daemon=True)
+    thread.start()
+    thread.join(20)
+
+    assert not thread.is_alive()
+    assert len(told) > 8
+    assert ["gone", "here"] in told
+    assert all(heard in (["here"], ["gone", "here"]) for heard in told)
 
 
 def test_the_hosts_own_context_may_do_everything_and_has_a_name() -> None:
