@@ -41,6 +41,8 @@ __all__ = ["AgentSession", "Reply", "SessionStream"]
 
 Content: TypeAlias = str | TextPart | MediaPart
 
+_CONTENT: Final = (str, TextPart, MediaPart)
+
 _LINE_CHARS: Final = 300
 _STYLES: Final = {False: "good", True: "bad"}
 
@@ -105,6 +107,7 @@ class AgentSession:
 
     Raises:
         AgentTurnError: The host lacks a provider or a tool, or the agent's `output_schema` is none.
+        InputError: One of the messages is none.
     """
 
     def __init__(
@@ -119,6 +122,12 @@ class AgentSession:
     ) -> None:
         self.agent = agent
         self._messages = list(messages)
+        for one in self._messages:
+            if not isinstance(one, Message):
+                raise InputError(
+                    f"A {type(one).__name__} is no message.",
+                    next_step='Write AgentSession(messages=[Message.user("…"), …]).',
+                )
         self._call = call or CallContext()
         self._listeners: list[Emit] = [on_event] if on_event else []
         self._is_busy = False
@@ -174,8 +183,15 @@ class AgentSession:
 
         Raises:
             AgentTurnError: There is none; `code` says why, `retryable` whether to try again.
-            InputError: Nothing was said, or the session is answering already.
+            InputError: Nothing was said, or what is neither text nor medium; or the session is
+                answering already.
         """
+        for one in content:
+            if not isinstance(one, _CONTENT):
+                raise InputError(
+                    f"A {type(one).__name__} can't be said.",
+                    next_step="Pass texts and media; messages go to AgentSession(messages=...).",
+                )
         if not any(not isinstance(one, str) or one.strip() for one in content):
             raise InputError("Nothing was said.", next_step="Pass a text or a medium.")
         if self._is_busy:

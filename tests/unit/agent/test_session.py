@@ -168,6 +168,19 @@ async def test_saying_nothing_is_refused(said):
         await Studio("x").session().send(*said)
 
 
+async def test_what_is_no_content_or_no_message_is_refused_at_once():
+    from ryecore.agent.session import AgentSession
+
+    studio = Studio("x")
+    session = studio.session()
+    for strange in (Message.user("hi"), 5, None, ["hi"]):
+        with pytest.raises(InputError, match="can't be said"):
+            await session.send(strange)
+    assert session.messages == ()
+    with pytest.raises(InputError, match="is no message"):
+        AgentSession(studio.agent(), studio.deps, messages=["hi"])
+
+
 async def test_a_deadline_that_has_passed_cancels():
     from ryecore.agent.session import AgentSession
 
