@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
+import httpx2
 import pytest
 
 from ryecore.llm import (
@@ -137,6 +138,30 @@ class MixesKeys(AnthropicProvider):
         return await super().generate(request, key=self.first, media=media)
 
 
+class KeepsCookies(AnthropicProvider):
+    """Goes on with the session of whoever asked before."""
+
+    def _pool(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(trust_env=False)
+
+
+class QuotesBadKeys(AnthropicProvider):
+    """Says which key it was that couldn't be sent."""
+
+    async def generate(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> LlmResult:
+        try:
+            return await super().generate(request, key=key, media=media)
+        except LlmError as error:
+            raise LlmError(
+                f"Illegal header value {key!r}",
+                kind=error.kind,
+                provider=self.provider_id,
+                model=request.model,
+            ) from None
+
+
 class ReadsTheEnvironment(AnthropicProvider):
     """Goes where the environment's proxy says."""
 
@@ -158,6 +183,8 @@ class ReadsTheEnvironment(AnthropicProvider):
         (KeepsCauses, "test_refusals_have_their_kind"),
         (SplitsDeltas, "test_the_end_comes_last_and_once"),
         (Buffers, "test_text_in_many_deltas"),
+        (KeepsCookies, "test_no_cookie_is_kept"),
+        (QuotesBadKeys, "test_a_key_that_no_header_can_carry"),
         (MixesKeys, "test_each_call_has_its_own_key"),
         (ReadsTheEnvironment, "test_the_environment_does_not_leak_in"),
     ],

@@ -24,8 +24,10 @@ def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
         max_chars: How long it may be.
     """
     for key in keys:
-        if key:
-            text = text.replace(key, "***")
+        # An error may quote it as Python or HTTP write it: escaped, and without blanks around it.
+        for form in (key, key.strip(), key.encode("unicode_escape").decode("ascii")):
+            if form:
+                text = text.replace(form, "***")
     text = _LOOKS_LIKE_KEY.sub("***", text)
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 

@@ -5,9 +5,30 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from ryecore.llm import LlmErrorKind
+from ryecore.llm import LlmError, LlmErrorKind
 
-__all__ = ["kind_of_status", "retry_after_s"]
+__all__ = ["check_key", "kind_of_status", "retry_after_s"]
+
+
+def check_key(key: str, provider: str, model: str = "") -> None:
+    """Refuse a key that no HTTP header can carry, before anything quotes it in an error.
+
+    Args:
+        key: The key; empty where none is needed.
+        provider: The provider's id.
+        model: The model that is asked.
+
+    Raises:
+        LlmError: `auth`: it can't be a key, for its blanks, control or other characters.
+    """
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise LlmError(
+            "The key holds characters that no key can have.",
+            next_step="Look whether it was read with a line's end, or in the wrong encoding.",
+            kind="auth",
+            provider=provider,
+            model=model,
+        )
 
 
 def kind_of_status(status: int) -> LlmErrorKind:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.providers.http_failures import kind_of_status, retry_after_s
+from ryecore.llm import LlmError
+from ryecore.providers.http_failures import check_key, kind_of_status, retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,18 @@ def test_no_header_breaks_it(text: str) -> None:
     wait_s = retry_after_s({"retry-after": text})
 
     assert wait_s is None or wait_s >= 0
+
+
+@pytest.mark.parametrize("key", ["q8\n", "q8\r\nX: 1", " q8", "q8 ", "q8é", "q8\x00", "q8\ud800"])
+def test_a_key_that_no_header_can_carry_is_refused_unquoted(key: str) -> None:
+    with pytest.raises(LlmError) as caught:
+        check_key(key, "someone", "m")
+
+    assert caught.value.kind == "auth"
+    assert (caught.value.provider, caught.value.model) == ("someone", "m")
+    assert "q8" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", "sk-a_b.c/d+e=", "with blank"])
+def test_other_keys_pass(key: str) -> None:
+    check_key(key, "someone")

@@ -1,6 +1,7 @@
 """The adapter itself."""
 
 from collections.abc import AsyncGenerator, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,6 +14,7 @@ from ryecore.providers.anthropic.answering import EventReader, result_of
 from ryecore.providers.anthropic.asking import parameters_of
 from ryecore.providers.anthropic.failing import error_of
 from ryecore.providers.anthropic.models import capabilities_of
+from ryecore.providers.http_failures import check_key
 from ryecore.providers.per_loop import PerLoop
 
 __all__ = ["AnthropicProvider"]
@@ -69,6 +71,7 @@ class AnthropicProvider:
             LlmError: It can't answer, or its answer was cut.
         """
         check_model_requests_allowed(self._provider_id, request.model)
+        check_key(key, self._provider_id, request.model)
         failure: Exception
         try:
             parameters = parameters_of(request, self._provider_id, media)
@@ -96,6 +99,7 @@ class AnthropicProvider:
             LlmError: It can't answer.
         """
         check_model_requests_allowed(self._provider_id, request.model)
+        check_key(key, self._provider_id, request.model)
         try:
             parameters = parameters_of(request, self._provider_id, media)
             client = await self._client(key)
@@ -123,7 +127,12 @@ class AnthropicProvider:
     def _pool(self) -> httpx2.AsyncClient:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         return httpx2.AsyncClient(
-            timeout=self._timeout, limits=limits, proxy=self._proxy, trust_env=False
+            timeout=self._timeout,
+            limits=limits,
+            proxy=self._proxy,
+            trust_env=False,
+            # Calls with different keys share the pool, and must not share a session.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
     async def _client(self, key: str) -> "_Client":

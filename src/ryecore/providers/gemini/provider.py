@@ -21,6 +21,7 @@ from ryecore.providers.gemini.calling import Call, Pool
 from ryecore.providers.gemini.failing import error_of
 from ryecore.providers.gemini.making import begin_media, look_after
 from ryecore.providers.gemini.models import capabilities_of
+from ryecore.providers.http_failures import check_key
 from ryecore.providers.per_loop import PerLoop
 
 __all__ = ["GeminiProvider"]
@@ -73,6 +74,7 @@ class GeminiProvider:
             LlmError: It can't answer, or its answer was cut.
         """
         check_model_requests_allowed(self._provider_id, request.model)
+        check_key(key, self._provider_id, request.model)
         call = await self._call(key)
         failure: Exception
         try:
@@ -104,6 +106,7 @@ class GeminiProvider:
             LlmError: It can't answer.
         """
         check_model_requests_allowed(self._provider_id, request.model)
+        check_key(key, self._provider_id, request.model)
         call = await self._call(key)
         try:
             response = await call.client.models.generate_content(
@@ -130,6 +133,7 @@ class GeminiProvider:
             LlmError: They can't be made.
         """
         check_model_requests_allowed(self._provider_id, request.model)
+        check_key(key, self._provider_id, request.model)
         call = await self._call(key)
         try:
             return await begin_media(call.client, request, self._provider_id, media)
@@ -144,6 +148,7 @@ class GeminiProvider:
             LlmError: It failed, or isn't known.
         """
         check_model_requests_allowed(self._provider_id)
+        check_key(key, self._provider_id)
         call = await self._call(key)
         try:
             return await look_after(call.client, job_id, self._provider_id, media)

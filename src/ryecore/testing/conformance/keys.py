@@ -10,9 +10,20 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from attrs import evolve
+
 from ryecore.llm import TextPart
-from ryecore.testing.conformance.bench import KEY, Bench, Cases, case, check, close, equal
-from ryecore.testing.conformance.script import Script
+from ryecore.testing.conformance.bench import (
+    KEY,
+    Bench,
+    Cases,
+    case,
+    check,
+    close,
+    equal,
+    everything_in,
+)
+from ryecore.testing.conformance.script import Script, SeenRequest
 
 __all__ = ["KeyCases"]
 
@@ -49,6 +60,30 @@ class KeyCases(Cases):
             await at.generated(key="")
 
         equal([one.key for one in at.server.seen], ["", ""], "the keys that the server saw")
+
+    @case()
+    async def test_a_key_that_no_header_can_carry(self, at: Bench) -> None:
+        """A key with a line's end, or beyond ASCII, is `auth`; it is neither sent nor quoted."""
+        at.server.answer(_DONE)
+        for key in (f"{KEY}\n", f"{KEY}\r\nX-Other: 1", f" {KEY}", f"{KEY}é"):
+            for stream in (True, False):
+                error = await at.failed(key=key, stream=stream)
+                equal(error.kind, "auth", f"the kind of error for the key {key!r}")
+                check(KEY not in everything_in(error), f"An error quotes the key {key!r}.")
+        equal(len(at.server.raw), 0, "how many requests were sent")
+
+    @case()
+    async def test_no_cookie_is_kept(self, at: Bench) -> None:
+        """What the server sets for one key it doesn't get back with another."""
+        for stream in (True, False):
+            reply = at.server.reply(_DONE, SeenRequest(at.model, KEY, stream))
+            at.server.answer(evolve(reply, headers={"Set-Cookie": "session=of-one-key; Path=/"}))
+            for key in ("test-key-one", "test-key-two"):
+                request = at.request()
+                await (at.streamed(request, key) if stream else at.generated(request, key))
+
+        cookies = [raw.headers.get("cookie") for raw in at.server.raw]
+        equal(cookies, [None] * 4, "the cookies that the server got")
 
     @case()
     async def test_keys_stand_in_no_log(self, at: Bench) -> None:
