@@ -56,8 +56,8 @@ class StreamFold:
     @property
     def text_bytes(self) -> int:
         """How much text, reasoning and arguments came, for an estimate of what it cost."""
-        whole = (len(_text_of(part).encode()) for part in self._parts)
-        return sum(whole) + sum(len(one.encode()) for one in (*self._text, *self._reasoning))
+        whole = (_size(_text_of(part)) for part in self._parts)
+        return sum(whole) + sum(map(_size, (*self._text, *self._reasoning)))
 
     def result(self) -> LlmResult:
         """The answer, as far as it came."""
@@ -122,12 +122,12 @@ class StreamFold:
 
     def _close_text(self) -> None:
         if self._text:
-            self._parts.append(TextPart("".join(self._text)))
+            self._parts.append(TextPart(_joined(self._text)))
             self._text = []
 
     def _close_reasoning(self, opaque: str) -> None:
         if self._reasoning or opaque:
-            self._parts.append(ReasoningPart("".join(self._reasoning), self._provider, opaque))
+            self._parts.append(ReasoningPart(_joined(self._reasoning), self._provider, opaque))
             self._reasoning = []
 
 
@@ -142,7 +142,22 @@ class _Call:
 
     @property
     def part(self) -> ToolCallPart:
-        return ToolCallPart(self.start.call_id, self.start.name, "".join(self.arguments))
+        return ToolCallPart(self.start.call_id, self.start.name, _joined(self.arguments))
+
+
+def _joined(pieces: list[str]) -> str:
+    """One text. A character that came in two halves is one again; half a one is replaced."""
+    text = "".join(pieces)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _text_of(part: "Part | _Call") -> str:

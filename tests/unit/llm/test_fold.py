@@ -1,0 +1,60 @@
+"""What a stream becomes, and errors without keys."""
+
+import pytest
+
+from ryecore.llm import (
+    LlmResult,
+    ReasoningDelta,
+    ReasoningPart,
+    StreamChunk,
+    StreamEnd,
+    StreamFold,
+    TextDelta,
+    TextPart,
+    ToolCallDelta,
+    ToolCallPart,
+    ToolCallStart,
+    redact,
+)
+
+
+def folded(*chunks: StreamChunk) -> LlmResult:
+    fold = StreamFold("p", "m")
+    for chunk in chunks:
+        fold.add(chunk)
+    return fold.result()
+
+
+def test_a_character_in_two_halves_is_one_again() -> None:
+    result = folded(
+        ReasoningDelta("\ud83d"),
+        ReasoningDelta("\ude00"),
+        TextDelta("A \ud83d"),
+        TextDelta("\ude00!"),
+        ToolCallStart(0, "c", "f"),
+        ToolCallDelta(0, '{"a": "\ud83d'),
+        ToolCallDelta(0, '\ude00"}'),
+        StreamEnd("stop"),
+    )
+
+    assert result.parts == (
+        ReasoningPart("😀", "p"),
+        TextPart("A 😀!"),
+        ToolCallPart("c", "f", '{"a": "😀"}'),
+    )
+
+
+def test_half_a_character_is_replaced_so_that_the_text_can_be_sent_and_kept() -> None:
+    fold = StreamFold("p", "m")
+    fold.add(TextDelta("cut \ud83d"))
+
+    assert fold.text_bytes == 7
+    assert fold.result().text == "cut �"
+
+
+@pytest.mark.parametrize("quoted", ["{key!r}", "b{key!r}", "{key}", "<{stripped}>"])
+def test_a_key_is_taken_out_however_it_is_quoted(quoted: str) -> None:
+    key = "hush-hush\r\nX: 1"
+    said = redact(f"Illegal: {quoted.format(key=key, stripped=key.strip())}", key)
+
+    assert "hush" not in said
