@@ -44,14 +44,15 @@ class EventReader:
         ended: Whether the answer is whole.
     """
 
-    __slots__ = ("_calls", "_counts", "_empty", "_model", "_stop", "ended")
+    __slots__ = ("_calls", "_counts", "_early", "_empty", "_model", "_stop", "ended")
 
     def __init__(self) -> None:
         self._calls: dict[int, int] = {}
-        self._empty: set[int] = set()
+        self._empty: dict[int, Any] = {}
+        self._early: set[int] = set()
         self._counts: dict[str, int] = {}
         self._model = ""
-        self._stop: StopReason = "stop"
+        self._stop: StopReason | None = None
         self.ended = False
 
     def read(self, event: Any) -> StreamChunk | None:
@@ -60,49 +61,60 @@ class EventReader:
         return None if read is None else read(self, event)
 
     def _started(self, event: Any) -> StreamChunk | None:
-        self._model = event.message.model
+        self._model = _text(event.message.model)
         return self._counted(getattr(event.message, "usage", None))
 
     def _block_started(self, event: Any) -> StreamChunk | None:
         block = event.content_block
         if block.type == "tool_use":
-            self._empty.add(event.index)
+            if event.index in self._early:
+                raise ValueError("A call's arguments came before the call.")
+            self._empty[event.index] = block.input
             index = self._calls[event.index] = len(self._calls)
-            return ToolCallStart(index, block.id, block.name)
+            return ToolCallStart(index, _text(block.id), _text(block.name))
+        # Blocks begin empty; but there are servers that put all of one into its beginning.
+        if block.type == "text" and block.text:
+            return TextDelta(_text(block.text))
         if block.type == "redacted_thinking":
-            return ReasoningDelta("", REDACTED + block.data)
+            return ReasoningDelta("", REDACTED + _text(block.data))
         return None
 
     def _block_moved(self, event: Any) -> StreamChunk | None:
         delta = event.delta
         kind = delta.type
         if kind == "text_delta":
-            return TextDelta(delta.text)
+            return TextDelta(_text(delta.text))
         if kind == "input_json_delta":
             # The vendor's own tools write arguments too: those blocks are no calls of ours.
             index = self._calls.get(event.index)
-            if index is None or not delta.partial_json:
+            if index is None:
+                self._early.add(event.index)
                 return None
-            self._empty.discard(event.index)
-            return ToolCallDelta(index, delta.partial_json)
+            if not delta.partial_json:
+                return None
+            self._empty.pop(event.index, None)
+            return ToolCallDelta(index, _text(delta.partial_json))
         if kind == "thinking_delta":
-            return ReasoningDelta(delta.thinking)
+            return ReasoningDelta(_text(delta.thinking))
         if kind == "signature_delta":
-            return ReasoningDelta("", delta.signature)
+            return ReasoningDelta("", _text(delta.signature))
         return None
 
     def _block_ended(self, event: Any) -> StreamChunk | None:
         # A call without arguments comes without a single delta.
         if event.index not in self._empty:
             return None
-        self._empty.discard(event.index)
-        return ToolCallDelta(self._calls[event.index], "{}")
+        arguments = self._empty.pop(event.index) or {}
+        return ToolCallDelta(self._calls[event.index], _written(arguments))
 
     def _moved(self, event: Any) -> StreamChunk | None:
-        self._stop = _stop(event.delta.stop_reason)
+        if event.delta.stop_reason is not None:
+            self._stop = _stop(event.delta.stop_reason)
         return self._counted(getattr(event, "usage", None))
 
-    def _ended(self, event: Any) -> StreamChunk:
+    def _ended(self, event: Any) -> StreamChunk | None:
+        if self._stop is None:  # it broke off, and whoever stands between closed it in order
+            return None
         self.ended = True
         return StreamEnd(self._stop, _usage(self._counts), self._model)
 
@@ -138,7 +150,7 @@ def result_of(message: AnthropicMessage, provider_id: str) -> LlmResult:
         tuple(_parts(message.content, provider_id)),
         _stop(message.stop_reason),
         _usage(counts),
-        message.model,
+        _text(message.model),
         provider_id,
     )
 
@@ -146,13 +158,22 @@ def result_of(message: AnthropicMessage, provider_id: str) -> LlmResult:
 def _parts(blocks: list[Any], provider_id: str) -> Iterator[Part]:
     for block in blocks:
         if block.type == "text":
-            yield TextPart(block.text)
+            yield TextPart(_text(block.text))
         elif block.type == "tool_use":
-            yield ToolCallPart(block.id, block.name, json.dumps(block.input, ensure_ascii=False))
+            yield ToolCallPart(_text(block.id), _text(block.name), _written(block.input))
         elif block.type == "thinking":
-            yield ReasoningPart(block.thinking, provider_id, block.signature)
+            yield ReasoningPart(_text(block.thinking), provider_id, _text(block.signature))
         elif block.type == "redacted_thinking":
-            yield ReasoningPart("", provider_id, REDACTED + block.data)
+            yield ReasoningPart("", provider_id, REDACTED + _text(block.data))
+
+
+def _text(value: Any) -> str:
+    """A text; an empty one in the place of anything else: the SDK takes whatever comes."""
+    return value if isinstance(value, str) else ""
+
+
+def _written(arguments: Any) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 def _stop(reason: str | None) -> StopReason:
@@ -160,11 +181,11 @@ def _stop(reason: str | None) -> StopReason:
 
 
 def _counts(usage: Any) -> dict[str, int]:
-    """What was counted; a count that is missing is left out."""
+    """What was counted; a count that is missing, or is none, is left out."""
     found = {name: getattr(usage, name, None) for name in _COUNTS}
     details = getattr(usage, "output_tokens_details", None)
     found["thinking_tokens"] = getattr(details, "thinking_tokens", None)
-    return {name: count for name, count in found.items() if count is not None}
+    return {name: count for name, count in found.items() if type(count) is int and count >= 0}
 
 
 def _usage(counts: dict[str, int]) -> Usage | None:

@@ -1,7 +1,6 @@
 """A request in Anthropic's words."""
 
 import base64
-import json
 from typing import Any, Final
 
 from ryecore.llm import (
@@ -17,6 +16,7 @@ from ryecore.llm import (
     ToolResultPart,
 )
 from ryecore.providers.anthropic.models import ModelFacts, facts_of
+from ryecore.providers.portable_calls import arguments_of, portable_id, portable_name
 
 __all__ = ["REDACTED", "parameters_of"]
 
@@ -44,10 +44,11 @@ def parameters_of(
         StoreError: A medium can't be read.
     """
     facts = facts_of(request.model)
-    write = _Writer(provider_id, request.model, media)
+    write = _Writer(provider_id, request, media)
+    max_tokens = request.max_output_tokens
     parameters: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": request.max_output_tokens or facts.max_output_tokens,
+        "max_tokens": facts.max_output_tokens if max_tokens is None else max_tokens,
         "messages": [one for one in map(write.message, request.messages) if one["content"]],
     }
     if request.system:
@@ -102,9 +103,10 @@ def _thinking(request: LlmRequest, facts: ModelFacts, max_tokens: int) -> dict[s
 class _Writer:
     """Messages in Anthropic's form."""
 
-    def __init__(self, provider_id: str, model: str, media: MediaStore | None) -> None:
+    def __init__(self, provider_id: str, request: LlmRequest, media: MediaStore | None) -> None:
         self._provider_id = provider_id
-        self._model = model
+        self._model = request.model
+        self._tools = {tool.name for tool in request.tools}
         self._media = media
 
     def message(self, message: Message) -> dict[str, Any]:
@@ -114,10 +116,10 @@ class _Writer:
 
     def _block(self, part: Part, role: str) -> dict[str, Any] | None:
         if isinstance(part, TextPart):
-            return {"type": "text", "text": part.text} if part.text else None
+            # The API refuses text that is nothing but blanks, though models write it.
+            return {"type": "text", "text": part.text} if part.text.strip() else None
         if isinstance(part, ToolCallPart):
-            arguments = _object(part.arguments_json)
-            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+            return self._call(part)
         if isinstance(part, ToolResultPart):
             return self._result(part)
         if isinstance(part, ReasoningPart):
@@ -132,11 +134,20 @@ class _Writer:
             return {"type": "redacted_thinking", "data": part.opaque.removeprefix(REDACTED)}
         return {"type": "thinking", "thinking": part.text, "signature": part.opaque}
 
+    def _call(self, part: ToolCallPart) -> dict[str, Any]:
+        arguments = arguments_of(part.arguments_json)
+        return {
+            "type": "tool_use",
+            "id": portable_id(part.call_id),
+            "name": portable_name(part.name, self._tools),
+            "input": {"invalid_arguments": part.arguments_json} if arguments is None else arguments,
+        }
+
     def _result(self, part: ToolResultPart) -> dict[str, Any]:
         blocks = (self._block(one, "user") for one in part.content)
         return {
             "type": "tool_result",
-            "tool_use_id": part.call_id,
+            "tool_use_id": portable_id(part.call_id),
             "content": [block for block in blocks if block is not None],
             "is_error": part.is_error,
         }
@@ -166,12 +177,3 @@ class _Writer:
             provider=self._provider_id,
             model=self._model,
         )
-
-
-def _object(arguments_json: str) -> dict[str, Any]:
-    """A call's arguments as the object that the API wants, whatever the model wrote."""
-    try:
-        arguments = json.loads(arguments_json or "{}")
-    except ValueError:
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {"invalid_arguments": arguments_json}

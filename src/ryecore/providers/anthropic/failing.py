@@ -64,7 +64,9 @@ def _facts(error: Exception) -> tuple[LlmErrorKind, str, int | None, float | Non
         return "unavailable", f"The connection broke: {error}", None, None
     if isinstance(error, RyeError):
         return "bad_request", str(error), None, None
-    if isinstance(error, ValueError | anthropic.APIResponseValidationError):
+    if isinstance(error, UnicodeEncodeError):
+        return "bad_request", f"the request holds half a character: {error.reason}.", None, None
+    if isinstance(error, ValueError | RecursionError | anthropic.APIResponseValidationError):
         return "unavailable", f"What came can't be read: {error}", None, None
     return "unknown", f"{type(error).__name__}: {error}", None, None
 

@@ -149,12 +149,12 @@ class ResponseReader:
 
 def _usage(counted: types.GenerateContentResponseUsageMetadata) -> Usage:
     """The vendor's prompt tokens hold the cached ones; its candidates leave the thoughts out."""
-    cached = counted.cached_content_token_count or 0
+    cached = max(0, counted.cached_content_token_count or 0)
     return Usage(
         max(0, (counted.prompt_token_count or 0) - cached)
-        + (counted.tool_use_prompt_token_count or 0),
-        counted.candidates_token_count or 0,
+        + max(0, counted.tool_use_prompt_token_count or 0),
+        max(0, counted.candidates_token_count or 0),
         cached,
         0,
-        counted.thoughts_token_count or 0,
+        max(0, counted.thoughts_token_count or 0),
     )

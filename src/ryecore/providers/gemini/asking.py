@@ -2,8 +2,7 @@
 
 import base64
 import binascii
-import json
-from typing import Any, Final
+from typing import Final
 
 from google.genai import types
 
@@ -19,6 +18,7 @@ from ryecore.llm import (
     ToolResultPart,
 )
 from ryecore.providers.gemini.models import ModelFacts, facts_of
+from ryecore.providers.portable_calls import arguments_of, portable_name
 
 __all__ = ["MADE", "config_of", "contents_of", "read_medium"]
 
@@ -73,7 +73,7 @@ def contents_of(
         LlmError: A medium can't be sent.
         StoreError: A medium can't be read.
     """
-    write = _Writer(request.model, provider_id, media)
+    write = _Writer(request, provider_id, media)
     contents = (write.content(message) for message in request.messages)
     return [content for content in contents if content.parts]
 
@@ -122,11 +122,12 @@ def _thinking(request: LlmRequest, facts: ModelFacts) -> types.ThinkingConfig | 
 class _Writer:
     """Messages in Gemini's form."""
 
-    def __init__(self, model: str, provider_id: str, media: MediaStore | None) -> None:
-        self._model = model
+    def __init__(self, request: LlmRequest, provider_id: str, media: MediaStore | None) -> None:
+        self._model = request.model
+        self._tools = {tool.name for tool in request.tools}
         self._provider_id = provider_id
         self._media = media
-        self._facts = facts_of(model)
+        self._facts = facts_of(request.model)
 
     def content(self, message: Message) -> types.Content:
         if message.role == "assistant":
@@ -156,7 +157,7 @@ class _Writer:
             if isinstance(part, TextPart):
                 written = types.Part(text=part.text)
             elif isinstance(part, ToolCallPart):
-                written = types.Part(function_call=_call(part))
+                written = types.Part(function_call=self._call(part))
                 if self._facts.modern and not called and signature is None:
                     signature = _UNSIGNED
                 called = True
@@ -170,11 +171,19 @@ class _Writer:
             parts.append(types.Part(text="", thought_signature=signature))
         return parts
 
+    def _call(self, part: ToolCallPart) -> types.FunctionCall:
+        arguments = arguments_of(part.arguments_json)
+        return types.FunctionCall(
+            id=_id(part.call_id),
+            name=portable_name(part.name, self._tools),
+            args={"invalid_arguments": part.arguments_json} if arguments is None else arguments,
+        )
+
     def _result(self, part: ToolResultPart) -> list[types.Part]:
         blobs = [self._read(one) for one in part.content if isinstance(one, MediaPart)]
         response = types.FunctionResponse(
             id=_id(part.call_id),
-            name=part.name,
+            name=portable_name(part.name, self._tools),
             response={"error" if part.is_error else "output": part.text},
         )
         written = types.Part(function_response=response)
@@ -195,21 +204,6 @@ class _Writer:
 
 def _id(call_id: str) -> str | None:
     return None if call_id.startswith(MADE) else call_id
-
-
-def _call(part: ToolCallPart) -> types.FunctionCall:
-    return types.FunctionCall(
-        id=_id(part.call_id), name=part.name, args=_object(part.arguments_json)
-    )
-
-
-def _object(arguments_json: str) -> dict[str, Any]:
-    """A call's arguments as the object that the API wants, whatever the model wrote."""
-    try:
-        arguments = json.loads(arguments_json or "{}")
-    except ValueError:
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {"invalid_arguments": arguments_json}
 
 
 def _signature(opaque: str) -> bytes | None:

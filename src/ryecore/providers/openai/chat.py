@@ -43,6 +43,7 @@ from ryecore.providers.openai.content import (
 )
 from ryecore.providers.openai.failures import BrokenAnswer, told_failure
 from ryecore.providers.openai.models import effort_word, takes_temperature
+from ryecore.providers.portable_calls import portable_id, portable_name
 
 __all__ = ["ChatApi", "ChatReader"]
 
@@ -65,10 +66,13 @@ class ChatApi:
     Attributes:
         max_tokens_field: What the bound of the answer is called.
         stream_usage: Whether streams are asked for their usage.
+        max_id_chars: How long the id of a call may be, in characters; None where ids go back as
+            they came, because the server may have put something into them.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     stream_usage: bool = True
+    max_id_chars: int | None = None
     path: str = "/chat/completions"
 
     def body(
@@ -92,7 +96,7 @@ class ChatApi:
         system = system_text(request, can)
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": [*_messages(request.messages, system, contents, origin)],
+            "messages": [*_Writer(request, contents, origin, self.max_id_chars).messages(system)],
         }
         if request.response_format is not None:
             body["response_format"] = _format(request.response_format, can)
@@ -336,32 +340,68 @@ def _format(wanted: ResponseFormat, can: Capabilities) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": named}
 
 
-def _messages(
-    messages: Sequence[Message], system: str, contents: Contents, origin: str
-) -> Iterator[dict[str, Any]]:
-    if system:
-        yield {"role": "system", "content": system}
-    asked = max((at for at, one in enumerate(messages) if one.role == "user"), default=-1)
-    # Only users show media here: what a tool or the model showed stands behind its results.
-    shown: list[MediaPart] = []
-    for at, message in enumerate(messages):
-        if shown and message.role != "tool":
-            yield _user(shown, contents)
-            shown = []
-        if message.role == "user":
-            yield _user(message.parts, contents)
-        elif message.role == "assistant":
-            yield _assistant(message, origin if at > asked else None)
-            shown += [part for part in message.parts if isinstance(part, MediaPart)]
-        else:
-            for part in message.parts:
-                if isinstance(part, ToolResultPart):
-                    media = [one for one in part.content if isinstance(one, MediaPart)]
-                    shown += media
-                    text = part.text or ("It is shown below." if media else "")
-                    yield {"role": "tool", "tool_call_id": part.call_id, "content": text}
-    if shown:
-        yield _user(shown, contents)
+class _Writer:
+    """Messages in the form of chat completions."""
+
+    def __init__(
+        self, request: LlmRequest, contents: Contents, origin: str, max_id_chars: int | None
+    ) -> None:
+        self._said = request.messages
+        self._tools = {tool.name for tool in request.tools}
+        self._contents = contents
+        self._origin = origin
+        self._max_id_chars = max_id_chars
+
+    def messages(self, system: str) -> Iterator[dict[str, Any]]:
+        """All messages, the system text first."""
+        if system:
+            yield {"role": "system", "content": system}
+        asked = max((at for at, one in enumerate(self._said) if one.role == "user"), default=-1)
+        # Only users show media here: what a tool or the model showed stands behind its results.
+        shown: list[MediaPart] = []
+        for at, message in enumerate(self._said):
+            if shown and message.role != "tool":
+                yield _user(shown, self._contents)
+                shown = []
+            if message.role == "user":
+                yield _user(message.parts, self._contents)
+            elif message.role == "assistant":
+                yield self._assistant(message, self._origin if at > asked else None)
+                shown += [part for part in message.parts if isinstance(part, MediaPart)]
+            else:
+                for part in message.parts:
+                    if isinstance(part, ToolResultPart):
+                        media = [one for one in part.content if isinstance(one, MediaPart)]
+                        shown += media
+                        text = part.text or ("It is shown below." if media else "")
+                        call_id = self._id(part.call_id)
+                        yield {"role": "tool", "tool_call_id": call_id, "content": text}
+        if shown:
+            yield _user(shown, self._contents)
+
+    def _assistant(self, message: Message, origin: str | None) -> dict[str, Any]:
+        """A message of the model's, with its own reasoning while the same question is worked on."""
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
+        calls = message.tool_calls
+        if calls:
+            said["tool_calls"] = [self._tool_call(call) for call in calls]
+        elif not texts:
+            said["content"] = ""
+        for part in message.parts:
+            if isinstance(part, ReasoningPart) and part.origin == origin:
+                field = part.opaque if part.opaque in _THOUGHT_FIELDS else ""
+                if field:
+                    said[field] = said.get(field, "") + part.text
+        return said
+
+    def _tool_call(self, call: ToolCallPart) -> dict[str, Any]:
+        name = portable_name(call.name, self._tools)
+        function = {"name": name, "arguments": arguments_text(call.arguments_json)}
+        return {"id": self._id(call.call_id), "type": "function", "function": function}
+
+    def _id(self, call_id: str) -> str:
+        return call_id if self._max_id_chars is None else portable_id(call_id, self._max_id_chars)
 
 
 def _user(parts: Sequence[object], contents: Contents) -> dict[str, Any]:
@@ -387,28 +427,6 @@ def _medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
         audio = {"data": url.partition(",")[2], "format": _AUDIO[part.media_type]}
         return {"type": "input_audio", "input_audio": audio}
     return {"type": "file", "file": {"filename": file_name(part), "file_data": url}}
-
-
-def _assistant(message: Message, origin: str | None) -> dict[str, Any]:
-    """A message of the model's, with its own reasoning while the same question is worked on."""
-    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-    said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
-    calls = message.tool_calls
-    if calls:
-        said["tool_calls"] = [_tool_call(call) for call in calls]
-    elif not texts:
-        said["content"] = ""
-    for part in message.parts:
-        if isinstance(part, ReasoningPart) and part.origin == origin:
-            field = part.opaque if part.opaque in _THOUGHT_FIELDS else ""
-            if field:
-                said[field] = said.get(field, "") + part.text
-    return said
-
-
-def _tool_call(call: ToolCallPart) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": arguments_text(call.arguments_json)}
-    return {"id": call.call_id, "type": "function", "function": function}
 
 
 def _tool(schema: dict[str, Any]) -> dict[str, Any]:

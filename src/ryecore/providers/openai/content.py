@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from ryecore.llm import Capabilities, LlmRequest, MediaPart, ToolSpec
+from ryecore.providers.portable_calls import arguments_of
 
 __all__ = [
     "Contents",
@@ -51,7 +52,7 @@ def text_of(value: object) -> str:
 
 def number(value: object) -> int:
     """A count; 0 in the place of anything else."""
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and value > 0 else 0
 
 
 def data_url(part: MediaPart, contents: Contents) -> str:
@@ -84,11 +85,9 @@ def tool_schema(tool: ToolSpec) -> dict[str, Any]:
 
 def arguments_text(text: str) -> str:
     """A call's arguments as they go back: servers refuse, or break at, what is no JSON object."""
-    try:
-        whole = isinstance(json.loads(text or "{}"), dict)
-    except (ValueError, RecursionError):
-        whole = False
-    return (text or "{}") if whole else json.dumps({"invalid_arguments": text})
+    if arguments_of(text) is None:
+        return json.dumps({"invalid_arguments": text})
+    return text or "{}"
 
 
 def fits_strict(schema: object) -> bool:

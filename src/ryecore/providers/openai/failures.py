@@ -81,7 +81,9 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         kind, message = told.kind, told.message
     elif isinstance(error, BrokenAnswer):
         kind, message = "unavailable", str(error)
-    elif isinstance(error, ValueError):
+    elif isinstance(error, UnicodeEncodeError):
+        kind, message = "bad_request", f"The request holds half a character: {error.reason}."
+    elif isinstance(error, ValueError | RecursionError):
         kind, message = "unavailable", f"{provider} sent what can't be read: {error}"
     elif isinstance(error, StoreError):
         kind, message = "bad_request", f"A medium can't be read or kept: {error.message}"

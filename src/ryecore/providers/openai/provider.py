@@ -23,6 +23,7 @@ from ryecore.llm import (
     ToolResultPart,
     check_model_requests_allowed,
 )
+from ryecore.providers.http_failures import check_key
 from ryecore.providers.openai.chat import ChatApi
 from ryecore.providers.openai.client import Events, key_headers, make_client
 from ryecore.providers.openai.content import Contents
@@ -38,6 +39,7 @@ OpenAIApi: TypeAlias = Literal["responses", "chat"]
 """Which of the vendor's two formats is spoken."""
 
 _CLOSING_S: Final = 5.0
+_ID_CHARS: Final = 40
 _DRAIN_S: Final = 1.0
 
 
@@ -86,7 +88,9 @@ class OpenAIProvider:
         if (api or ("responses" if own else "chat")) == "responses":
             self._api = ResponsesApi(reasoning_summary)
         else:
-            self._api = ChatApi("max_completion_tokens" if own else "max_tokens", stream_usage)
+            limit: Literal["max_completion_tokens", "max_tokens"]
+            limit, id_chars = ("max_completion_tokens", _ID_CHARS) if own else ("max_tokens", None)
+            self._api = ChatApi(limit, stream_usage, id_chars)
         self._clients = PerLoop(
             lambda: make_client(base_url, timeout_s, self._headers, proxy), openai.AsyncOpenAI.close
         )
@@ -217,8 +221,7 @@ class OpenAIProvider:
 
     def _check(self, model: str, key: str) -> None:
         check_model_requests_allowed(self._provider_id, model)
-        if not (key.isascii() and (key.isprintable() or not key)) or key != key.strip():
-            raise LlmError("The key holds characters that no key can have.", kind="auth")
+        check_key(key, self._provider_id, model)
 
     async def _body(
         self, request: LlmRequest, media: MediaStore | None, *, stream: bool

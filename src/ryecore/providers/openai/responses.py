@@ -10,7 +10,6 @@ from ryecore.llm import (
     Capabilities,
     LlmRequest,
     MediaPart,
-    Message,
     ReasoningDelta,
     ReasoningPart,
     ResponseFormat,
@@ -41,6 +40,7 @@ from ryecore.providers.openai.content import (
 )
 from ryecore.providers.openai.failures import BrokenAnswer, told_failure
 from ryecore.providers.openai.models import effort_word, takes_temperature
+from ryecore.providers.portable_calls import portable_id, portable_name
 
 __all__ = ["ResponsesApi", "ResponsesReader"]
 
@@ -68,7 +68,7 @@ class ResponsesApi:
         """The request's body; see `ChatApi.body`."""
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [*_input(request.messages, contents, origin)],
+            "input": [*_input(request, contents, origin)],
             "store": False,
         }
         if system := system_text(request, can):
@@ -104,10 +104,10 @@ class ResponsesApi:
 class ResponsesReader:
     """Reads one answer, streamed or whole, without any I/O."""
 
-    __slots__ = ("_called", "_end", "_refused", "_said", "finished")
+    __slots__ = ("_calls", "_end", "_refused", "_said", "finished")
 
     def __init__(self) -> None:
-        self._called = False
+        self._calls: set[int] = set()
         self._end: StreamEnd | None = None
         self._refused = False
         self._said: set[int] = set()
@@ -174,8 +174,10 @@ class ResponsesReader:
 
     def _arguments(self, data: Json, out: list[StreamChunk]) -> None:
         at = number(data.get("output_index"))
-        self._said.add(at)
-        out.append(ToolCallDelta(at, text_of(data.get("delta"))))
+        # Of a call that hasn't begun, the whole item will bring the arguments.
+        if at in self._calls:
+            self._said.add(at)
+            out.append(ToolCallDelta(at, text_of(data.get("delta"))))
 
     def _added(self, data: Json, out: list[StreamChunk]) -> None:
         item = mapped(data.get("item"))
@@ -186,12 +188,13 @@ class ResponsesReader:
         self._item(number(data.get("output_index")), mapped(data.get("item")), out)
 
     def _start(self, at: int, item: Json, out: list[StreamChunk]) -> None:
-        self._called = True
+        self._calls.add(at)
         out.append(ToolCallStart(at, text_of(item.get("call_id")), text_of(item.get("name"))))
 
     def _item(self, at: int, item: Json, out: list[StreamChunk]) -> None:
         """A whole item: what of it wasn't streamed, and what ends it."""
         kind, new = item.get("type"), at not in self._said
+        self._said.add(at)
         if kind == "message" and new:
             for part in map(mapped, listed(item.get("content"))):
                 self._refused = self._refused or "refusal" in part
@@ -207,7 +210,11 @@ class ResponsesReader:
                 out.append(ReasoningDelta("", json.dumps(kept)))
 
     def _completed(self, data: Json, out: list[StreamChunk]) -> None:
-        self._finish(mapped(data.get("response")))
+        response = mapped(data.get("response"))
+        if not self._said:  # there are servers that stream nothing else
+            for at, item in enumerate(listed(response.get("output"))):
+                self._item(at, mapped(item), out)
+        self._finish(response)
 
     def _failed(self, data: Json, out: list[StreamChunk]) -> None:
         raise told_failure(mapped(data.get("response")).get("error"))
@@ -217,7 +224,7 @@ class ResponsesReader:
 
     def _finish(self, response: Json) -> None:
         reason = mapped(response.get("incomplete_details")).get("reason")
-        stop: StopReason = "tool_use" if self._called else "stop"
+        stop: StopReason = "tool_use" if self._calls else "stop"
         if response.get("status") == "incomplete":
             stop = "content_filter" if reason == "content_filter" else "length"
         elif self._refused:
@@ -268,10 +275,9 @@ def _format(wanted: ResponseFormat, can: Capabilities) -> dict[str, Any]:
     return {"type": "json_schema", "name": wanted.name, "schema": schema, "strict": strict}
 
 
-def _input(
-    messages: Sequence[Message], contents: Contents, origin: str
-) -> Iterator[dict[str, Any]]:
-    for message in messages:
+def _input(request: LlmRequest, contents: Contents, origin: str) -> Iterator[dict[str, Any]]:
+    tools = {tool.name for tool in request.tools}
+    for message in request.messages:
         if message.role == "user":
             yield _user(message.parts, contents)
             continue
@@ -283,14 +289,14 @@ def _input(
             elif isinstance(part, ToolCallPart):
                 yield {
                     "type": "function_call",
-                    "call_id": part.call_id,
-                    "name": part.name,
+                    "call_id": portable_id(part.call_id),
+                    "name": portable_name(part.name, tools),
                     "arguments": arguments_text(part.arguments_json),
                 }
             elif isinstance(part, ToolResultPart):
                 yield {
                     "type": "function_call_output",
-                    "call_id": part.call_id,
+                    "call_id": portable_id(part.call_id),
                     "output": _output(part, contents),
                 }
             elif part.origin == origin and (item := _reasoning(part)) is not None:

@@ -12,6 +12,7 @@ from ryecore.llm import (
     ReasoningPart,
     TextPart,
     ToolCallPart,
+    ToolResultPart,
     ToolSpec,
 )
 from ryecore.providers.anthropic.asking import parameters_of
@@ -155,3 +156,31 @@ def test_what_cant_be_sent_is_a_bad_request() -> None:
     with pytest.raises(LlmError, match="no media store") as missing:
         parameters_of(image, "anthropic", None)
     assert missing.value.kind == "bad_request"
+
+
+def test_an_id_or_name_that_the_api_refuses_is_sent_as_another() -> None:
+    call = ToolCallPart("functions.look:0", "multi_tool_use.parallel", '{"a": NaN}')
+    result = ToolResultPart("functions.look:0", call.name, (TextPart("None is called so."),), True)
+    said, given = asked(messages=(Message.assistant(call), Message.results(result)))["messages"]
+
+    (sent,), (answer,) = said["content"], given["content"]
+    assert sent["name"] == "_multi_tool_use_parallel"
+    assert sent["input"] == {"invalid_arguments": '{"a": NaN}'}
+    assert sent["id"].startswith("call_")
+    assert answer["tool_use_id"] == sent["id"]
+
+
+def test_blank_text_is_left_out() -> None:
+    messages = (
+        Message.user("Hello?"),
+        Message.assistant("\n\n", ToolCallPart("c", "look_up", "{}")),
+        Message.results(ToolResultPart("c", "look_up", (TextPart(" "),))),
+    )
+    _, said, given = asked(messages=messages)["messages"]
+
+    assert [block["type"] for block in said["content"]] == ["tool_use"]
+    assert given["content"][0]["content"] == []
+
+
+def test_a_bound_of_0_is_no_missing_bound() -> None:
+    assert asked(max_output_tokens=0)["max_tokens"] == 0

@@ -19,6 +19,8 @@ from ryecore.llm import (
     StopReason,
     StreamFold,
     TextPart,
+    ToolCallPart,
+    Usage,
 )
 from ryecore.providers.anthropic import AnthropicProvider
 from ryecore.testing.conformance import RawRequest, Reply, WireServer
@@ -191,3 +193,55 @@ async def test_a_missing_extra_says_how_to_get_it(module: str, extra: str) -> No
 
     assert f"Run `pip install 'ryecore[{extra}]'`." in done.stderr.splitlines()[-1]
     assert "MissingExtra" in done.stderr
+
+
+async def test_a_block_that_is_whole_from_its_beginning_is_read() -> None:
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+    with WireServer() as server:
+        server.answer(events(*block(0, {"type": "text", "text": "Yes."}), *block(1, call)))
+
+        parts = (await streamed(server)).parts
+    assert parts == (TextPart("Yes."), ToolCallPart("c", "f", '{"a": 1}'))
+
+
+async def test_a_stream_without_a_stop_reason_was_cut() -> None:
+    said = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Half"})
+    with WireServer() as server:
+        server.answer(events(*said, stop=None))
+
+        with pytest.raises(LlmError) as caught:
+            await streamed(server)
+    assert caught.value.kind == "unavailable"
+
+
+async def test_a_call_doesnt_lose_arguments_that_came_too_early() -> None:
+    early = {"type": "input_json_delta", "partial_json": '{"a": 1}'}
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    with WireServer() as server:
+        server.answer(
+            events({"type": "content_block_delta", "index": 0, "delta": early}, *block(0, call))
+        )
+
+        with pytest.raises(LlmError) as caught:
+            await streamed(server)
+    assert caught.value.kind == "unavailable"
+
+
+@pytest.mark.parametrize("count", [-5, 1.5, float("nan"), float("inf"), "many", [1], None])
+async def test_counts_that_are_none_are_not_counted(count: object) -> None:
+    usage = {"input_tokens": 7, "output_tokens": count}
+    whole = {**_HEAD, "content": [], "stop_reason": "end_turn", "usage": usage}
+    with WireServer() as server:
+        server.answer(Reply((json.dumps(whole).encode(),)))
+
+        async with AnthropicProvider(base_url=server.base_url) as provider:
+            result = await provider.generate(_ASKED, key="k")
+    assert result.usage == Usage(7)
+
+
+async def test_a_text_that_is_none_breaks_nothing() -> None:
+    odd: list[dict[str, Any]] = [{"type": "text_delta", "text": one} for one in (5, None, "Yes.")]
+    with WireServer() as server:
+        server.answer(events(*block(0, {"type": "text", "text": None}, *odd)))
+
+        assert (await streamed(server)).text == "Yes."

@@ -139,3 +139,24 @@ def test_a_medium_without_a_store_is_a_bad_request() -> None:
     with pytest.raises(LlmError, match="no media store") as caught:
         contents_of(request, "gemini", None)
     assert caught.value.kind == "bad_request"
+
+
+def test_what_another_model_called_is_sent_in_a_form_that_is_taken() -> None:
+    call = ToolCallPart("c", "größe", '{"a": Infinity}')
+    request = LlmRequest(
+        "gemini-3.5-flash",
+        (
+            Message.assistant(call, ToolCallPart("d", "f", '{"a":' * 900 + "1" + "}" * 900)),
+            Message.results(ToolResultPart("c", "größe", (TextPart("No."),))),
+        ),
+    )
+    said, given = contents_of(request, "gemini", MemoryMediaStore())
+
+    first, second = (part.function_call for part in said.parts or ())
+    (result,) = (part.function_response for part in given.parts or ())
+    assert first is not None
+    assert second is not None
+    assert result is not None
+    assert first.name == result.name == "_gr__e"
+    assert first.args == {"invalid_arguments": '{"a": Infinity}'}
+    assert list(second.args or ()) == ["invalid_arguments"]

@@ -352,3 +352,16 @@ def test_a_tool_is_sent_without_what_not_every_server_knows() -> None:
     (sent,) = body(LlmRequest("m", ASKED, tools=(tool,)))["tools"]
 
     assert set(sent["function"]) == {"name", "description", "parameters"}
+
+
+def test_long_ids_are_shortened_for_openai_and_left_to_other_servers() -> None:
+    call = ToolCallPart("x" * 41, "größe", "{}")
+    result = ToolResultPart("x" * 41, "größe", (TextPart("No."),))
+    request = LlmRequest("m", (Message.assistant(call), Message.results(result)))
+    for settings, most in (({"max_id_chars": 40}, 40), ({}, 41)):
+        said, answer = body(request, **settings)["messages"]
+        (sent,) = said["tool_calls"]
+        assert len(sent["id"]) <= most
+        assert sent["id"] == answer["tool_call_id"]
+        assert (sent["id"] == call.call_id) == (most == 41)
+        assert sent["function"]["name"] == "_gr__e"

@@ -15,6 +15,7 @@ from ryecore.llm import (
     StreamFold,
     TextPart,
     ToolCallPart,
+    ToolResultPart,
 )
 from ryecore.providers.openai.failures import BrokenAnswer
 from ryecore.providers.openai.responses import ResponsesApi, ResponsesReader
@@ -195,3 +196,31 @@ def test_what_a_model_showed_comes_back_as_something_shown() -> None:
 
     assert [one["role"] for one in sent] == ["user", "assistant", "user"]
     assert sent[2]["content"][0]["image_url"] == "data:image/png;base64,cG5n"
+
+
+def test_an_answer_that_comes_with_the_last_event_alone_is_read() -> None:
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Yes."}]}
+
+    assert read(completed(output=[said])).parts == (TextPart("Yes."),)
+
+
+def test_a_call_doesnt_lose_arguments_that_came_too_early() -> None:
+    early = {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a":'}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": call}
+
+    assert read(early, added, done(0, **call), completed()).parts == (
+        ToolCallPart("c", "f", '{"a": 1}'),
+    )
+
+
+def test_an_id_or_name_that_the_api_refuses_is_sent_as_another() -> None:
+    call = ToolCallPart("x" * 65, "multi_tool_use.parallel", "{}")
+    result = ToolResultPart("x" * 65, call.name, (TextPart("None is called so."),))
+    sent, answer = body(LlmRequest("m", (Message.assistant(call), Message.results(result))))[
+        "input"
+    ]
+
+    assert sent["name"] == "_multi_tool_use_parallel"
+    assert len(sent["call_id"]) <= 64
+    assert answer["call_id"] == sent["call_id"]

@@ -1,0 +1,87 @@
+"""Calls of a conversation in a form that every vendor takes, whichever model wrote them.
+
+A conversation goes on with another vendor's model, and models invent tools. A vendor that refuses
+an id, a name or arguments would refuse each later request of the conversation as well.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Container
+from typing import Any, Final
+
+__all__ = ["arguments_of", "portable_id", "portable_name"]
+
+_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_DEPTH: Final = 100
+"""Deeper than that, an SDK may run out of its stack: Google's does."""
+
+
+def portable_id(call_id: str, max_chars: int = 64) -> str:
+    """A call's id: itself where it fits, else always the same other one.
+
+    Args:
+        call_id: The id.
+        max_chars: How long it may be, in characters, at least 29.
+    """
+    if len(call_id) <= max_chars and _ID.fullmatch(call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"call_{digest[:24]}"
+
+
+def portable_name(name: str, known: Container[str]) -> str:
+    """The name of the tool that was called: itself where it fits, or a tool is really called so.
+
+    Args:
+        name: The name, as the model wrote it.
+        known: The names of the tools that are offered.
+    """
+    if name in known or _NAME.fullmatch(name):
+        return name
+    return f"_{_NOT_IN_NAMES.sub('_', name)}"[:64]
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """A call's arguments; none where the text is empty.
+
+    Returns:
+        The object; None where the text is no JSON object, or one that can't be written again: with
+        numbers that JSON doesn't have, half characters, or too deep.
+    """
+    try:
+        arguments = _DECODER.decode(text or "{}")
+        if "\\u" in text:
+            json.dumps(arguments, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(arguments, dict):
+        return None
+    is_long = text.count("{") + text.count("[") > _MAX_DEPTH
+    return None if is_long and _depth(arguments) > _MAX_DEPTH else arguments
+
+
+def _depth(value: object) -> int:
+    """How deep something is nested; no recursion, for it may be deep."""
+    depth, level = 0, [value]
+    while level := [
+        inner
+        for one in level
+        if isinstance(one, dict | list)
+        for inner in (one.values() if isinstance(one, dict) else one)
+    ]:
+        depth += 1
+    return depth
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"JSON has no number like {text}.")
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
