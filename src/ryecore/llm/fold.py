@@ -50,8 +50,14 @@ class StreamFold:
 
     def add(self, chunk: StreamChunk) -> None:
         """Take the next chunk."""
-        if self.end is None:
-            _ADD[type(chunk)](self, chunk)
+        if self.end is not None:
+            return
+        if type(chunk) is TextDelta and not self._reasoning:  # as most chunks are
+            if chunk.text:
+                self._text.append(chunk.text)
+                self.has_content = True
+            return
+        _ADD[type(chunk)](self, chunk)
 
     @property
     def text_bytes(self) -> int:
