@@ -75,6 +75,13 @@ def plan_entry(
             f"The host has no provider '{provider_id}'.",
             next_step="Let AgentRunnerDeps.resolve_provider give one for this id.",
         )
+    if not callable(getattr(provider, "stream", None)):
+        raise turn_error(
+            "internal",
+            f"resolve_provider gave {type(provider).__name__} for '{provider_id}', "
+            "which is no provider.",
+            next_step="It must not be async, and gives an LlmProvider or None.",
+        )
     return FallbackPlanEntry(provider, model, attempts, backoff or deps.limits.backoff)
 
 

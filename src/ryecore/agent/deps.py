@@ -6,12 +6,15 @@ Source: seed 004, "AgentRunnerDeps"; decision 61.
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import anyio
 from attrs import Factory, field, frozen
+from attrs.validators import in_
 
+from ryecore.agent.checks import function, of, tuple_of_names
 from ryecore.agent.limits import AgentTurnLimits
+from ryecore.errors import ConfigError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.options import Refuse
 from ryecore.llm.provider import LlmProvider
@@ -75,11 +78,19 @@ PreEgress: TypeAlias = Callable[[Egress], Awaitable[Refuse | None] | Refuse | No
 
 
 def _optional_tools(declared: Iterable[ToolDef] | None) -> tuple[ToolDef, ...] | None:
-    return None if declared is None else tuple(declared)
+    if declared is None:
+        return None
+    tools = tuple(declared)
+    if not all(isinstance(one, ToolDef) for one in tools):
+        raise ConfigError(
+            "AgentRunnerDeps.tools holds what is no ToolDef.",
+            next_step="Pass tools of the registry, or leave it out for all of them.",
+        )
+    return tools
 
 
 def _names(declared: Iterable[str]) -> frozenset[str]:
-    return frozenset(declared)
+    return frozenset(tuple_of_names(declared))
 
 
 @frozen(kw_only=True)
@@ -108,20 +119,30 @@ class AgentRunnerDeps:
         observer: Told what happens, for traces and metrics.
     """
 
-    resolve_provider: Callable[[str], LlmProvider | None]
-    key_for: Callable[[str], str | Awaitable[str]]
-    registry: ToolRegistry = Factory(ToolRegistry)
+    resolve_provider: Callable[[str], LlmProvider | None] = field(validator=function, repr=False)
+    key_for: Callable[[str], str | Awaitable[str]] = field(validator=function, repr=False)
+    registry: ToolRegistry = field(
+        factory=ToolRegistry, validator=of("a ToolRegistry", ToolRegistry)
+    )
     tools: tuple[ToolDef, ...] | None = field(default=None, converter=_optional_tools)
-    sleep: Callable[[float], Awaitable[object]] = anyio.sleep
-    now: Callable[[], float] = time.monotonic
-    resolve_media_surface: Callable[[str], MediaSurface | None] | None = None
-    on_auth_error: Callable[[str], bool | Awaitable[bool]] | None = None
+    sleep: Callable[[float], Awaitable[object]] = field(
+        default=anyio.sleep, validator=function, repr=False
+    )
+    now: Callable[[], float] = field(default=time.monotonic, validator=function, repr=False)
+    resolve_media_surface: Callable[[str], MediaSurface | None] | None = field(
+        default=None, validator=function, repr=False
+    )
+    on_auth_error: Callable[[str], bool | Awaitable[bool]] | None = field(
+        default=None, validator=function, repr=False
+    )
     resolver_capabilities: ResolverCapabilities | None = None
-    fs_scope: FsScope = "sandboxed"
-    limits: AgentTurnLimits = field(factory=AgentTurnLimits)
-    pre_egress: PreEgress | None = None
-    price_of: "PriceLookup | None" = None
-    approve: ApproveToolCall | None = None
+    fs_scope: FsScope = field(default="sandboxed", validator=in_(get_args(FsScope)))
+    limits: AgentTurnLimits = field(
+        factory=AgentTurnLimits, validator=of("AgentTurnLimits", AgentTurnLimits)
+    )
+    pre_egress: PreEgress | None = field(default=None, validator=function, repr=False)
+    price_of: "PriceLookup | None" = field(default=None, validator=function, repr=False)
+    approve: ApproveToolCall | None = field(default=None, validator=function, repr=False)
     host_capabilities: frozenset[str] = field(default=frozenset(), converter=_names)
     media: MediaStore | None = None
     results: ResultStore = Factory(MemoryResultStore)

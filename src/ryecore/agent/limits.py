@@ -1,8 +1,9 @@
 """What an agent's turns are bounded by."""
 
 from attrs import field, frozen
-from attrs.validators import ge, gt
+from attrs.validators import ge, gt, optional
 
+from ryecore.agent.checks import of
 from ryecore.llm.plan import Backoff
 
 __all__ = ["AgentTurnLimits"]
@@ -29,9 +30,9 @@ class AgentTurnLimits:
 
     max_tool_turns: int = field(default=24, validator=ge(0))
     correction_budget: int = field(default=3, validator=ge(0))
-    max_output_tokens: int | None = None
+    max_output_tokens: int | None = field(default=None, validator=optional(gt(0)))
     max_answer_chars: int = field(default=16_000_000, validator=gt(0))
     stall_s: float = field(default=60.0, validator=gt(0))
     media_timeout_s: float = field(default=300.0, validator=gt(0))
     cooldown_s: float = field(default=30.0, validator=ge(0))
-    backoff: Backoff = field(factory=Backoff)
+    backoff: Backoff = field(factory=Backoff, validator=of("a Backoff", Backoff))

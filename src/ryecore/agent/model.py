@@ -1,17 +1,25 @@
 """What an author writes: agents, and the vertices that run them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from types import NoneType
+from typing import Any, Final, Literal, Self, TypeVar, cast, get_args
 
 from attrs import field, frozen
 from attrs.validators import ge, min_len, optional
 
+from ryecore.agent.checks import of, tuple_of_names
 from ryecore.agent.prompts import PromptTemplate, mentions_secrets
 from ryecore.errors import ConfigError
 from ryecore.llm.plan import Backoff
 from ryecore.llm.request import ReasoningEffort
 
 __all__ = ["Agent", "AgentNode", "FallbackChoice", "RetrySpec"]
+
+T = TypeVar("T")
+
+_TEXT: Final = of("a text", str)
+_COUNT: Final = of("a whole number", int)
+_SCHEMA: Final = of("a JSON Schema, as a mapping", Mapping, NoneType)
 
 
 @frozen
@@ -25,8 +33,8 @@ class RetrySpec:
     Source: seed 004; decision 50.
     """
 
-    max: int = field(default=1, validator=ge(1))
-    backoff: Backoff | None = None
+    max: int = field(default=1, validator=[_COUNT, ge(1)])
+    backoff: Backoff | None = field(default=None, validator=of("a Backoff", Backoff, NoneType))
 
 
 @frozen
@@ -39,29 +47,52 @@ class FallbackChoice:
         max_attempts: How often it is tried, at least 1.
     """
 
-    provider: str = field(validator=min_len(1))
-    model: str = field(validator=min_len(1))
-    max_attempts: int = field(default=1, validator=ge(1))
+    provider: str = field(validator=[_TEXT, min_len(1)])
+    model: str = field(validator=[_TEXT, min_len(1)])
+    max_attempts: int = field(default=1, validator=[_COUNT, ge(1)])
+
+
+def _made(kind: type[T], declared: object) -> T:
+    """What an author may write as a mapping too, as a file gives it."""
+    if not isinstance(declared, Mapping):
+        return cast("T", declared)  # its validator looks at it
+    try:
+        return kind(**declared)
+    except TypeError as problem:
+        raise ConfigError(
+            f"This is no {kind.__name__}: {str(problem).partition('() ')[2] or problem}.",
+            next_step=f"Write it with the fields of {kind.__name__}.",
+        ) from None
 
 
 def _choices(
     declared: Iterable[FallbackChoice | Mapping[str, Any]],
 ) -> tuple[FallbackChoice, ...]:
-    return tuple(
-        one if isinstance(one, FallbackChoice) else FallbackChoice(**one) for one in declared
-    )
-
-
-def _names(declared: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(declared, str):
+    if isinstance(declared, str | Mapping) or not isinstance(declared, Iterable):
+        raise ConfigError("fallback_chain is no list.", next_step="Write it as a list of choices.")
+    choices = tuple(_made(FallbackChoice, one) for one in declared)
+    if not all(isinstance(one, FallbackChoice) for one in choices):
         raise ConfigError(
-            f"tools is the text {declared!r}.", next_step="Write it as a list of names."
+            "fallback_chain holds what is no choice.",
+            next_step='Write each as {"provider": ..., "model": ...}.',
         )
-    return tuple(declared)
+    return choices
+
+
+def _retry(declared: RetrySpec | Mapping[str, Any] | None) -> RetrySpec | None:
+    return None if declared is None else _made(RetrySpec, declared)
 
 
 def _optional_names(declared: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if declared is None else _names(declared)
+    return None if declared is None else tuple_of_names(declared)
+
+
+def _reasoning(owner: object, attribute: Any, value: object) -> None:
+    if value is not None and value not in get_args(ReasoningEffort):
+        raise ConfigError(
+            "reasoning is none of its levels.",
+            next_step=f"There are {', '.join(get_args(ReasoningEffort))}.",
+        )
 
 
 def _no_secrets(owner: object, attribute: Any, value: str) -> None:
@@ -70,6 +101,9 @@ def _no_secrets(owner: object, attribute: Any, value: str) -> None:
             f"{attribute.name} refers to secrets, which never reach a model.",
             next_step="Take the {{ secrets… }} out; give the secret to the tool that needs it.",
         )
+
+
+_RETRY: Final = of("a RetrySpec", RetrySpec, NoneType)
 
 
 @frozen(kw_only=True)
@@ -94,22 +128,26 @@ class Agent:
         ConfigError: The system prompt refers to secrets, or a field is of the wrong form.
     """
 
-    name: str = field(validator=min_len(1))
-    provider: str = field(validator=min_len(1))
-    model: str = field(validator=min_len(1))
-    system_prompt: str = field(default="", validator=_no_secrets)
-    tools: tuple[str, ...] = field(default=(), converter=_names)
+    name: str = field(validator=[_TEXT, min_len(1)])
+    provider: str = field(validator=[_TEXT, min_len(1)])
+    model: str = field(validator=[_TEXT, min_len(1)])
+    system_prompt: str = field(default="", validator=[_TEXT, _no_secrets])
+    tools: tuple[str, ...] = field(default=(), converter=tuple_of_names)
     fallback_chain: tuple[FallbackChoice, ...] = field(default=(), converter=_choices)
-    retry: RetrySpec | None = None
-    output_schema: Mapping[str, Any] | None = None
-    temperature: float | None = None
-    max_output_tokens: int | None = field(default=None, validator=optional(ge(1)))
-    reasoning: ReasoningEffort | None = None
+    retry: RetrySpec | None = field(default=None, converter=_retry, validator=_RETRY)
+    output_schema: Mapping[str, Any] | None = field(default=None, validator=_SCHEMA)
+    temperature: float | None = field(default=None, validator=of("a number", float, int, NoneType))
+    max_output_tokens: int | None = field(default=None, validator=optional([_COUNT, ge(1)]))
+    reasoning: ReasoningEffort | None = field(default=None, validator=_reasoning)
     description: str = ""
 
 
 def _template(declared: str | PromptTemplate) -> PromptTemplate:
-    return declared if isinstance(declared, PromptTemplate) else PromptTemplate.parse(declared)
+    if isinstance(declared, PromptTemplate):
+        return declared
+    if not isinstance(declared, str):
+        raise ConfigError("prompt_template is no text.", next_step="Write the prompt as a text.")
+    return PromptTemplate.parse(declared)
 
 
 @frozen(kw_only=True)
@@ -132,15 +170,15 @@ class AgentNode:
         ConfigError: A field is of the wrong form, or refers to secrets.
     """
 
-    id: str = field(validator=min_len(1))
-    agent_ref: str = field(validator=min_len(1))
+    id: str = field(validator=[_TEXT, min_len(1)])
+    agent_ref: str = field(validator=[_TEXT, min_len(1)])
     prompt_template: PromptTemplate = field(converter=_template)
-    system_prompt_append: str = field(default="", validator=_no_secrets)
-    model: str | None = None
+    system_prompt_append: str = field(default="", validator=[_TEXT, _no_secrets])
+    model: str | None = field(default=None, validator=of("a text", str, NoneType))
     tools: tuple[str, ...] | None = field(default=None, converter=_optional_names)
-    retry: RetrySpec | None = None
-    output_schema: Mapping[str, Any] | None = None
-    output_media: tuple[str, ...] = field(default=(), converter=_names)
+    retry: RetrySpec | None = field(default=None, converter=_retry, validator=_RETRY)
+    output_schema: Mapping[str, Any] | None = field(default=None, validator=_SCHEMA)
+    output_media: tuple[str, ...] = field(default=(), converter=tuple_of_names)
     type: Literal["agent"] = "agent"
 
     @classmethod

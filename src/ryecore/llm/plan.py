@@ -23,8 +23,8 @@ class Backoff:
     Source: decisions 50 and 51.
     """
 
-    base_s: float = 0.25
-    cap_s: float = 8.0
+    base_s: float = field(default=0.25, validator=ge(0))
+    cap_s: float = field(default=8.0, validator=ge(0))
 
 
 @frozen

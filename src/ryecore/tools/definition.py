@@ -105,6 +105,10 @@ class ToolDef:
             raise ValueError(
                 f"{self.name!r} is no name for a tool: 1 to 64 of A-Z, a-z, 0-9, _ and -."
             )
+        if not callable(self.run):
+            raise TypeError(f"{self.name} has no function to run.")
+        if not isinstance(self.parameters, Mapping):
+            raise TypeError(f"The parameters of {self.name} are no mapping.")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise ValueError(f"The timeout of {self.name} is {self.timeout_s!r} s, not positive.")
         properties = self.parameters.get("properties")

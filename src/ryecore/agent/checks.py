@@ -1,0 +1,63 @@
+"""Refuse what is of the wrong type where it is written, and not a run later.
+
+The value itself isn't shown: it may be a key that somebody put into the wrong place.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from ryecore.errors import ConfigError
+
+__all__ = ["Check", "function", "of", "tuple_of_names"]
+
+Check: TypeAlias = Callable[[object, Any, Any], None]
+
+
+def of(what: str, *kinds: type) -> Check:
+    """A validator of attrs: the value is of one of some types.
+
+    Args:
+        what: What they are called in the error.
+        kinds: The types; None's own for what need not be there.
+    """
+
+    def check(owner: object, attribute: Any, value: object) -> None:
+        if not isinstance(value, kinds):
+            raise _wrong(owner, attribute, value, what)
+
+    return check
+
+
+def function(owner: object, attribute: Any, value: Any) -> None:
+    """A validator of attrs: the value can be called; None only where that is the default."""
+    if not callable(value) and (value is not None or attribute.default is not None):
+        raise _wrong(owner, attribute, value, "a function")
+
+
+def tuple_of_names(declared: Iterable[str]) -> tuple[str, ...]:
+    """A converter of attrs: names, each once, in their order.
+
+    Raises:
+        ConfigError: It is one text, or no text stands in it.
+    """
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        raise ConfigError(
+            f"A list of names is wanted, and this is {_named(declared)}.",
+            next_step='Write it as a list, such as ["add"].',
+        )
+    names = tuple(dict.fromkeys(declared))
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"In a list of names, one is {_named(name)}.", next_step="Write names as texts."
+            )
+    return names
+
+
+def _wrong(owner: object, attribute: Any, value: object, what: str) -> ConfigError:
+    where = f"{type(owner).__name__}.{attribute.name}"
+    return ConfigError(f"{where} is {_named(value)}.", next_step=f"It has to be {what}.")
+
+
+def _named(value: object) -> str:
+    return "None" if value is None else f"of the type {type(value).__name__}"
