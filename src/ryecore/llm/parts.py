@@ -88,7 +88,8 @@ class ToolResultPart:
         name: The tool's name.
         content: Texts, which are JSON wherever the tool gave data, and media.
         is_error: Whether it tells of a failure.
-        untrusted: Whether it may hold text that nobody vouches for.
+        untrusted: Whether it may hold text that nobody vouches for. It is for the host; no adapter
+            shows it to a model.
     """
 
     call_id: str
