@@ -31,6 +31,7 @@ class PerLoop(Generic[_T]):
         token = current_token()
         held = self._held.get(token)
         if held is None:
+            self._forget_closed_loops()
             # A loop that ends closes its asynchronous generators: this is how the end is heard of.
             keeper = self._keep(token)
             held = self._held[token] = (await anext(keeper), keeper)
@@ -41,6 +42,13 @@ class PerLoop(Generic[_T]):
         held = self._held.pop(current_token(), None)
         if held is not None:
             await held[1].aclose()
+
+    def _forget_closed_loops(self) -> None:
+        """Let go of what stood in loops that were closed without closing their generators."""
+        for token in tuple(self._held):
+            is_closed = getattr(token.native_token, "is_closed", None)
+            if is_closed is not None and is_closed():
+                self._held.pop(token, None)
 
     async def _keep(self, token: EventLoopToken) -> AsyncGenerator[_T, None]:
         one = self._make()

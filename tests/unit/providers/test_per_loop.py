@@ -1,3 +1,5 @@
+import asyncio
+
 import anyio
 import pytest
 
@@ -55,3 +57,19 @@ def test_a_thing_is_closed_even_when_the_loop_ends_by_an_error() -> None:
         anyio.run(fail)
 
     assert made[0].closed == 1
+
+
+def test_loops_that_are_closed_without_an_end_are_let_go() -> None:
+    things = PerLoop(Thing, Thing.close)
+
+    async def ask() -> None:
+        await things.get()
+
+    for _ in range(5):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(ask())
+        loop.close()  # and not asyncio.run, which closes generators first
+
+    assert len(things._held) == 1
+    anyio.run(ask)
+    assert not things._held
