@@ -1,7 +1,9 @@
 """How a provider fails, and texts cleaned of keys."""
 
 import re
+from base64 import b64encode
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from ryecore.errors import LlmError
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
@@ -9,6 +11,7 @@ from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 __all__ = ["RETRYABLE_KINDS", "LlmError", "LlmErrorKind", "clean_error", "redact"]
 
 _MAX_CHARS: Final = 500
+_MIN_BASE64_BYTES: Final = 8  # what is shorter stands in other words by chance
 _LOOKS_LIKE_KEY: Final = re.compile(
     r"(?i)\b(?:sk|pk|rk|api|key|gsk|xai)[-_][a-z0-9_\-*]{12,}|\bAIza[0-9A-Za-z_\-]{20,}"
     r"|(?<=bearer )[^\s'\"]{8,}"
@@ -24,12 +27,27 @@ def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
         max_chars: How long it may be.
     """
     for key in keys:
-        # An error may quote it as Python or HTTP write it: escaped, and without blanks around it.
-        for form in (key, key.strip(), key.encode("unicode_escape").decode("ascii")):
-            if form:
+        if key:
+            for form in _written(key):
                 text = text.replace(form, "***")
     text = _LOOKS_LIKE_KEY.sub("***", text)
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+def _written(key: str) -> list[str]:
+    """A key in the forms that an error may quote it in, the longest first.
+
+    Python and HTTP write it escaped, and without the blanks around it; a URL in percents; a header
+    in base64.
+    """
+    bare = key.strip()
+    encoded = bare.encode(errors="replace")
+    forms = {key, bare, key.encode("unicode_escape").decode("ascii")}
+    if bare:
+        forms |= {quote(encoded), quote(encoded, safe=""), quote_plus(encoded)}
+    if len(encoded) >= _MIN_BASE64_BYTES:
+        forms.add(b64encode(encoded).decode("ascii").rstrip("="))
+    return sorted(forms - {""}, key=len, reverse=True)
 
 
 def clean_error(problem: Exception, key: str, *, provider: str, model: str) -> LlmError:

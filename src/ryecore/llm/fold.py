@@ -33,8 +33,8 @@ class StreamFold:
     """
 
     __slots__ = (
-        "_calls", "_model", "_parts", "_provider", "_reasoning", "_text", "end", "has_content",
-        "usage",
+        "_call_ids", "_calls", "_model", "_parts", "_provider", "_reasoning", "_text", "end",
+        "has_content", "usage",
     )  # fmt: skip
 
     def __init__(self, provider: str, model: str) -> None:
@@ -44,6 +44,7 @@ class StreamFold:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, _Call] = {}
+        self._call_ids: set[str] = set()
         self.has_content = False
         self.end: StreamEnd | None = None
         self.usage: Usage | None = None
@@ -96,11 +97,11 @@ class StreamFold:
 
     def _add_call(self, chunk: ToolCallStart) -> None:
         # A call that a provider sends twice is one call: it must not have its effect twice.
-        if chunk.index in self._calls or (
-            chunk.call_id
-            and any(call.start.call_id == chunk.call_id for call in self._calls.values())
-        ):
+        call_id = chunk.call_id
+        if chunk.index in self._calls or call_id in self._call_ids:
             return
+        if call_id:
+            self._call_ids.add(call_id)
         self._close_text()
         self._close_reasoning("")
         self.has_content = True

@@ -1,5 +1,10 @@
 """What a stream becomes, and errors without keys."""
 
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
 import pytest
 
 from ryecore.llm import (
@@ -58,3 +63,24 @@ def test_a_key_is_taken_out_however_it_is_quoted(quoted: str) -> None:
     said = redact(f"Illegal: {quoted.format(key=key, stripped=key.strip())}", key)
 
     assert "hush" not in said
+
+
+@pytest.mark.parametrize("write", [quote_plus, quote, lambda key: b64encode(key.encode()).decode()])
+def test_a_key_is_taken_out_of_urls_and_headers(write: Callable[[str], str]) -> None:
+    key = "hush/hush+hush = hush%hush"
+
+    said = redact(f"GET /?k={write(key)}&x", key + "\n").replace("=&", "&")
+
+    assert said == "GET /?k=***&x"
+
+
+def test_calls_without_end_are_folded_in_time_that_grows_with_their_number() -> None:
+    fold = StreamFold("p", "m")
+    began = time.process_time()
+    for number in range(50_000):
+        fold.add(ToolCallStart(number, f"c{number}", "f"))
+    fold.add(ToolCallStart(50_000, "c7", "f"))
+    fold.add(StreamEnd("tool_use"))
+
+    assert len(fold.result().tool_calls) == 50_000
+    assert time.process_time() - began < 10
