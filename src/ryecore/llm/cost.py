@@ -172,6 +172,8 @@ class CostTracker:
         if record.outcome in ("skipped", "refused"):
             return AttemptCost(0, True, False)
         usage, estimated = _counted(record, input_tokens_estimate)
+        if usage.total_tokens < 0:  # nor is anything kept of what can't even be added up
+            raise ValueError(f"{record.provider} counted less than no tokens.")
         cost = self._cost_of(record.provider, record.model, usage, len(record.media))
         self._usages.append(usage)
         self.cost_microcents += cost or 0

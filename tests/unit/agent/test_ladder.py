@@ -405,3 +405,8 @@ async def test_what_a_gate_says_and_nobody_understands_lets_nothing_pass(said):
     assert code(done) == ("internal", False)
     assert "pre_egress" in done.failure.message
     assert studio.model.requests == []
+
+
+@pytest.mark.parametrize("usage", [Usage(None), Usage(1, "2"), Usage(-5)])
+async def test_a_provider_that_counts_nonsense_fails_the_run_and_raises_nothing(usage):
+    assert code(await Studio(say("hello", usage=usage)).run()) == ("internal", False)
