@@ -224,7 +224,7 @@ def _tool_context(deps: AgentRunnerDeps, grant: frozenset[str], call: CallContex
         call=call,
         grant=grant,
         fs_scope=deps.fs_scope,
-        fs_root=resolver.folder if resolver else None,
+        fs_root=resolver.root(deps.fs_scope) if resolver else None,
         capabilities=deps.host_capabilities,
         approve=deps.approve,
         results=deps.results,

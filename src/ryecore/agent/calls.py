@@ -14,39 +14,35 @@ from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
 
-__all__ = ["Served", "serve_calls"]
+__all__ = ["Served", "ServedCalls"]
 
 _SUMMARY_CHARS: Final = 500
 _CUT: Final = "not run: your answer was cut at its longest, before the arguments of this call"
-_NOT_RUN: Final = "not run, or ended before it was done: another call of this turn ended it"
+_NOT_RUN: Final = "not run: another call of this turn ended it, or it was cancelled"
+_UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not known"
 
 
 @frozen
 class Served:
-    """What came of an answer's calls.
+    """What an answer's calls came to, besides their results.
 
     Attributes:
-        results: An answer to each call, in the model's order.
         ending: What ends the turns, if anything does.
         correction: What the model was told that it did wrong; empty for nothing.
     """
 
-    results: tuple[ToolResultPart, ...]
     ending: Finish | Fail | None = None
     correction: str = ""
 
 
-async def serve_calls(setup: TurnSetup, state: TurnState, asked: LlmResult) -> Served:
-    """Serve the calls of an answer: all at once where every tool says that this is safe.
+class ServedCalls:
+    """The calls of one answer, served all at once where every tool says that this is safe.
 
-    Raises:
-        ToolCancelledError: A tool was cancelled.
+    Args:
+        setup: What the turns run with.
+        state: Where they stand.
+        asked: The answer.
     """
-    return await _Calls(setup, state, asked).serve()
-
-
-class _Calls:
-    """The calls of one answer."""
 
     def __init__(self, setup: TurnSetup, state: TurnState, asked: LlmResult) -> None:
         self._setup = setup
@@ -54,10 +50,16 @@ class _Calls:
         self._asked = asked
         self._calls = asked.tool_calls
         self._results: dict[int, ToolResultPart] = {}
+        self._begun: set[int] = set()
         self._fail: Fail | None = None
         self._correction = ""
 
     async def serve(self) -> Served:
+        """Serve them.
+
+        Raises:
+            ToolCancelledError: A tool was cancelled.
+        """
         # All are judged before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
         registry, policy = self._setup.registry, self._setup.policy
@@ -72,7 +74,7 @@ class _Calls:
                 if verdict is ending:
                     text = "done" if isinstance(ending, Finish) else ending.message
                     self._answer(place, text, is_error=isinstance(ending, Fail))
-            return self._served(ending)
+            return Served(ending, self._correction)
         places: list[int] = []
         for place, verdict in enumerate(judged):
             match verdict:
@@ -82,7 +84,7 @@ class _Calls:
                     self._feed(place, feed)
                     self._tell_unrun(place, feed)
         await self._run(places)
-        return self._served(self._fail)
+        return Served(self._fail, self._correction)
 
     def _is_cut(self, call: ToolCallPart) -> bool:
         """Whether the answer ended before the call's arguments. Of others, their JSON tells."""
@@ -122,6 +124,7 @@ class _Calls:
 
     async def _dispatch(self, place: int) -> None:
         call, setup = self._calls[place], self._setup
+        self._begun.add(place)
         told = _Told(setup, call, self._asked.model)
         came: ToolOutcome | ToolCallError
         try:
@@ -164,13 +167,12 @@ class _Calls:
             call.call_id, call.name, (TextPart(text),), is_error=is_error
         )
 
-    def _served(self, ending: Finish | Fail | None) -> Served:
-        """Every call has its answer, those that were not run too."""
+    def results(self) -> tuple[ToolResultPart, ...]:
+        """An answer to each call, to those that were not run or broken off too."""
         for place in range(len(self._calls)):
             if place not in self._results:
-                self._answer(place, _NOT_RUN, is_error=True)
-        results = tuple(self._results[place] for place in range(len(self._calls)))
-        return Served(results, ending, self._correction)
+                self._answer(place, _UNKNOWN if place in self._begun else _NOT_RUN, is_error=True)
+        return tuple(self._results[place] for place in range(len(self._calls)))
 
 
 class _Told:

@@ -39,14 +39,20 @@ class ResolverCapabilities:
     """What prompts and tools may read of the host's files.
 
     Attributes:
-        folder: The folder that the scopes `sandboxed` and `project` are confined to.
+        sandbox: The folder that the scope `sandboxed` is confined to, made for agents.
+        project: The folder that the scope `project` is confined to.
         read_file: Whether `{{ path | read_file }}` is allowed in a prompt.
         max_file_bytes: How large a file may be that is put into a prompt.
     """
 
-    folder: Path | None = None
+    sandbox: Path | None = None
+    project: Path | None = None
     read_file: bool = True
     max_file_bytes: int = 1_000_000
+
+    def root(self, scope: FsScope) -> Path | None:
+        """The folder of a scope; what relative paths begin at. None where the host has none."""
+        return self.sandbox if scope == "sandboxed" else self.project
 
 
 @frozen

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from ryecore.errors import ConfigError
 
-__all__ = ["PromptTemplate", "ReadFile", "TemplateMiss", "mentions_secrets"]
+__all__ = ["PromptTemplate", "ReadFile", "ReadFileMissing", "TemplateMiss", "mentions_secrets"]
 
 ReadFile: TypeAlias = Callable[[str], Awaitable[str]]
 
@@ -34,6 +34,10 @@ _ABSENT: Final = object()
 
 class TemplateMiss(Exception):
     """A template can't be filled in: a path leads nowhere, or a value doesn't fit its filter."""
+
+
+class ReadFileMissing(Exception):
+    """A template reads a file, and the host doesn't allow it."""
 
 
 def mentions_secrets(text: str) -> bool:
@@ -88,7 +92,7 @@ class PromptTemplate:
 
         Raises:
             TemplateMiss: A path leads nowhere, or a value doesn't fit its filter.
-            LookupError: It reads a file, and the host doesn't allow it.
+            ReadFileMissing: It reads a file, and the host doesn't allow it.
         """
         texts: list[str] = []
         for piece in self._pieces:
@@ -174,7 +178,7 @@ async def _value(slot: _Slot, scope: Mapping[str, object], read_file: ReadFile |
             break
         if name == "read_file":
             if read_file is None:
-                raise LookupError("read_file")
+                raise ReadFileMissing
             if not isinstance(value, str):
                 raise TemplateMiss(f"{slot.path} is no path of a file.")
             value = await read_file(value)

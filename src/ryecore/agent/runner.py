@@ -15,8 +15,8 @@ from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome, failure_of, turn_error
 from ryecore.agent.policies import NodePolicy
-from ryecore.agent.prompts import TemplateMiss
-from ryecore.agent.reading import file_reader
+from ryecore.agent.prompt_files import file_reader
+from ryecore.agent.prompts import ReadFileMissing, TemplateMiss
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
 from ryecore.llm.parts import MediaPart, Message
@@ -167,11 +167,11 @@ class _AgentRun:
             raise turn_error(
                 "validation", f"The prompt of '{node.id}' can't be filled in: {miss}"
             ) from None
-        except LookupError as missing:
+        except ReadFileMissing:
             raise turn_error(
                 "internal",
-                f"The prompt of '{node.id}' needs {missing.args[0]}, which the host doesn't offer.",
-                next_step="Pass AgentRunnerDeps(resolver_capabilities=...) with a folder.",
+                f"The prompt of '{node.id}' needs read_file, which the host doesn't offer.",
+                next_step="Pass resolver_capabilities=ResolverCapabilities(folder) to the deps.",
             ) from None
         if not prompt.strip():
             raise turn_error("validation", f"The prompt of '{node.id}' is empty.")

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from attrs import evolve, frozen
 
-from ryecore.agent.calls import serve_calls
+from ryecore.agent.calls import ServedCalls
 from ryecore.agent.events import AgentToken
 from ryecore.agent.outcome import ErrorCode, turn_error
 from ryecore.agent.setup import TurnSetup
@@ -163,9 +163,12 @@ class _Turns:
                 f"The model asked for tools in more than {limits.max_tool_turns} turns.",
                 next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
             )
-        served = await serve_calls(self._setup, self._state, asked)
-        self._messages.append(asked.message)
-        self._messages.append(Message("tool", served.results))
+        calls = ServedCalls(self._setup, self._state, asked)
+        try:
+            served = await calls.serve()
+        finally:
+            # Cancelled, too: what ran has had its effect, and who goes on has to know of it.
+            self._messages += (asked.message, Message("tool", calls.results()))
         match served.ending:
             case Finish(output):
                 return self._result("finished", output)

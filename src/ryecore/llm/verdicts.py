@@ -12,6 +12,7 @@ __all__ = ["Failover", "Raise", "Refresh", "Retry", "Verdict", "verdict_of"]
 
 _FINAL_KINDS: Final = frozenset({"cancelled", "refused", "bad_request", "content_filter"})
 _MAX_DOUBLINGS: Final = 64
+_MAX_COOLDOWN_S: Final = 3600.0  # a provider that asks for a year is asked again all the same
 
 
 @frozen
@@ -90,7 +91,7 @@ def verdict_of(
     if asked_s is None or not isfinite(asked_s) or asked_s < 0:
         asked_s = None
     if asked_s is not None and asked_s > backoff.cap_s and (has_other or attempt >= max_attempts):
-        return Failover(asked_s)
+        return Failover(min(asked_s, _MAX_COOLDOWN_S))
     if attempt >= max_attempts:
         return Failover(cooldown_s)
     if asked_s is None:

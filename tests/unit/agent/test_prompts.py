@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.agent.prompts import PromptTemplate, TemplateMiss, mentions_secrets
+from ryecore.agent.prompts import (
+    PromptTemplate,
+    ReadFileMissing,
+    TemplateMiss,
+    mentions_secrets,
+)
 from ryecore.errors import ConfigError
 
 
@@ -114,7 +119,7 @@ def test_a_file_is_read_only_where_the_host_offers_it():
         return f"<{path}> {{{{ inputs.topic }}}}"
 
     assert render("{{ inputs.topic | read_file }}", SCOPE, read) == "<tides> {{ inputs.topic }}"
-    with pytest.raises(LookupError):
+    with pytest.raises(ReadFileMissing):
         render("{{ inputs.topic | read_file }}", SCOPE)
     with pytest.raises(TemplateMiss):
         render("{{ inputs.n | read_file }}", SCOPE, read)

@@ -8,6 +8,7 @@ from ryecore.errors import AgentTurnError, InputError
 from ryecore.llm import Message, Price, Usage
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, fail, hang, say
+from ryecore.tools import tool
 from tests.unit.agent.studio import Studio
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +213,32 @@ async def test_a_notebook_shows_the_conversation_and_no_markup_of_the_models():
     assert "&lt;script&gt;" in shown
     assert "shout" in shown
     assert isinstance(session.messages[0], Message)
+
+
+async def test_a_conversation_that_is_cancelled_between_tools_knows_what_ran_and_what_did_not():
+    token = CancelToken()
+
+    @tool
+    async def pay() -> str:
+        """Pay, and be cancelled by somebody."""
+        token.cancel()
+        return "paid"
+
+    @tool
+    async def ship() -> str:
+        """Ship."""
+        await anyio.sleep_forever()
+        return "never"
+
+    pays = call("add", {"a": 1, "b": 1}) + call("pay") + call("ship")
+    studio = Studio(pays, "I see.", tools=[pay, ship])
+    session = studio.session()
+    with pytest.raises(AgentTurnError):
+        await session.send("Order.", cancellation=token)
+    results = session.messages[-1].parts
+    assert (results[0].text, results[0].is_error) == ("2", False)
+    assert [part.is_error for part in results] == [False, *[part.is_error for part in results[1:]]]
+    assert all("not" in part.text or part.text == "paid" for part in results[1:])
+    assert results[2].is_error
+    await session.send("What happened?")
+    assert studio.model.requests[1].messages[2].parts == results

@@ -48,6 +48,7 @@ def decide(kind, **facts):
                 (kind, {"retry_after_s": 0.0}, Retry(0.0)),
                 (kind, {"retry_after_s": 8.0, "has_other": True}, Retry(8.0)),
                 (kind, {"retry_after_s": 90.0, "has_other": True}, Failover(90.0)),
+                (kind, {"retry_after_s": 1e9, "has_other": True}, Failover(3600.0)),
                 (kind, {"retry_after_s": 90.0}, Retry(8.0)),
                 (kind, {"retry_after_s": 90.0, "attempt": 3}, Failover(90.0)),
                 (kind, {"retry_after_s": 2.0, "attempt": 3}, Failover(30.0)),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from ryecore.agent.deps import AgentRunnerDeps, ResolverCapabilities
+from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.prompts import ReadFile, TemplateMiss
 from ryecore.tools.paths import resolve_path
 
@@ -23,18 +23,19 @@ def file_reader(deps: AgentRunnerDeps) -> ReadFile | None:
     if allowed is None or not allowed.read_file:
         return None
     confined = deps.fs_scope != "unrestricted"
-    if confined and allowed.folder is None:
+    root = allowed.root(deps.fs_scope)
+    if confined and root is None:
         return None
-    return partial(_read, allowed, confined=confined)
+    return partial(_read, root, allowed.max_file_bytes, confined=confined)
 
 
-async def _read(allowed: ResolverCapabilities, name: str, *, confined: bool) -> str:
-    return await anyio.to_thread.run_sync(_read_now, allowed, name, confined)
+async def _read(root: Path | None, max_bytes: int, name: str, *, confined: bool) -> str:
+    return await anyio.to_thread.run_sync(_read_now, root, max_bytes, name, confined)
 
 
-def _read_now(allowed: ResolverCapabilities, name: str, confined: bool) -> str:
+def _read_now(root: Path | None, max_bytes: int, name: str, confined: bool) -> str:
     try:
-        path = resolve_path(name, allowed.folder, confined=confined, writing=False)
+        path = resolve_path(name, root, confined=confined, writing=False)
         if Path(path).name.startswith(".env"):
             raise ValueError("it holds secrets by its name")
         # Non-blocking, so that a pipe that nobody writes to can't hold the run.
@@ -42,9 +43,9 @@ def _read_now(allowed: ResolverCapabilities, name: str, confined: bool) -> str:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ValueError("it is no file")
-            content = file.read(allowed.max_file_bytes + 1)
-        if len(content) > allowed.max_file_bytes:
-            raise ValueError(f"it is larger than {allowed.max_file_bytes:,} bytes")
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise ValueError(f"it is larger than {max_bytes:,} bytes")
         return content.decode()
     except UnicodeDecodeError:
         why = "it is no UTF-8 text"

@@ -54,10 +54,23 @@ async def test_what_may_not_or_cant_be_read_is_a_failed_validation(folder, path)
     assert str(folder.parent) not in done.failure.message
 
 
+async def test_each_scope_has_a_folder_of_its_own(folder):
+    allowed = ResolverCapabilities(sandbox=folder, project=folder.parent)
+    for scope, path, status in (
+        ("sandboxed", "notes.md", "completed"),
+        ("project", "outside.md", "completed"),
+        ("sandboxed", "outside.md", "failed"),
+        ("project", "notes.md", "failed"),
+    ):
+        made = studio(folder, resolver_capabilities=allowed, fs_scope=scope)
+        assert (await made.run(PROMPT, inputs={"path": path})).status == status
+
+
 async def test_an_unrestricted_scope_reads_anywhere_but_no_secrets(folder):
     made = studio(folder, fs_scope="unrestricted")
-    assert (await made.run(PROMPT, inputs={"path": "../outside.md"})).status == "completed"
-    assert (await made.run(PROMPT, inputs={"path": ".env"})).failure.code == "validation"
+    outside, secrets = str(folder.parent / "outside.md"), str(folder / ".env")
+    assert (await made.run(PROMPT, inputs={"path": outside})).status == "completed"
+    assert (await made.run(PROMPT, inputs={"path": secrets})).failure.code == "validation"
 
 
 @pytest.mark.parametrize(
