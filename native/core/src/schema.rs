@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 
 const MAX_MESSAGE_CHARS: usize = 300;
 const MAX_VALUE_CHARS: usize = 80;
+/// Nobody reads more, and a large instance may have millions.
+const MAX_FAILURES: usize = 100;
 
 /// A schema, ready to be used many times.
 #[derive(Debug)]
@@ -46,11 +48,11 @@ impl Schema {
         Ok(Self(built?))
     }
 
-    /// All failures of an instance; none when it is valid.
+    /// The failures of an instance, the first hundred at most; none when it is valid.
     pub fn failures(&self, instance_json: &str) -> Result<Vec<Failure>> {
         let instance = parse(instance_json, "the instance")?;
-        let failures = self.0.iter_errors(&instance).map(|error| explain(&error));
-        Ok(failures.collect())
+        let failures = self.0.iter_errors(&instance).take(MAX_FAILURES);
+        Ok(failures.map(|error| explain(&error)).collect())
     }
 }
 
@@ -141,6 +143,13 @@ mod tests {
             Err(Error::Invalid(message)) => message,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_hundred_failures_are_enough() {
+        let many = json!(vec![0; 100_000]);
+        let schema = json!({"items": {"type": "string"}});
+        assert_eq!(failures(&schema, &many).len(), MAX_FAILURES);
     }
 
     #[test]

@@ -63,8 +63,11 @@ class ServedCalls:
         # All are judged before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
         registry, policy = self._setup.registry, self._setup.policy
-        for call in self._calls:
-            if self._is_cut(call):
+        most = self._setup.limits.max_calls_a_turn
+        for place, call in enumerate(self._calls):
+            if place >= most:
+                judged.append(Feed(f"not run: a turn may call {most} tools at most"))
+            elif self._is_cut(call):
                 judged.append(Feed(_CUT))
             else:
                 judged.append(await policy.on_call(self._state, call, registry.get(call.name)))

@@ -4,11 +4,12 @@ The value itself isn't shown: it may be a key that somebody put into the wrong p
 """
 
 from collections.abc import Callable, Iterable
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from ryecore.errors import ConfigError
 
-__all__ = ["Check", "function", "of", "tuple_of_names"]
+__all__ = ["Check", "function", "of", "plain_function", "tuple_of_names"]
 
 Check: TypeAlias = Callable[[object, Any, Any], None]
 
@@ -32,6 +33,12 @@ def function(owner: object, attribute: Any, value: Any) -> None:
     """A validator of attrs: the value can be called; None only where that is the default."""
     if not callable(value) and (value is not None or attribute.default is not None):
         raise _wrong(owner, attribute, value, "a function")
+
+
+def plain_function(owner: object, attribute: Any, value: Any) -> None:
+    """A validator of attrs: the value can be called, and its call needn't be awaited."""
+    if not callable(value) or iscoroutinefunction(value):
+        raise _wrong(owner, attribute, value, "a function that isn't async")
 
 
 def tuple_of_names(declared: Iterable[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ class AgentTurnLimits:
 
     Attributes:
         max_tool_turns: How many turns may call tools. One more is `turn_limit`.
+        max_calls_a_turn: How many calls of one turn are served. The model is told of the rest.
         correction_budget: How many turns may be spent on telling the model what it did wrong:
             unknown tools, arguments that don't fit, an output that doesn't fit its schema.
         max_output_tokens: How long one answer may be; the provider's own bound where None.
@@ -29,6 +30,7 @@ class AgentTurnLimits:
     """
 
     max_tool_turns: int = field(default=24, validator=ge(0))
+    max_calls_a_turn: int = field(default=128, validator=ge(1))
     correction_budget: int = field(default=3, validator=ge(0))
     max_output_tokens: int | None = field(default=None, validator=optional(gt(0)))
     max_answer_chars: int = field(default=16_000_000, validator=gt(0))

@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen
 
+from ryecore.agent.checks import plain_function
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
@@ -52,7 +53,7 @@ class NodeExecContext:
     inputs: Mapping[str, object] = Factory(dict)
     ctx: Mapping[str, object] = Factory(dict)
     outputs: Mapping[str, object] = Factory(dict)
-    emit: Emit = _drop
+    emit: Emit = field(default=_drop, validator=plain_function)
     signal: CancelToken | None = None
     call: CallContext = Factory(CallContext)
 

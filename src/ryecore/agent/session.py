@@ -6,6 +6,7 @@ Source: seed 004, "The two layers"; decision 49.
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from inspect import iscoroutinefunction
 from typing import Final, Self, TypeAlias
 
 import anyio
@@ -129,7 +130,7 @@ class AgentSession:
                     next_step='Write AgentSession(messages=[Message.user("…"), …]).',
                 )
         self._call = call or CallContext()
-        self._listeners: list[Emit] = [on_event] if on_event else []
+        self._listeners = [_checked(on_event)] if on_event else []
         self._is_busy = False
         output = output_schema(agent.name, agent.output_schema)
         self._meter = cost_meter(deps, self._emit, session_id)
@@ -199,15 +200,14 @@ class AgentSession:
                 "The session is answering already.",
                 next_step="Wait for that reply, or open another AgentSession.",
             )
+        heard = self._listeners
+        self._listeners = [*heard, _checked(on_event)] if on_event else heard
         self._is_busy = True
-        if on_event:
-            self._listeners.append(on_event)
         try:
             return await self._reply(Message.user(*content), cancellation)
         finally:
             self._is_busy = False
-            if on_event:
-                self._listeners.remove(on_event)
+            self._listeners = heard
 
     @asynccontextmanager
     async def stream(
@@ -351,6 +351,15 @@ class SessionStream:
             self._more = self._more or anyio.Event()
             await self._more.wait()
         return self._events.popleft()
+
+
+def _checked(listener: Emit) -> Emit:
+    if iscoroutinefunction(listener):
+        raise InputError(
+            "on_event is async, and nobody would await it.",
+            next_step="Pass a plain function, or read the events of session.stream(...).",
+        )
+    return listener
 
 
 async def _caught(

@@ -1,4 +1,4 @@
-"""JSON Schema: every failure of an instance, by path and in plain words."""
+"""JSON Schema: the failures of an instance, by path and in plain words."""
 
 from attrs import frozen
 
@@ -39,7 +39,7 @@ class SchemaValidator:
         self._native = _native.SchemaValidator(schema_json)
 
     def failures(self, instance_json: str) -> tuple[SchemaFailure, ...]:
-        """All failures of an instance; none when it is valid.
+        """The failures of an instance, the first hundred at most; none when it is valid.
 
         Args:
             instance_json: The instance as JSON.

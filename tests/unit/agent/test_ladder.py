@@ -147,6 +147,17 @@ async def test_more_tool_turns_than_allowed_is_turn_limit():
     assert studio.told.count("agent:tool_result") == 3
 
 
+async def test_more_calls_in_a_turn_than_allowed_are_not_run_and_the_model_is_told():
+    many = call("add", {"a": 1, "b": 1})
+    for _ in range(4):
+        many += call("add", {"a": 1, "b": 1})
+    studio = Studio(many, "ok", limits=AgentTurnLimits(max_calls_a_turn=3))
+    assert (await studio.run()).output == "ok"
+    results = studio.model.requests[1].messages[-1].parts
+    assert [part.is_error for part in results] == [False, False, False, True, True]
+    assert "3 tools at most" in results[4].text
+
+
 async def test_a_refusing_hook_is_budget_exceeded_and_nobody_else_is_asked():
     asked = []
 

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ryecore.agent.events import AgentToken
-from ryecore.errors import AgentTurnError, InputError
+from ryecore.errors import AgentTurnError, ConfigError, InputError
 from ryecore.llm import Message, Price, Usage
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, fail, hang, say
@@ -242,3 +242,15 @@ async def test_a_conversation_that_is_cancelled_between_tools_knows_what_ran_and
     assert results[2].is_error
     await session.send("What happened?")
     assert studio.model.requests[1].messages[2].parts == results
+
+
+async def test_an_async_listener_is_refused_because_nobody_would_await_it():
+    async def listen(event):
+        """Never awaited."""
+
+    session = Studio("hi").session()
+    with pytest.raises(InputError, match="async"):
+        await session.send("Go.", on_event=listen)
+    assert (await session.send("Go.")).text == "hi"
+    with pytest.raises(ConfigError, match="async"):
+        Studio("hi").context(emit=listen)
