@@ -173,6 +173,8 @@ class ChatReader:
         choices = data.get("choices")
         if choices and isinstance(choices, list):
             choice = mapped(choices[0])
+            if choice.get("index"):  # nobody asked for a second answer
+                return out
             delta = choice.get("delta")
             if delta:
                 self._delta(mapped(delta), out)

@@ -101,6 +101,9 @@ class ResponsesApi:
         return ResponsesReader()
 
 
+_FAILED: Final = ("failed", "cancelled")
+
+
 class ResponsesReader:
     """Reads one answer, streamed or whole, without any I/O."""
 
@@ -149,7 +152,7 @@ class ResponsesReader:
         out: list[StreamChunk] = []
         for at, item in enumerate(listed(data.get("output"))):
             self._item(at, mapped(item), out)
-        if data.get("status") in ("failed", "cancelled") or data.get("error"):
+        if data.get("status") in _FAILED or data.get("error"):
             raise told_failure(data.get("error"))
         if "output" not in data or data.get("status") not in ("completed", "incomplete"):
             raise BrokenAnswer("The answer isn't what the Responses API promises.")
@@ -211,6 +214,10 @@ class ResponsesReader:
 
     def _completed(self, data: Json, out: list[StreamChunk]) -> None:
         response = mapped(data.get("response"))
+        if response.get("status") in _FAILED:
+            raise told_failure(response.get("error"))
+        if not response:
+            raise BrokenAnswer("The answer's end says nothing of the answer.")
         if not self._said:  # there are servers that stream nothing else
             for at, item in enumerate(listed(response.get("output"))):
                 self._item(at, mapped(item), out)

@@ -365,3 +365,8 @@ def test_long_ids_are_shortened_for_openai_and_left_to_other_servers() -> None:
         assert sent["id"] == answer["tool_call_id"]
         assert (sent["id"] == call.call_id) == (most == 41)
         assert sent["function"]["name"] == "_gr__e"
+
+
+def test_another_choice_than_the_first_is_passed_over() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "No."}, "finish_reason": "length"}]}
+    assert read(delta(content="Yes."), other, delta(finish="stop")).text == "Yes."

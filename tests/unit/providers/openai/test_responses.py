@@ -224,3 +224,11 @@ def test_an_id_or_name_that_the_api_refuses_is_sent_as_another() -> None:
     assert sent["name"] == "_multi_tool_use_parallel"
     assert len(sent["call_id"]) <= 64
     assert answer["call_id"] == sent["call_id"]
+
+
+def test_an_end_that_says_that_it_failed_is_no_answer() -> None:
+    error = {"code": "server_error", "message": "It broke."}
+    with pytest.raises(LlmError, match="It broke"):
+        read(completed(status="failed", error=error))
+    with pytest.raises(BrokenAnswer):
+        read({"type": "response.completed", "response": None})
