@@ -2,20 +2,17 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import anthropic
 import httpx2
 
 from ryecore.llm import Capabilities, LlmRequest, LlmResult, MediaStore, StreamChunk
-from ryecore.llm.network import check_model_requests_allowed
 from ryecore.providers.anthropic.answering import EventReader, result_of
 from ryecore.providers.anthropic.asking import parameters_of
 from ryecore.providers.anthropic.failing import error_of
 from ryecore.providers.anthropic.models import capabilities_of
-from ryecore.providers.http_failures import check_key
-from ryecore.providers.per_loop import PerLoop
+from ryecore.providers.pooled import PooledProvider
 
 __all__ = ["AnthropicProvider"]
 
@@ -23,7 +20,7 @@ _BASE_URL: Final = "https://api.anthropic.com"
 _CONNECT_S: Final = 10.0
 
 
-class AnthropicProvider:
+class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
     """Anthropic's models, for asyncio and trio.
 
     It holds connections, one pool for each event loop, and no key. Nothing of the environment
@@ -46,17 +43,11 @@ class AnthropicProvider:
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
     ) -> None:
-        self._provider_id = provider_id
+        super().__init__(provider_id, self._pool, httpx2.AsyncClient.aclose)
         self._base_url = base_url or _BASE_URL
         self._headers = dict(headers or {})
         self._proxy = proxy
         self._timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
-        self._pools = PerLoop(self._pool, httpx2.AsyncClient.aclose)
-
-    @property
-    def provider_id(self) -> str:
-        """What plans, events and reasoning parts call it."""
-        return self._provider_id
 
     def capabilities(self, model: str) -> Capabilities:
         """What a model can do. An unknown one can do everything."""
@@ -70,8 +61,7 @@ class AnthropicProvider:
         Raises:
             LlmError: It can't answer, or its answer was cut.
         """
-        check_model_requests_allowed(self._provider_id, request.model)
-        check_key(key, self._provider_id, request.model)
+        self._check(request.model, key)
         failure: Exception
         try:
             parameters = parameters_of(request, self._provider_id, media)
@@ -98,8 +88,7 @@ class AnthropicProvider:
         Raises:
             LlmError: It can't answer.
         """
-        check_model_requests_allowed(self._provider_id, request.model)
-        check_key(key, self._provider_id, request.model)
+        self._check(request.model, key)
         try:
             parameters = parameters_of(request, self._provider_id, media)
             client = await self._client(key)
@@ -108,21 +97,6 @@ class AnthropicProvider:
         except Exception as error:
             failure = error_of(error, self._provider_id, request.model, key)
         raise failure
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop. A later call opens new ones."""
-        await self._pools.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def _pool(self) -> httpx2.AsyncClient:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)

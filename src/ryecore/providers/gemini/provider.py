@@ -1,8 +1,7 @@
 """The adapter itself."""
 
 from collections.abc import AsyncGenerator, Mapping
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from ryecore.llm import (
     Capabilities,
@@ -14,22 +13,20 @@ from ryecore.llm import (
     StreamChunk,
     StreamFold,
 )
-from ryecore.llm.network import check_model_requests_allowed
 from ryecore.providers.gemini.answering import ResponseReader
 from ryecore.providers.gemini.asking import config_of, contents_of
 from ryecore.providers.gemini.calling import Call, Pool
 from ryecore.providers.gemini.failing import error_of
 from ryecore.providers.gemini.making import begin_media, look_after
 from ryecore.providers.gemini.models import capabilities_of
-from ryecore.providers.http_failures import check_key
-from ryecore.providers.per_loop import PerLoop
+from ryecore.providers.pooled import PooledProvider
 
 __all__ = ["GeminiProvider"]
 
 _BASE_URL: Final = "https://generativelanguage.googleapis.com"
 
 
-class GeminiProvider:
+class GeminiProvider(PooledProvider[Pool]):
     """Google's Gemini models over the Gemini API, for asyncio and trio.
 
     It holds connections, one pool for each event loop, and no key. Nothing of the environment
@@ -52,14 +49,8 @@ class GeminiProvider:
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
     ) -> None:
-        self._provider_id = provider_id
         url, more = base_url or _BASE_URL, dict(headers or {})
-        self._pools = PerLoop(lambda: Pool(url, more, timeout_s, proxy), Pool.aclose)
-
-    @property
-    def provider_id(self) -> str:
-        """What plans, events and reasoning parts call it."""
-        return self._provider_id
+        super().__init__(provider_id, lambda: Pool(url, more, timeout_s, proxy), Pool.aclose)
 
     def capabilities(self, model: str) -> Capabilities:
         """What a model can do. An unknown one can do everything."""
@@ -73,8 +64,7 @@ class GeminiProvider:
         Raises:
             LlmError: It can't answer, or its answer was cut.
         """
-        check_model_requests_allowed(self._provider_id, request.model)
-        check_key(key, self._provider_id, request.model)
+        self._check(request.model, key)
         call = await self._call(key)
         failure: Exception
         try:
@@ -105,8 +95,7 @@ class GeminiProvider:
         Raises:
             LlmError: It can't answer.
         """
-        check_model_requests_allowed(self._provider_id, request.model)
-        check_key(key, self._provider_id, request.model)
+        self._check(request.model, key)
         call = await self._call(key)
         try:
             response = await call.client.models.generate_content(
@@ -132,8 +121,7 @@ class GeminiProvider:
         Raises:
             LlmError: They can't be made.
         """
-        check_model_requests_allowed(self._provider_id, request.model)
-        check_key(key, self._provider_id, request.model)
+        self._check(request.model, key)
         call = await self._call(key)
         try:
             return await begin_media(call.client, request, self._provider_id, media)
@@ -147,29 +135,13 @@ class GeminiProvider:
         Raises:
             LlmError: It failed, or isn't known.
         """
-        check_model_requests_allowed(self._provider_id)
-        check_key(key, self._provider_id)
+        self._check("", key)
         call = await self._call(key)
         try:
             return await look_after(call.client, job_id, self._provider_id, media)
         except Exception as error:
             failure = error_of(error, self._provider_id, "", key, call.response)
         raise failure
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop. A later call opens new ones."""
-        await self._pools.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def _call(self, key: str) -> Call:
         return Call(await self._pools.get(), key)

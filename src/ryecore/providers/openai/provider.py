@@ -1,8 +1,7 @@
 """The adapter itself: the calls of the seam, over the vendor's SDK."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -21,9 +20,7 @@ from ryecore.llm import (
     StreamChunk,
     StreamFold,
     ToolResultPart,
-    check_model_requests_allowed,
 )
-from ryecore.providers.http_failures import check_key
 from ryecore.providers.openai.chat import ChatApi
 from ryecore.providers.openai.client import Events, key_headers, make_client
 from ryecore.providers.openai.content import Contents
@@ -31,7 +28,7 @@ from ryecore.providers.openai.failures import failure_of
 from ryecore.providers.openai.images import ask_for_images, images_in
 from ryecore.providers.openai.models import COMPATIBLE, openai_capabilities
 from ryecore.providers.openai.responses import ResponsesApi
-from ryecore.providers.per_loop import PerLoop
+from ryecore.providers.pooled import PooledProvider
 
 __all__ = ["OpenAIApi", "OpenAIProvider"]
 
@@ -43,7 +40,7 @@ _ID_CHARS: Final = 40
 _DRAIN_S: Final = 1.0
 
 
-class OpenAIProvider:
+class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     """OpenAI, or any server that speaks its format. It works on asyncio and trio.
 
     It has no key: each call brings its own. It reads no environment variable, follows no redirect,
@@ -81,8 +78,12 @@ class OpenAIProvider:
         stream_usage: bool = True,
     ) -> None:
         own = base_url is None
-        self._provider_id = provider_id
-        self._headers = dict(headers or {})
+        more = self._headers = dict(headers or {})
+        super().__init__(
+            provider_id,
+            lambda: make_client(base_url, timeout_s, more, proxy),
+            openai.AsyncOpenAI.close,
+        )
         self._capabilities = capabilities or (openai_capabilities if own else COMPATIBLE)
         self._api: ResponsesApi | ChatApi
         if (api or ("responses" if own else "chat")) == "responses":
@@ -91,33 +92,9 @@ class OpenAIProvider:
             limit: Literal["max_completion_tokens", "max_tokens"]
             limit, id_chars = ("max_completion_tokens", _ID_CHARS) if own else ("max_tokens", None)
             self._api = ChatApi(limit, stream_usage, id_chars)
-        self._clients = PerLoop(
-            lambda: make_client(base_url, timeout_s, self._headers, proxy), openai.AsyncOpenAI.close
-        )
 
     def __repr__(self) -> str:
         return f"<OpenAIProvider {self._provider_id!r} at {self._api.path}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop. Those of others close with them."""
-        with anyio.move_on_after(_CLOSING_S, shield=True):
-            await self._clients.aclose()
-
-    @property
-    def provider_id(self) -> str:
-        """What plans, events and reasoning parts call it."""
-        return self._provider_id
 
     def capabilities(self, model: str) -> Capabilities:
         """What a model can do."""
@@ -171,7 +148,7 @@ class OpenAIProvider:
         try:
             self._check(request.model, key)
             body = await self._body(request, media, stream=False)
-            client = await self._clients.get()
+            client = await self._pools.get()
             answer = await client.post(
                 self._api.path,
                 cast_to=object,
@@ -197,7 +174,7 @@ class OpenAIProvider:
         try:
             self._check(request.model, key)
             contents = await _contents(request.inputs, media)
-            client = await self._clients.get()
+            client = await self._pools.get()
             headers = key_headers(key, self._headers)
             answer = await ask_for_images(client, request, contents, headers)
             images, media_type, usage = images_in(answer)
@@ -219,10 +196,6 @@ class OpenAIProvider:
             provider=self._provider_id,
         )
 
-    def _check(self, model: str, key: str) -> None:
-        check_model_requests_allowed(self._provider_id, model)
-        check_key(key, self._provider_id, model)
-
     async def _body(
         self, request: LlmRequest, media: MediaStore | None, *, stream: bool
     ) -> dict[str, Any]:
@@ -231,7 +204,7 @@ class OpenAIProvider:
         return self._api.body(request, contents, self._provider_id, can, stream=stream)
 
     async def _open(self, body: dict[str, Any], key: str) -> Events:
-        client = await self._clients.get()
+        client = await self._pools.get()
         return await client.post(
             self._api.path,
             cast_to=object,
