@@ -1,17 +1,20 @@
 """The seam to a run loop: what it asks of a vertex's executor."""
 
 from collections.abc import Awaitable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import Factory, field, frozen
 
-from ryecore.agent.checks import plain_function
+from ryecore.agent.checks import of, plain_function
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.policy.context import CallContext, CancelToken
 
 __all__ = ["NodeExecContext", "NodeExecutor", "Vertex"]
+
+
+_NONE: Final = type(None)
 
 
 class Vertex(Protocol):
@@ -46,16 +49,21 @@ class NodeExecContext:
         emit: Told each event as it happens.
         signal: Cancels the vertex.
         call: On whose behalf the vertex's tools run, and within what.
+
+    Raises:
+        ConfigError: A field is of the wrong type.
     """
 
     vertex: Vertex
-    resolved_agent: Agent | None = None
+    resolved_agent: Agent | None = field(default=None, validator=of("an Agent", Agent, _NONE))
     inputs: Mapping[str, object] = Factory(dict)
     ctx: Mapping[str, object] = Factory(dict)
     outputs: Mapping[str, object] = Factory(dict)
     emit: Emit = field(default=_drop, validator=plain_function)
-    signal: CancelToken | None = None
-    call: CallContext = Factory(CallContext)
+    signal: CancelToken | None = field(
+        default=None, validator=of("a CancelToken", CancelToken, _NONE)
+    )
+    call: CallContext = field(factory=CallContext, validator=of("a CallContext", CallContext))
 
 
 class NodeExecutor(Protocol):

@@ -108,7 +108,7 @@ class AgentSession:
 
     Raises:
         AgentTurnError: The host lacks a provider or a tool, or the agent's `output_schema` is none.
-        InputError: One of the messages is none.
+        InputError: The agent is none, or one of the messages is none.
     """
 
     def __init__(
@@ -121,6 +121,11 @@ class AgentSession:
         on_event: Emit | None = None,
         call: CallContext | None = None,
     ) -> None:
+        if not isinstance(agent, Agent):
+            raise InputError(
+                f"A {type(agent).__name__} is no agent.",
+                next_step="Write AgentSession(Agent(name=..., provider=..., model=...), deps).",
+            )
         self.agent = agent
         self._messages = list(messages)
         for one in self._messages:

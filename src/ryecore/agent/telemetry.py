@@ -145,8 +145,8 @@ class OtelObserver:
         if record.stop_reason is not None:
             span.set_attribute("gen_ai.response.finish_reasons", (record.stop_reason,))
             span.set_attribute("gen_ai.response.model", record.response_model)
-        if error:
-            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, record.reason))
+        if error:  # its kind alone: a provider's text may quote what was said
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
         span.end(now_ns)
 
     @contextmanager

@@ -5,6 +5,7 @@ import pytest
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.limits import AgentTurnLimits
 from ryecore.agent.model import Agent, AgentNode, FallbackChoice, RetrySpec
+from ryecore.agent.node import NodeExecContext
 from ryecore.errors import ConfigError
 from tests.unit.agent.studio import KEY, Studio
 
@@ -42,6 +43,10 @@ DEPS = {"resolve_provider": {}.get, "key_for": str}
             )
         ],
         (AgentTurnLimits, {}, {"backoff": 1}),
+        *[
+            (NodeExecContext, {"vertex": AgentNode(**NODE)}, wrong)
+            for wrong in ({"call": None}, {"resolved_agent": "a"}, {"signal": True}, {"emit": 5})
+        ],
     ],
 )  # fmt: skip
 def test_a_field_of_the_wrong_type_is_refused_at_once(kind, whole, wrong):

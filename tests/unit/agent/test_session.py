@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from ryecore.agent.events import AgentToken
+from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, ConfigError, InputError
 from ryecore.llm import Message, Price, Usage
 from ryecore.policy.context import CallContext, CancelToken
@@ -39,8 +40,6 @@ async def test_a_conversation_can_be_taken_up_again():
     studio = Studio("one", "two")
     before = studio.session()
     await before.send("hello")
-    from ryecore.agent.session import AgentSession
-
     after = AgentSession(studio.agent(), studio.deps, messages=before.messages)
     await after.send("again")
     assert len(studio.model.requests[1].messages) == 3
@@ -170,8 +169,6 @@ async def test_saying_nothing_is_refused(said):
 
 
 async def test_what_is_no_content_or_no_message_is_refused_at_once():
-    from ryecore.agent.session import AgentSession
-
     studio = Studio("x")
     session = studio.session()
     for strange in (Message.user("hi"), 5, None, ["hi"]):
@@ -183,8 +180,6 @@ async def test_what_is_no_content_or_no_message_is_refused_at_once():
 
 
 async def test_a_deadline_that_has_passed_cancels():
-    from ryecore.agent.session import AgentSession
-
     studio = Studio(hang())
     session = AgentSession(studio.agent(), studio.deps, call=CallContext(deadline=0.0))
     with pytest.raises(AgentTurnError) as caught:
@@ -199,6 +194,8 @@ async def test_a_structured_answer_stands_in_the_output():
 
 
 def test_a_session_that_cant_be_is_refused_at_once():
+    with pytest.raises(InputError, match="no agent"):
+        AgentSession("helper", Studio().deps)
     for changed in ({"provider": "gone"}, {"tools": ["gone"]}, {"output_schema": {"type": 1}}):
         with pytest.raises(AgentTurnError):
             Studio().session(**changed)
