@@ -96,13 +96,26 @@ class ServedCalls:
         return call.arguments_json in ("", "{}")  # what adapters make of no arguments
 
     async def _run(self, places: Sequence[int]) -> None:
-        if len(places) > 1 and all(self._is_parallel_safe(place) for place in places):
-            await self._run_together(places)
+        if len(places) == 1:
+            await self._dispatch(places[0])
             return
+        # Where a denied call ends the turns, none of its siblings has had an effect.
+        denied = [place for place in places if self._is_denied(place)]
+        await self._run_in_order(denied)
+        rest = [place for place in places if place not in denied]
+        if self._fail is None and all(self._is_parallel_safe(place) for place in rest):
+            await self._run_together(rest)
+        else:
+            await self._run_in_order(rest)
+
+    async def _run_in_order(self, places: Sequence[int]) -> None:
         for place in places:
-            await self._dispatch(place)
             if self._fail is not None:
                 return
+            await self._dispatch(place)
+
+    def _is_denied(self, place: int) -> bool:
+        return self._setup.registry.denies(self._calls[place].name, self._setup.tool_context)
 
     def _is_parallel_safe(self, place: int) -> bool:
         tool = self._setup.registry.get(self._calls[place].name)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ryecore.errors import ToolCallError, UnknownToolError
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import ToolSpec
 from ryecore.tools.context import ToolContext
@@ -93,6 +94,21 @@ class ToolRegistry:
                 raise LookupError(f"There is no tool {name!r}; there is {', '.join(self._tools)}.")
             specs.append(tool.spec)
         return tuple(specs)
+
+    def denies(self, name: str, ctx: ToolContext) -> bool:
+        """Whether a call would be denied whatever its arguments are: by grant or capability.
+
+        Args:
+            name: The name that the model wrote; one that is unknown is not denied.
+            ctx: On whose behalf, and what the host offers.
+        """
+        try:
+            granted(self._tools, name, ctx)
+        except UnknownToolError:
+            return False
+        except ToolCallError:
+            return True
+        return False
 
     async def dispatch(
         self, call: ToolCallPart, ctx: ToolContext, on_event: OnToolEvent | None = None

@@ -71,6 +71,22 @@ async def test_a_denied_tool_is_not_fed_back():
     assert len(studio.model.requests) == 1
 
 
+@pytest.mark.parametrize("safe", [False, True])
+async def test_a_denied_call_keeps_its_siblings_from_having_an_effect(safe):
+    ran = []
+
+    async def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    paying = ToolDef.from_function(pay, parallel_safe=safe)
+    denied = ToolDef.from_function(_wave, name="wave", parallel_safe=safe)
+    studio = Studio(call("pay") + call("wave") + call("pay"), "never", tools=[paying, denied])
+    assert code(await studio.run(node={"tools": ["pay"]})) == ("tool_denied", False)
+    assert ran == []
+
+
 async def test_a_capability_that_the_host_lacks_is_internal_and_named():
     needy = ToolDef.from_function(_wave, name="wave", needs={"net"})
     done = await Studio(call("wave"), "never", tools=[needy]).run()
