@@ -75,11 +75,12 @@ async def test_a_provider_that_says_nothing_is_left_for_the_next():
 
 async def test_a_slow_stream_is_no_stall_while_chunks_come():
     async def pause():
-        await anyio.sleep(0.05)
+        await anyio.sleep(0.1)
 
-    slow = [step for _ in range(8) for step in (pause, TextDelta("."))]
-    asked = Asked(Provider("a", (*slow, StreamEnd("stop"))), stall_s=0.2)
-    assert (await asked.stream()).text == "........"
+    # Longer than the limit in all, and each pause far below it on a busy machine too.
+    slow = [step for _ in range(12) for step in (pause, TextDelta("."))]
+    asked = Asked(Provider("a", (*slow, StreamEnd("stop"))), stall_s=1.0)
+    assert (await asked.stream()).text == "." * 12
 
 
 async def test_nothing_counts_after_the_end():

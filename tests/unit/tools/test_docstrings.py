@@ -65,5 +65,7 @@ def test_attributes_count_too() -> None:
 
 @given(st.text(), st.text("abc: \n\t()Args*", max_size=80))
 def test_no_text_breaks_it(text: str, more: str) -> None:
-    read_docstring(text)
-    read_docstring(f"Do.\n\nArgs:\n{more}")
+    assert set(read_docstring(text).description.split()) <= set(text.split())
+    said = read_docstring(f"Do.\n\nArgs:\n{more}")
+    assert said.description.startswith("Do.")
+    assert all(name in more for name in said.arguments)
