@@ -1,0 +1,105 @@
+"""What threads are handed of the rooms above them: the actions, bound to one open Rye."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.search.model import SearchResults
+
+__all__ = ["Dispatcher", "Fetched", "ForkOptions", "Shown"]
+
+
+class Shown(Protocol):
+    """What came of an action: the response object that models see."""
+
+    def to_dict(self) -> Mapping[str, object]:
+        """The response object."""
+        ...
+
+
+class Fetched(Shown, Protocol):
+    """One item that was read and verified."""
+
+    @property
+    def content(self) -> str:
+        """The file's text, its signature line included."""
+        ...
+
+
+@frozen
+class ForkOptions:
+    """How a directive's thread is started.
+
+    Attributes:
+        async_: Whether to return as soon as it is registered.
+        model: `provider/model`, or a tier or name of `agent/agent.yaml`.
+        limit_overrides: Limits by name, such as `{"turns": 8}`.
+        muted_hooks: The ids of hooks that don't act in it, because one of them started it.
+    """
+
+    async_: bool = False
+    model: str | None = None
+    limit_overrides: Mapping[str, float] | None = None
+    muted_hooks: frozenset[str] = frozenset()
+
+
+class Dispatcher(Protocol):
+    """The actions of one open Rye.
+
+    Each takes the context of the caller and checks its capabilities: nothing here is exempt.
+    """
+
+    async def execute(
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        ctx: CallContext | None = None,
+    ) -> ExecutionResult:
+        """Execute a tool through its verified chain."""
+        ...
+
+    async def launch(
+        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+    ) -> Shown:
+        """Launch a tool in a process of its own, and return at once."""
+        ...
+
+    async def fork(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any],
+        options: ForkOptions,
+        *,
+        ctx: CallContext,
+    ) -> Shown:
+        """Run a directive in a managed thread, a child of `ctx.budget_account`."""
+        ...
+
+    async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
+        """A tool's verified chain; nothing runs."""
+        ...
+
+    async def search(
+        self,
+        query: str,
+        *,
+        scope: str = "*",
+        limit: int = 10,
+        offset: int = 0,
+        ctx: CallContext | None = None,
+    ) -> SearchResults:
+        """Items by what they hold."""
+        ...
+
+    async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
+        """Read one item, verified."""
+        ...
+
+    async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
+        """Sign what a glob matches, once the host has approved."""
+        ...
