@@ -118,6 +118,8 @@ class AgentRunnerDeps:
         limits: What bounds a run.
         pre_egress: Asked before each try; it can refuse.
         price_of: What a model costs; else the extra `prices` knows, or the run is unpriced.
+        unpriced_models: The models without a price that a thread with a spend limit may ask all
+            the same, as `provider/model`, or `provider/*` for all of a provider.
         approve: Asked before a tool runs that needs it.
         host_capabilities: What the host offers to tools that need it.
         media: Where media are kept.
@@ -148,6 +150,7 @@ class AgentRunnerDeps:
     )
     pre_egress: PreEgress | None = field(default=None, validator=function, repr=False)
     price_of: "PriceLookup | None" = field(default=None, validator=function, repr=False)
+    unpriced_models: frozenset[str] = field(default=frozenset(), converter=_names)
     approve: ApproveToolCall | None = field(default=None, validator=function, repr=False)
     host_capabilities: frozenset[str] = field(default=frozenset(), converter=_names)
     media: MediaStore | None = None

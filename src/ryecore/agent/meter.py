@@ -1,11 +1,13 @@
 """Count what a run's tries cost, and tell it as it happens."""
 
+from collections.abc import Callable
+
 from attrs import frozen
 
 from ryecore.agent.events import CostUpdated, Emit
 from ryecore.agent.observer import AgentObserver
 from ryecore.agent.outcome import TokensUsed
-from ryecore.llm.cost import CostTracker
+from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.request import LlmRequest
@@ -45,6 +47,7 @@ class CostMeter:
         emit: Told of each cost.
         node_id: The vertex, or the session.
         observer: Told of each try.
+        on_cost: Told what each try that was made cost, before anybody else is.
 
     Attributes:
         attempt_number: Which try was the last, from 1; None before the first.
@@ -59,11 +62,13 @@ class CostMeter:
         emit: Emit,
         node_id: str,
         observer: AgentObserver | None = None,
+        on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
     ) -> None:
         self._tracker = tracker
         self._emit = emit
         self._node_id = node_id
         self._observer = observer
+        self._on_cost = on_cost
         self._model = ""
         self._made = 0
         self.attempt_number: int | None = None
@@ -81,6 +86,8 @@ class CostMeter:
         uncounted = record.usage is None and record.outcome in ("cut", "cancelled")
         estimate = estimated_tokens(self.request) if uncounted and self.request else 0
         cost = self._tracker.record(record, input_tokens_estimate=estimate)
+        if self._on_cost is not None:
+            self._on_cost(record, cost)
         self._emit(
             CostUpdated(
                 self._node_id,

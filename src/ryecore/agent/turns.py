@@ -21,6 +21,7 @@ from ryecore.agent.verdicts import (
     Fail,
     Finish,
     Go,
+    GoWithin,
     HandOff,
     Nudge,
     Raise,
@@ -105,19 +106,20 @@ class _Turns:
             match await policy.before_turn(state):
                 case Stop(reason):
                     return self._result("stopped", reason=reason)
+                case GoWithin(most):
+                    asked = await self._ask(most)
                 case Go():
-                    pass
-            asked = await self._ask()
+                    asked = await self._ask(self._setup.request.max_output_tokens)
             if isinstance(asked, Stop):
                 return self._result("stopped", reason=asked.reason)
             if asked is None:
                 continue
-            self._last = asked
+            self._last = asked = await policy.on_answer(state, asked)
             ended = await (self._serve(asked) if asked.tool_calls else self._read(asked))
             if ended is not None:
                 return ended
 
-    async def _ask(self) -> LlmResult | Stop | None:
+    async def _ask(self, max_output_tokens: int | None) -> LlmResult | Stop | None:
         """The model's answer; None for another try."""
         setup, common = self._setup, self._setup.request
         request = LlmRequest(  # written out: `evolve` takes over half as long again
@@ -126,7 +128,7 @@ class _Turns:
             common.system,
             common.tools,
             common.tool_choice,
-            common.max_output_tokens,
+            max_output_tokens,
             common.temperature,
             common.response_format,
             common.reasoning,

@@ -34,6 +34,7 @@ __all__ = [
     "Feed",
     "Finish",
     "Go",
+    "GoWithin",
     "HandOff",
     "Keep",
     "Nudge",
@@ -45,6 +46,17 @@ __all__ = [
     "TurnPolicy",
     "TurnState",
 ]
+
+
+@frozen
+class GoWithin:
+    """Ask, for an answer that is no longer than this.
+
+    Attributes:
+        max_output_tokens: How long it may be.
+    """
+
+    max_output_tokens: int
 
 
 @frozen
@@ -191,7 +203,7 @@ ACCEPT: Final = Accept()
 RAISE: Final = Raise()
 CONTINUE: Final = Continue()
 
-BeforeTurn: TypeAlias = Go | Stop
+BeforeTurn: TypeAlias = Go | GoWithin | Stop
 OnCall: TypeAlias = Dispatch | Feed | Fail | Finish
 OnResult: TypeAlias = Keep | Feed | Fail
 OnText: TypeAlias = Accept | Nudge | Fail
@@ -237,6 +249,14 @@ class TurnPolicy:
             number: Which try of this call it is, from 1.
         """
         return GO
+
+    async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
+        """When the model has answered, before anything is done about it.
+
+        Returns:
+            The answer to go on with.
+        """
+        return result
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """For each call of a turn, before the first of them is dispatched.

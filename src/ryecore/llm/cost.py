@@ -181,6 +181,29 @@ class CostTracker:
         self.estimated += estimated
         return AttemptCost(cost or 0, cost is not None, estimated, usage)
 
+    def worst_case(
+        self, provider: str, model: str, input_tokens: int, output_tokens: int
+    ) -> int | None:
+        """The most that an attempt can cost, in microcents; None where the model has no price.
+
+        Args:
+            provider: The provider's id.
+            model: The model.
+            input_tokens: How much it will read, from wherever.
+            output_tokens: How much it may write, thoughts included.
+
+        Source: decision 40.
+        """
+        costs = [
+            self._cost_of(provider, model, usage, 0)
+            for usage in (
+                Usage(input_tokens, output_tokens),
+                Usage(0, 0, 0, input_tokens, output_tokens),
+            )
+        ]
+        known = [one for one in costs if one is not None]
+        return max(known) if known else None
+
     def to_dict(self) -> dict[str, int]:
         """The totals, for JSON."""
         usage = self.usage

@@ -366,6 +366,7 @@ class _Walk:
                 duration_ms=(self._options.now() - began) * 1000,
                 stop_reason=None if result is None else result.stop_reason,
                 response_model="" if result is None else result.model,
+                status=None if tried.error is None else tried.error.status,
             )
         )
 

@@ -70,6 +70,7 @@ class AttemptRecord:
             their own.
         stop_reason: Why the model stopped, where it answered.
         response_model: The model that answered, as the provider names it; empty where none did.
+        status: The HTTP status of a failure, where the provider answered with one.
     """
 
     entry: int
@@ -85,3 +86,4 @@ class AttemptRecord:
     media: tuple[str, ...] = ()
     stop_reason: StopReason | None = None
     response_model: str = ""
+    status: int | None = None
