@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from ryecore.policy.approval import Approve as Approve
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
+    from ryecore.policy.limits import Limits as Limits
     from ryecore.rye import Rye as Rye
     from ryecore.state.events import EventBus as EventBus
     from ryecore.state.registry import ThreadRegistry as ThreadRegistry
@@ -117,6 +118,7 @@ _HOMES = {
     "IntegrityError": "errors",
     "ItemNotFound": "errors",
     "ItemRef": "items.refs",
+    "Limits": "policy.limits",
     "LlmProvider": "llm.provider",
     "MAX_CHAIN_DEPTH": "chain.builder",
     "MediaSurface": "agent.deps",
@@ -178,6 +180,7 @@ __all__ = [
     "IntegrityError",
     "ItemNotFound",
     "ItemRef",
+    "Limits",
     "LlmProvider",
     "MediaSurface",
     "NodeExecContext",

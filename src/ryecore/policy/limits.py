@@ -5,14 +5,73 @@ Source: seed 003, "Step 7: Build limits".
 
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from attrs import asdict, evolve, frozen
+from attrs import evolve, field, frozen
 
-__all__ = ["DEFAULT_LIMITS", "LIMIT_NAMES", "Limits", "read_limits"]
+if TYPE_CHECKING:
+    from attrs import Attribute
+
+__all__ = ["DEFAULT_LIMITS", "LIMIT_NAMES", "Amount", "Limits", "read_limits"]
+
+Amount: TypeAlias = float | int | str | Decimal
+"""An amount of US dollars or seconds. A float counts as its shortest text: 0.1 is one tenth."""
+
+_Number = TypeVar("_Number", int, Decimal)
 
 _MAX: Final = 2**53
 """No limit is larger, so that every one is exact in JSON and in SQLite."""
+
+_MICROCENTS_A_USD: Final = 10**8
+
+
+def _brief(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:  # more digits than Python writes
+        return "a number too long to show"
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def _read(value: object, *, whole: bool) -> int | Decimal | None:
+    """The number, exactly; None where it is none, or out of range."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    if isinstance(value, str) and (len(value) > 40 or "_" in value):
+        return None
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(str(value))
+    except (InvalidOperation, ValueError):  # a ValueError: more digits than Python writes
+        return None
+    if not number.is_finite() or not 0 <= number <= _MAX:
+        return None
+    if not whole:
+        return number.copy_abs()  # there is a negative zero
+    return int(number) if number == number.to_integral_value() else None
+
+
+def _spend(value: Amount | None) -> Decimal | None:
+    return _amount("spend_usd", value)
+
+
+def _duration(value: Amount | None) -> Decimal | None:
+    return _amount("duration_s", value)
+
+
+def _amount(name: str, value: object) -> Decimal | None:
+    if value is None:
+        return None
+    read = _read(value, whole=False)
+    if read is None:
+        raise ValueError(f"{name} is {_brief(value)}, not a number from 0 to 2^53")
+    return Decimal(read)
+
+
+def _check_whole(_: object, attribute: "Attribute[int | None]", value: object) -> None:
+    lowest = -1 if attribute.name == "depth" else 0
+    if value is not None and not (type(value) is int and lowest <= value <= _MAX):
+        name = attribute.name
+        raise ValueError(f"{name} is {_brief(value)}, not a whole number from {lowest} to 2^53")
 
 
 @frozen
@@ -22,23 +81,57 @@ class Limits:
     Attributes:
         turns: Calls to the model.
         tokens: Tokens, in and out.
-        spend_usd: US dollars.
+        spend_usd: US dollars; any number or its text, exact.
         spawns: Child threads.
-        depth: Generations of child threads.
-        duration_s: Seconds.
+        depth: Generations of child threads; -1 is one too many already.
+        duration_s: Seconds; any number or its text.
+
+    Raises:
+        ValueError: A value is no such number, negative, or more than 2^53.
+
+    Source: seed 003, "Step 7: Build limits"; decision 39.
     """
 
-    turns: int | None = None
-    tokens: int | None = None
-    spend_usd: Decimal | None = None
-    spawns: int | None = None
-    depth: int | None = None
-    duration_s: Decimal | None = None
+    turns: int | None = field(default=None, validator=_check_whole)
+    tokens: int | None = field(default=None, validator=_check_whole)
+    spend_usd: Decimal | None = field(default=None, converter=_spend)
+    spawns: int | None = field(default=None, validator=_check_whole)
+    depth: int | None = field(default=None, validator=_check_whole)
+    duration_s: Decimal | None = field(default=None, converter=_duration)
+
+    @property
+    def spend_microcents(self) -> int | None:
+        """The spend as a ceiling: whole microcents (1e-8 USD), rounded down."""
+        if self.spend_usd is None:
+            return None
+        # Not Decimal arithmetic, which rounds to the digits of the caller's context.
+        above, below = self.spend_usd.as_integer_ratio()
+        return above * _MICROCENTS_A_USD // below
+
+    def capped_by(self, parent: "Limits") -> "Limits":
+        """These limits, within those of the parent: none is higher, and the depth is one less.
+
+        Args:
+            parent: The parent's limits; what it leaves open caps nothing.
+
+        Returns:
+            The limits of the child. Its depth is -1 where the parent's was used up.
+
+        Source: seed 003, "Step 7: Build limits".
+        """
+        return Limits(
+            turns=_lower(self.turns, parent.turns),
+            tokens=_lower(self.tokens, parent.tokens),
+            spend_usd=_lower(self.spend_usd, parent.spend_usd),
+            spawns=_lower(self.spawns, parent.spawns),
+            depth=_lower(self.depth, None if parent.depth is None else max(parent.depth - 1, -1)),
+            duration_s=_lower(self.duration_s, parent.duration_s),
+        )
 
     def under(self, above: "Limits") -> "Limits":
         """These limits where the layer above says nothing."""
-        said = {name: value for name, value in asdict(above).items() if value is not None}
-        return evolve(self, **said)
+        named = ((name, getattr(above, name)) for name in _NAMES.values())
+        return evolve(self, **{name: value for name, value in named if value is not None})
 
     def to_dict(self) -> dict[str, object]:
         """The limits by the names that files use; numbers, and what is not set left out."""
@@ -110,32 +203,13 @@ def read_limits(given: Mapping[str, object]) -> Limits:
     return Limits(**found)  # type: ignore[arg-type]
 
 
-def _read(value: object, *, whole: bool) -> int | Decimal | None:
-    """The number, exactly; None where it is none, or out of range."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    if isinstance(value, str) and (len(value) > 40 or "_" in value):
-        return None
-    try:
-        number = value if isinstance(value, Decimal) else Decimal(str(value))
-    except (InvalidOperation, ValueError):  # a ValueError: more digits than Python writes
-        return None
-    if not number.is_finite() or not 0 <= number <= _MAX:
-        return None
-    if not whole:
-        return abs(number)  # there is a negative zero
-    return int(number) if number == number.to_integral_value() else None
+def _lower(one: _Number | None, other: _Number | None) -> _Number | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _number(value: int | Decimal) -> int | float:
     if isinstance(value, int):
         return value
     return int(value) if value == value.to_integral_value() else float(value)
-
-
-def _brief(value: object) -> str:
-    try:
-        shown = repr(value)
-    except ValueError:  # more digits than Python writes
-        return "a number too long to show"
-    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 
 from ryecore.policy.limits import DEFAULT_LIMITS, LIMIT_NAMES, Limits, read_limits
 
+COUNTS = st.none() | st.integers(0, 9)
+AMOUNTS = st.none() | st.decimals(0, 9, places=2)
 LIMITS = st.builds(
     Limits,
-    turns=st.none() | st.integers(0, 9),
-    spend_usd=st.none() | st.decimals(0, 9, places=2),
-    depth=st.none() | st.integers(0, 9),
+    turns=COUNTS,
+    tokens=COUNTS,
+    spend_usd=AMOUNTS,
+    spawns=COUNTS,
+    depth=COUNTS,
+    duration_s=AMOUNTS,
 )
 
 
@@ -84,3 +89,56 @@ def test_without_a_word_the_defaults_hold():
         "turns": 25, "tokens": 1_000_000, "spend": 5, "spawns": 50, "depth": 10,
         "duration_seconds": 1800, "spend_currency": "USD",
     }  # fmt: skip
+
+
+# Made by hand
+
+
+@pytest.mark.parametrize("amount", [0.1, "0.1", Decimal("0.1")])
+def test_amounts_are_taken_as_number_and_as_text_and_stay_exact(amount):
+    limits = Limits(spend_usd=amount, duration_s=amount)
+    assert limits == Limits(spend_usd=Decimal("0.1"), duration_s=Decimal("0.1"))
+    assert limits.spend_microcents == 10_000_000
+
+
+@pytest.mark.parametrize("name", ["turns", "tokens", "spawns", "depth"])
+@pytest.mark.parametrize("value", [-2, 1.5, 8.0, "8", True, 2**53 + 1])
+def test_a_count_that_is_no_whole_number_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"^{name} is .* whole number"):
+        Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["spend_usd", "duration_s"])
+@pytest.mark.parametrize("value", [-0.01, "x", True, float("nan"), float("inf"), 2.0**54, [1]])
+def test_an_amount_that_cannot_be_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"^{name} is .* number"):
+        Limits(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("usd", "microcents"),
+    [("0", 0), ("0.000000019", 1), ("1e-99", 0), ("12.34", 1_234_000_000),
+     ("0." + "9" * 37, 99_999_999), (2**53, 2**53 * 10**8)],
+)  # fmt: skip
+def test_a_ceiling_in_microcents_is_rounded_down(usd, microcents):
+    assert Limits(spend_usd=usd).spend_microcents == microcents
+    assert Limits().spend_microcents is None
+
+
+@given(LIMITS, LIMITS)
+def test_a_child_never_has_more_than_its_parent_and_is_one_generation_down(own, parent):
+    child = own.capped_by(parent)
+    for name in ("turns", "tokens", "spend_usd", "spawns", "duration_s"):
+        said = [one for one in (getattr(own, name), getattr(parent, name)) if one is not None]
+        assert getattr(child, name) == (min(said) if said else None)
+    if parent.depth is not None:
+        assert child.depth is not None
+        assert child.depth <= parent.depth - 1
+    if own.depth is not None:
+        assert child.depth is not None
+        assert child.depth <= own.depth
+
+
+def test_the_child_of_one_at_depth_zero_may_not_be():
+    assert Limits(depth=3).capped_by(Limits(depth=0)).depth == -1
+    assert Limits(depth=3).capped_by(Limits(depth=-1)).depth == -1
