@@ -163,7 +163,7 @@ class ServedCalls:
             case Feed():
                 self._feed(place, verdict)
             case _ if isinstance(came, ToolOutcome):
-                self._results[place] = came.part
+                self._keep(place, came.part)
             case _:
                 self._answer(place, str(came), is_error=True)
 
@@ -179,9 +179,13 @@ class ServedCalls:
     def _answer(self, place: int, text: str, *, is_error: bool) -> None:
         call = self._calls[place]
         # Our own words, but they may quote what a tool or the model said.
-        self._results[place] = ToolResultPart(
-            call.call_id, call.name, (TextPart(text),), is_error=is_error
+        self._keep(
+            place, ToolResultPart(call.call_id, call.name, (TextPart(text),), is_error=is_error)
         )
+
+    def _keep(self, place: int, part: ToolResultPart) -> None:
+        self._results[place] = part
+        self._setup.policy.on_told(self._state, part)
 
     def results(self) -> tuple[ToolResultPart, ...]:
         """An answer to each call, to those that were not run or broken off too."""

@@ -12,7 +12,7 @@ from attrs import frozen
 from ryecore.agent.outcome import ErrorCode, failure_of, is_correctable
 from ryecore.errors import LlmError, ToolCallError
 from ryecore.llm.options import GO, AttemptVerdict, Go, Refuse
-from ryecore.llm.parts import Message, ToolCallPart
+from ryecore.llm.parts import Message, ToolCallPart, ToolResultPart
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
@@ -275,6 +275,9 @@ class TurnPolicy:
         if isinstance(came, ToolCallError):
             return ladder_verdict(came)
         return KEEP
+
+    def on_told(self, state: TurnState, part: ToolResultPart) -> None:
+        """When it is certain what the model will see of a call, of one that was not run too."""
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """When the model answers and calls nothing."""
