@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignAction
     from ryecore.actions.verify import VerifyAction
     from ryecore.policy.approval import Approve
+    from ryecore.threads.planning import DirectivePlanner
 
 __all__ = ["Parts"]
 
@@ -146,7 +147,14 @@ class Parts:
     def _directives(self) -> "DirectiveAction":
         from ryecore.actions.directive import DirectiveAction  # noqa: PLC0415
 
-        return DirectiveAction(self.spaces, self._verifier, self._configs)
+        return DirectiveAction(self.planner)
+
+    @cached_property
+    def planner(self) -> "DirectivePlanner":
+        """Reads directives and what their threads run under."""
+        from ryecore.threads.planning import DirectivePlanner  # noqa: PLC0415
+
+        return DirectivePlanner(self.spaces, self._verifier, self._configs)
 
     @cached_property
     def _launch(self) -> "LaunchAction":

@@ -6,55 +6,12 @@ from attrs import field, frozen
 
 from ryecore.actions.render import render_directive
 from ryecore.chain.model import ExecutionResult
-from ryecore.directives.model import ContextSpec, Directive
-from ryecore.directives.permissions import AcknowledgedRisk
-from ryecore.policy.hooks import Hook
-from ryecore.policy.limits import Limits
 from ryecore.styled import StyledText
+from ryecore.threads.plan import DirectivePlan
 
-__all__ = ["DirectivePlan", "DirectiveResult"]
+__all__ = ["DirectiveResult"]
 
 _MAX_REPR = 60
-
-
-@frozen
-class DirectivePlan:
-    """What a directive's thread would run under. A dry run shows it.
-
-    Attributes:
-        directive: The directive, inputs put in.
-        extends: The directives that it extends, the nearest first.
-        model: The model as `provider/model`; None where none is named or it can't be resolved.
-        model_problem: Why the model that the directive names can't be resolved.
-        limits: Defaults, under configuration, under the directive, under the caller's.
-        capabilities: What it may do, within what the caller may.
-        risks: The risks that are acknowledged.
-        hooks: The hooks of every layer, in order.
-        context: The knowledge around its prompt.
-    """
-
-    directive: Directive
-    extends: tuple[str, ...]
-    model: str | None
-    model_problem: str | None
-    limits: Limits
-    capabilities: tuple[str, ...]
-    risks: tuple[AcknowledgedRisk, ...]
-    hooks: tuple[Hook, ...]
-    context: ContextSpec
-
-    def to_dict(self) -> dict[str, object]:
-        """The plan as a dry run shows it."""
-        shown: dict[str, object] = {"extends": list(self.extends), "model": self.model}
-        if self.model_problem is not None:
-            shown["model_problem"] = self.model_problem
-        return shown | {
-            "limits": self.limits.to_dict(),
-            "permissions": list(self.capabilities),
-            "acknowledged_risks": [{"risk": one.risk, "reason": one.reason} for one in self.risks],
-            "hooks": [hook.to_dict() for hook in self.hooks],
-            "context": self.context.to_dict(),
-        }
 
 
 @frozen(repr=False)

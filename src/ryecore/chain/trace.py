@@ -1,12 +1,12 @@
 """The event log of one execution: what was decided, in order, secrets left out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ryecore.errors import RyeError
 from ryecore.policy.context import EventSink
 
-__all__ = ["Trace"]
+__all__ = ["Event", "Trace"]
 
 Event = Mapping[str, object]
 
@@ -33,6 +33,13 @@ class Trace:
         self._events.append(event)
         if self._sink is not None:
             self._sink(event)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Record events again that another time recorded."""
+        for event in events:
+            self._events.append(event)
+            if self._sink is not None:
+                self._sink(event)
 
     @contextmanager
     def failing(self, step: str, **facts: object) -> Iterator[None]:

@@ -23,6 +23,7 @@ __all__ = [
     "EXTENSIONS",
     "ItemSource",
     "Space",
+    "SpaceName",
     "Spaces",
     "built_in_space",
     "discover_bundles",

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from ryecore import CallContext
-from ryecore.actions.directive import MAX_EXTENDS
 from ryecore.errors import (
     ChainTooDeep,
     CircularDependency,
@@ -16,6 +15,7 @@ from ryecore.errors import (
     ItemNotFound,
     UnsignedItem,
 )
+from ryecore.threads.planning import MAX_EXTENDS
 from tests.house import events
 from tests.unit.actions.directives import plan, write
 

@@ -1,0 +1,361 @@
+"""Plan a directive's thread: the steps that read files, before anything of it runs.
+
+Every step is quick where nothing has changed: what was read is remembered with a witness, so a
+changed file, or one that newly shadows it, is noticed at once.
+
+Source: seed 003, "The Full Execution Flow", steps 3 to 7.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ryecore.chain.config import ConfigResolver
+from ryecore.chain.remembered import Remembered
+from ryecore.chain.spec import ConfigSpec
+from ryecore.chain.trace import Trace
+from ryecore.directives.composition import compose, extends_by_hook
+from ryecore.directives.hooks import read_hooks
+from ryecore.directives.inputs import resolve_inputs
+from ryecore.directives.models import AGENT_CONFIG, choose_model
+from ryecore.directives.parser import parse_directive
+from ryecore.errors import (
+    ChainTooDeep,
+    CircularDependency,
+    ConfigError,
+    InputError,
+    MetadataError,
+)
+from ryecore.items.evidence import Evidence
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import SpaceName, Spaces, locate
+from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.policy.capabilities import attenuate
+from ryecore.policy.hooks import Hook, HookLayer, in_order
+from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
+from ryecore.threads.plan import Composed, DirectivePlan, LayeredLimits, LoadedDirective
+
+__all__ = ["MAX_EXTENDS", "DirectivePlanner", "read_overrides"]
+
+MAX_EXTENDS: Final = 10
+"""How many directives an extends chain may have, the first one included."""
+
+_AGENT: Final = ConfigSpec(AGENT_CONFIG, signed=True)
+_RESILIENCE: Final = ConfigSpec("agent/resilience.yaml", signed=True)
+_HOOKS: Final = ConfigSpec("agent/hooks.yaml", signed=True)
+_HOOK_LAYERS: Final[Mapping[str, HookLayer]] = {
+    "host": HookLayer.USER,
+    "user": HookLayer.USER,
+    "project": HookLayer.PROJECT,
+}
+
+
+class DirectivePlanner:
+    """Reads directives and the signed configuration of agents, a step at a time.
+
+    Every method is synchronous and may read files. Threads may call at the same time.
+
+    Args:
+        spaces: Where directives are looked for.
+        verifier: Verifies each one before anything of it is read.
+        configs: Reads the signed configuration of agents.
+    """
+
+    def __init__(self, spaces: Spaces, verifier: Verifier, configs: ConfigResolver) -> None:
+        self._spaces = spaces
+        self._verifier = verifier
+        self._configs = configs
+        self._remembered = Remembered()
+
+    def load(self, ref: ItemRef, log: Trace) -> LoadedDirective:
+        """Find a directive, verify it and read it: step 3.
+
+        Raises:
+            RyeError: It can't be found, verified or read.
+        """
+        return self._load(ref, "project", log)
+
+    def _load(self, ref: ItemRef, found_from: SpaceName, log: Trace) -> LoadedDirective:
+        def read(log: Trace, evidence: Evidence) -> LoadedDirective:
+            return self._read(ref, found_from, log, evidence)
+
+        return self._remembered.recall((ref, found_from), log, read)
+
+    def _read(
+        self, ref: ItemRef, found_from: SpaceName, log: Trace, evidence: Evidence
+    ) -> LoadedDirective:
+        with log.failing("resolve", item_id=ref.id):
+            source = locate(ref, self._spaces.from_space(found_from), evidence=evidence)
+        log.add(
+            "resolve",
+            item_id=ref.id,
+            path=str(source.path),
+            space=source.space.label,
+            shadowed=[{"path": str(path), "space": space.label} for path, space in source.shadowed],
+        )
+        with log.failing("verify_integrity", item_id=ref.id, verified=False):
+            item = self._verifier.verify(source, evidence)
+        log.add(
+            "verify_integrity", item_id=ref.id, verified=item.is_verified, key_fp=item.fingerprint
+        )
+        with log.failing("read_metadata", item_id=ref.id):
+            directive = parse_directive(item.content, source.path)
+            _check_category(directive.category, item)
+        log.add(
+            "read_metadata",
+            item_id=ref.id,
+            version=directive.version,
+            inputs=[one.name for one in directive.inputs],
+        )
+        return LoadedDirective(item, directive)
+
+    def inputs(
+        self, loaded: LoadedDirective, given: Mapping[str, object], log: Trace
+    ) -> dict[str, object]:
+        """A directive's inputs, defaults applied, each of its declared type: step 3.
+
+        Raises:
+            InvalidInputs: One is missing, unknown, or of another type.
+        """
+        with log.failing("inputs", item_id=loaded.id):
+            inputs = resolve_inputs(loaded.directive.inputs, given)
+        # Names alone: a value may be a secret.
+        log.add(
+            "inputs",
+            item_id=loaded.id,
+            given=sorted(given),
+            defaults=[name for name in inputs if name not in given],
+        )
+        return inputs
+
+    def model(self, wanted: str, log: Trace) -> str:
+        """The model that a caller or a directive asks for, as `provider/model`.
+
+        Args:
+            wanted: That form, which is taken as it is; else a tier or a name of `agent/agent.yaml`.
+            log: Told what it stands for.
+
+        Raises:
+            InputError: It stands for nothing, or for several.
+            ConfigError: `agent/agent.yaml` can't be used.
+        """
+        if not isinstance(wanted, str):  # a caller may pass anything
+            raise InputError("A model is named by text.", next_step="Write provider/model.")
+        # A model that is written out needs no configuration, so none is read.
+        config = {} if "/" in wanted else self.config(_AGENT, log)
+        with log.failing("resolve_model", wanted=wanted):
+            model = choose_model(wanted, config)
+        log.add("resolve_model", wanted=wanted, model=model)
+        return model
+
+    def hooks(self, log: Trace) -> tuple[Hook, ...]:
+        """The hooks of every `agent/hooks.yaml`, each in its own layer.
+
+        Raises:
+            RyeError: A file can't be verified or read.
+        """
+        return self._remembered.recall(_HOOKS, log, self._read_hooks)
+
+    def _read_hooks(self, log: Trace, evidence: Evidence) -> tuple[Hook, ...]:
+        return tuple(
+            hook
+            for layer in self._configs.layers(_HOOKS, log, evidence)
+            for hook in read_hooks(
+                layer.values,
+                layer.path or _HOOKS.path,
+                _HOOK_LAYERS.get(layer.name, HookLayer.BUILT_IN),
+            )
+        )
+
+    def extends(
+        self,
+        loaded: LoadedDirective,
+        inputs: Mapping[str, object],
+        model: str | None,
+        hooks: Sequence[Hook],
+    ) -> str | None:
+        """The directive that this one extends, which a hook may choose: step 4.
+
+        Args:
+            loaded: The directive; its own hooks are asked too.
+            inputs: Its inputs.
+            model: Its model.
+            hooks: Those of configuration.
+
+        Returns:
+            The id of what is extended; None where nothing is.
+
+        Source: seed 003, "Step 4: Resolve extends".
+        """
+        directive = loaded.directive
+        context = {
+            "directive": loaded.id,
+            "has_extends": directive.extends is not None,
+            "category": loaded.id.rpartition("/")[0],
+            "inputs": inputs,
+            "model": model,
+        }
+        return extends_by_hook((*directive.hooks, *hooks), context) or directive.extends
+
+    def compose(self, loaded: LoadedDirective, extends: str | None, log: Trace) -> Composed:
+        """A directive and those that it extends as one, each of them verified: step 5.
+
+        Args:
+            loaded: The directive.
+            extends: What it extends, as `extends` gave it.
+            log: Told the chain.
+
+        Raises:
+            CircularDependency: One of them extends one before it.
+            ChainTooDeep: There are more than `MAX_EXTENDS`.
+            RyeError: One can't be found, verified or read.
+        """
+        ancestors = tuple(self._ancestors(loaded, extends, log))
+        found = compose((loaded.directive, *(one.directive for one in ancestors)))
+        return Composed(ancestors, found.permissions, found.hooks, found.context)
+
+    def _ancestors(
+        self, loaded: LoadedDirective, extends: str | None, log: Trace
+    ) -> Iterable[LoadedDirective]:
+        chain = [loaded]
+        while extends is not None:
+            ids = [one.id for one in chain]
+            with log.failing("resolve_extends", item_id=extends):
+                if extends in ids:
+                    raise CircularDependency(
+                        f"Circular extends chain: {' -> '.join((*ids, extends))}.",
+                        next_step="Let one of them extend another directive, or none.",
+                    )
+                if len(chain) >= MAX_EXTENDS:
+                    raise ChainTooDeep(
+                        f"The extends chain of {ids[0]} is too deep: more than {MAX_EXTENDS} "
+                        "directives.",
+                        next_step="Let it extend a directive nearer to the root.",
+                    )
+            found_from = chain[-1].item.source.space.name
+            chain.append(self._load(ItemRef("directive", extends), found_from, log))
+            extends = chain[-1].directive.extends
+        if len(chain) > 1:
+            log.add("resolve_extends", item_id=loaded.id, chain=[one.id for one in chain])
+        return chain[1:]
+
+    def limits(self, declared: Limits, overrides: Limits, log: Trace) -> LayeredLimits:
+        """The limits of a thread before its parent caps them: step 7.
+
+        Args:
+            declared: The directive's.
+            overrides: The caller's.
+            log: Told which files were read.
+
+        Raises:
+            ConfigError: `agent/resilience.yaml` can't be used.
+
+        Source: seed 003, "Step 7: Build limits".
+        """
+        configured = self._remembered.recall(_RESILIENCE, log, self._read_limits)
+        asked = declared.under(overrides)
+        return LayeredLimits(
+            configured.under(asked),
+            declares_spend=asked.spend_usd is not None,
+            declares_tokens=asked.tokens is not None,
+        )
+
+    def _read_limits(self, log: Trace, evidence: Evidence) -> Limits:
+        declared = self._configs.resolve(_RESILIENCE, log, evidence).get("limits", {})
+        try:
+            if not isinstance(declared, Mapping):
+                raise ValueError("it is no mapping")
+            return DEFAULT_LIMITS.under(read_limits(declared))
+        except ValueError as problem:
+            raise ConfigError(
+                f"{_RESILIENCE.path}, limits: {problem}.",
+                next_step="Mend the file and sign it again.",
+            ) from None
+
+    def config(self, wish: ConfigSpec, log: Trace) -> Mapping[str, Any]:
+        """A configuration file, all its layers as one.
+
+        Raises:
+            RyeError: A layer can't be verified or read.
+        """
+
+        def read(log: Trace, evidence: Evidence) -> Mapping[str, Any]:
+            return self._configs.resolve(wish, log, evidence)
+
+        return self._remembered.recall((wish, "as it is"), log, read)
+
+    def plan(
+        self,
+        loaded: LoadedDirective,
+        inputs: Mapping[str, object],
+        *,
+        model: str | None,
+        overrides: Limits,
+        held: Iterable[str] | None,
+        log: Trace,
+    ) -> DirectivePlan:
+        """What a directive's thread would run under; nothing is started.
+
+        Args:
+            loaded: The directive.
+            inputs: Its inputs, as `inputs` gave them.
+            model: The caller's model, as `model` gave it; None for the directive's own.
+            overrides: The caller's limits.
+            held: The caller's capabilities; None for the host, which may do everything.
+            log: Told every decision.
+
+        Raises:
+            RyeError: A file can't be verified, read or used.
+        """
+        directive, problem = loaded.directive, None
+        wanted = directive.model.wanted if directive.model else None
+        if model is None and wanted is not None:
+            try:
+                model = self.model(wanted, log)
+            except InputError as error:  # only a thread needs it, so a dry run says so and goes on
+                problem = str(error)
+        configured = self.hooks(log)
+        extends = self.extends(loaded, inputs, model, configured)
+        composed = self.compose(loaded, extends, log)
+        return DirectivePlan(
+            directive=directive.with_inputs(inputs),
+            extends=composed.extends,
+            model=model,
+            model_problem=problem,
+            limits=self.limits(directive.limits, overrides, log).limits,
+            capabilities=attenuate(composed.permissions.capabilities, held),
+            risks=composed.permissions.risks,
+            hooks=in_order((*composed.hooks, *configured)),
+            context=composed.context,
+        )
+
+
+def read_overrides(given: object) -> Limits:
+    """A caller's `limit_overrides`.
+
+    Args:
+        given: A mapping of names to numbers, or `Limits`; None for none.
+
+    Raises:
+        InputError: One is unknown, or has a value that can't be.
+    """
+    if given is None or isinstance(given, Limits):
+        return given or Limits()
+    try:
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise ValueError("it is a mapping of names to numbers")
+        return read_limits(given)
+    except ValueError as problem:
+        raise InputError(
+            f"limit_overrides: {problem}.", next_step='Pass such as {"turns": 8, "spend": 0.5}.'
+        ) from None
+
+
+def _check_category(declared: str | None, item: VerifiedItem) -> None:
+    source = item.source
+    actual = source.ref.id.rpartition("/")[0]
+    if declared is not None and declared != actual:
+        raise MetadataError(
+            f"{source.path} declares the category '{declared}' and stands in '{actual}'.",
+            next_step="Correct the one or move the other, then sign it again.",
+            path=source.path,
+        )
