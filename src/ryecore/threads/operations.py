@@ -1,0 +1,435 @@
+"""What one thread may do to others, and the host to all: one function each, across processes.
+
+A thread reaches its own subtree, and that of the threads it continues. What lies outside of it
+answers as what doesn't exist does.
+
+Source: reference "Orchestrator operations"; decisions 41 and 46.
+"""
+
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from ryecore.errors import InputError, RyeError, ThreadConflict
+from ryecore.policy import CallContext
+from ryecore.state.model import MICROCENTS_PER_USD
+from ryecore.state.store import ThreadStore
+from ryecore.threads.chain_search import MAX_RESULTS, SearchType, matcher, search_records
+from ryecore.threads.outcomes import Document, bounded, outcome, standing
+from ryecore.threads.ports import Shown
+from ryecore.threads.reach import below, chain_of, find, find_all, refuse_itself
+
+__all__ = [
+    "MAX_TAIL_LINES",
+    "MAX_THREAD_IDS",
+    "MAX_WAIT_S",
+    "ThreadControl",
+    "WaitMode",
+    "aggregate_results",
+    "cancel_thread",
+    "chain_search",
+    "get_chain",
+    "get_status",
+    "handoff_thread",
+    "kill_thread",
+    "list_active",
+    "read_transcript",
+    "resume_thread",
+    "wait_threads",
+]
+
+WaitMode: TypeAlias = Literal["all", "any"]
+
+MAX_WAIT_S: Final = 3600.0
+MAX_THREAD_IDS: Final = 1000
+MAX_TAIL_LINES: Final = 500
+
+_SEARCH_S: Final = 10.0
+_MAX_LISTED: Final = 200
+_RECORD_CHARS: Final = 2000
+_QUIET: Final = frozenset({"token_delta", "checkpoint"})
+"""Records that say nothing that others don't say."""
+
+
+class ThreadControl(Protocol):
+    """What starts threads again; whoever runs threads implements it.
+
+    Both are asked for a thread that the caller reaches.
+    """
+
+    async def resume(self, thread_id: str, message: str, ctx: CallContext) -> Shown:
+        """Go on with a thread that has ended, in a new one that begins with a message."""
+        ...
+
+    async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
+        """End a running thread as continued, and go on in a new one."""
+        ...
+
+
+async def wait_threads(
+    store: ThreadStore,
+    thread_ids: Iterable[str],
+    *,
+    caller: str | None,
+    timeout_s: float = 600.0,
+    mode: WaitMode = "all",
+) -> Document:
+    """Wait until threads have ended, in whichever processes they run.
+
+    Args:
+        store: The project's threads.
+        thread_ids: Which; 1 to 1,000.
+        caller: The thread that asks; None for the host.
+        timeout_s: How long to wait, in seconds, from 0 to 3,600.
+        mode: Whether all have to end, or the first one is enough.
+
+    Returns:
+        `threads` with the outcome of each, and `timed_out`; `success` is False where it is True.
+
+    Raises:
+        InputError: A number is out of range, or the caller would wait for itself.
+        ThreadNotFound: There is no such thread, or not below the caller.
+    """
+    if not 0 <= timeout_s <= MAX_WAIT_S:
+        raise InputError(
+            f"timeout_s is {timeout_s}, not from 0 to {MAX_WAIT_S:.0f}.",
+            next_step="Wait again where the threads have not ended by then.",
+        )
+    ids = _listed(thread_ids)
+    refuse_itself(ids, caller, "wait for")
+    await anyio.to_thread.run_sync(find_all, store, ids, caller)
+    refusals: list[RyeError] = []
+    ended: list[str] = []
+    with anyio.move_on_after(timeout_s):
+        async with anyio.create_task_group() as waiting:
+
+            async def wait_for(thread_id: str) -> None:
+                try:
+                    await store.wait(thread_id)
+                    ended.append(thread_id)
+                except RyeError as error:  # which a task group would wrap
+                    refusals.append(error)
+                if refusals or mode == "any":
+                    waiting.cancel_scope.cancel()
+
+            for thread_id in ids:
+                waiting.start_soon(wait_for, thread_id)
+    if refusals:
+        raise refusals[0]
+    outcomes = await anyio.to_thread.run_sync(_outcomes, store, ids)
+    done = sum(1 for one in outcomes if one["ended"])
+    timed_out = done < (len(ids) if mode == "all" else 1)
+    document: Document = {"success": not timed_out, "timed_out": timed_out, "threads": outcomes}
+    if timed_out:
+        document["error"] = f"{done} of {len(ids)} threads had ended after {timeout_s:g} s."
+    return document
+
+
+def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+    """Ask a thread, and all below it, to stop. Doesn't wait for that.
+
+    Raises:
+        InputError: It is the caller itself.
+        ThreadNotFound: There is no such thread, or not below the caller.
+    """
+    refuse_itself((thread_id,), caller, "cancel")
+    find(store, thread_id, caller)
+    return {"success": True, **standing(store.cancel(thread_id))}
+
+
+def kill_thread(
+    store: ThreadStore, thread_id: str, *, caller: str | None, grace_s: float = 3.0
+) -> Document:
+    """End the process that runs a thread, and the thread as killed.
+
+    A thread that shares its process with others is asked to stop instead.
+
+    Args:
+        store: The project's threads.
+        thread_id: The thread.
+        caller: The thread that asks; None for the host.
+        grace_s: How long its process may take to end by itself, in seconds, from 0 to 60.
+
+    Raises:
+        InputError: It is the caller itself, or `grace_s` is out of range.
+        ThreadNotFound: There is no such thread, or not below the caller.
+        StateError: Its process can't be ended from here.
+    """
+    if not 0 <= grace_s <= 60:
+        raise InputError(f"grace_s is {grace_s}, not from 0 to 60.", next_step="Pass 3.")
+    refuse_itself((thread_id,), caller, "kill")
+    find(store, thread_id, caller)
+    return {"success": True, **standing(store.kill(thread_id, grace_s))}
+
+
+def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+    """Where a thread stands: its row, the threads it has started, and once it ended its outcome.
+
+    Raises:
+        ThreadNotFound: There is no such thread, or not the caller or below it.
+    """
+    record = find(store, thread_id, caller)
+    children = store.registry.list_children(thread_id)
+    return {
+        "success": True,
+        **record.to_dict(),
+        **outcome(store, record),
+        "children": [
+            {"thread_id": one.thread_id, "item_id": one.item_id, "status": one.status}
+            for one in children[:_MAX_LISTED]
+        ],
+        "children_count": len(children),
+    }
+
+
+def list_active(store: ThreadStore, *, caller: str | None) -> Document:
+    """The threads that have not ended, oldest first; those nobody runs any more are ended first.
+
+    Args:
+        store: The project's threads.
+        caller: The thread that asks, whose own are listed, itself left out; None for the host.
+
+    Returns:
+        `threads`, at most 200, and `count`, which counts all.
+    """
+    active = store.look_at_all(lambda registry: registry.list_active())
+    if caller is not None:
+        own = below(store, caller)
+        active = tuple(one for one in active if one.thread_id in own and one.thread_id != caller)
+    listed = [dict(one.to_dict()) for one in active[:_MAX_LISTED]]
+    return {"success": True, "count": len(active), "threads": listed}
+
+
+def aggregate_results(
+    store: ThreadStore, thread_ids: Iterable[str], *, caller: str | None
+) -> Document:
+    """What came of threads, together.
+
+    Args:
+        store: The project's threads.
+        thread_ids: Which; 1 to 1,000.
+        caller: The thread that asks; None for the host.
+
+    Returns:
+        `results` with the outcome of each, `counts` by status, and `totals` of what they spent.
+
+    Raises:
+        InputError: None is named, or too many are.
+        ThreadNotFound: There is no such thread, or not the caller or below it.
+    """
+    ids = _listed(thread_ids)
+    records = find_all(store, ids, caller)
+    counts: dict[str, int] = {}
+    for record in records:
+        counts[record.status] = counts.get(record.status, 0) + 1
+    costs = [record.cost for record in records]
+    return {
+        "success": True,
+        "results": [outcome(store, record) for record in records],
+        "counts": counts,
+        "totals": {
+            "turns": sum(one.turns for one in costs),
+            "input_tokens": sum(one.input_tokens for one in costs),
+            "output_tokens": sum(one.output_tokens for one in costs),
+            "spend": sum(one.spend_microcents for one in costs) / MICROCENTS_PER_USD,
+        },
+    }
+
+
+def get_chain(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+    """The chain of continuations that a thread belongs to, from its root on.
+
+    Raises:
+        ThreadNotFound: There is no such thread, or not the caller or below it.
+    """
+    chain = chain_of(store, thread_id, caller)
+    return {
+        "success": True,
+        "chain_root_id": chain[0].thread_id,
+        "chain": [dict(one.to_dict()) for one in chain],
+    }
+
+
+async def chain_search(
+    store: ThreadStore,
+    thread_id: str,
+    query: str,
+    *,
+    caller: str | None,
+    search_type: SearchType = "text",
+    max_results: int = MAX_RESULTS,
+) -> Document:
+    """Search the transcripts of the chain that a thread belongs to.
+
+    Args:
+        store: The project's threads.
+        thread_id: A thread of the chain.
+        query: A text, in which case doesn't count, or a regular expression; 1 to 500 characters.
+        caller: The thread that asks; None for the host.
+        search_type: Which of the two it is.
+        max_results: How many records to find, from 1 to 50.
+
+    Returns:
+        `results`, the oldest first, and `truncated` where there may be more: no more are asked
+        for, or ten seconds are over.
+
+    Raises:
+        InputError: `max_results` is out of range.
+        InvalidQuery: The query can't be read.
+        ThreadNotFound: There is no such thread, or not the caller or below it.
+    """
+    if not 1 <= max_results <= MAX_RESULTS:
+        raise InputError(
+            f"max_results is {max_results}, not from 1 to {MAX_RESULTS}.", next_step="Pass fewer."
+        )
+    match = matcher(query, search_type)
+
+    def search() -> Document:
+        chain = chain_of(store, thread_id, caller)
+        records = (
+            (one.thread_id, record) for one in chain for record in _records(store, one.thread_id)
+        )
+        until = time.monotonic() + _SEARCH_S
+        found, truncated = search_records(records, match, most=max_results, until=until)
+        return {
+            "success": True,
+            "query": query,
+            "search_type": search_type,
+            "searched": [one.thread_id for one in chain],
+            "results": [one.to_dict() for one in found],
+            "truncated": truncated,
+        }
+
+    # The search ends by itself at its time: who is cancelled need not wait for that.
+    return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+
+
+def read_transcript(
+    store: ThreadStore,
+    thread_id: str,
+    *,
+    caller: str | None,
+    tail_lines: int = 50,
+    types: Collection[str] | None = None,
+) -> Document:
+    """The last records of a thread's transcript.
+
+    Args:
+        store: The project's threads.
+        thread_id: The thread.
+        caller: The thread that asks; None for the host.
+        tail_lines: How many records, from 1 to 500.
+        types: Of which types; None for all but deltas and checkpoints.
+
+    Returns:
+        `records`, the oldest first, each cut to 2,000 characters, and `total`, which counts all
+        of these types.
+
+    Raises:
+        InputError: `tail_lines` is out of range.
+        ThreadNotFound: There is no such thread, or not the caller or below it.
+    """
+    if not 1 <= tail_lines <= MAX_TAIL_LINES:
+        raise InputError(
+            f"tail_lines is {tail_lines}, not from 1 to {MAX_TAIL_LINES}.", next_step="Pass 50."
+        )
+    find(store, thread_id, caller)
+    tail: deque[Any] = deque(maxlen=tail_lines)
+    total = 0
+    for record in _records(store, thread_id):
+        if record.type in types if types is not None else record.type not in _QUIET:
+            total += 1
+            tail.append(record)
+    return {
+        "success": True,
+        "thread_id": thread_id,
+        "total": total,
+        "records": [
+            {
+                "timestamp": one.timestamp,
+                "event_type": one.type,
+                "payload": bounded(one.payload, _RECORD_CHARS),
+            }
+            for one in tail
+        ],
+    }
+
+
+async def resume_thread(
+    store: ThreadStore, control: ThreadControl, thread_id: str, message: str, *, ctx: CallContext
+) -> Document:
+    """Go on with a thread that has ended.
+
+    Args:
+        store: The project's threads.
+        control: What starts threads again.
+        thread_id: The thread.
+        message: What it is told; not blank.
+        ctx: On whose behalf.
+
+    Raises:
+        InputError: There is no message.
+        ThreadConflict: It has not ended.
+        ThreadNotFound: There is no such thread, or not below the caller.
+    """
+    if not message.strip():
+        raise InputError("A thread is resumed with a message.", next_step="Say what it is to do.")
+    record = await anyio.to_thread.run_sync(find, store, thread_id, ctx.budget_account)
+    if not record.ended:
+        raise ThreadConflict(
+            "The thread is still running and can't be resumed.",
+            next_step="Wait for it, or cancel it first.",
+            thread_id=thread_id,
+            state=record.status,
+        )
+    return {"success": True, **(await control.resume(thread_id, message, ctx)).to_dict()}
+
+
+async def handoff_thread(
+    store: ThreadStore, control: ThreadControl, thread_id: str, *, ctx: CallContext
+) -> Document:
+    """Have a running thread end as continued, and another one go on.
+
+    Args:
+        store: The project's threads.
+        control: What starts threads again.
+        thread_id: The thread; the caller itself too.
+        ctx: On whose behalf.
+
+    Raises:
+        ThreadConflict: It has ended.
+        ThreadNotFound: There is no such thread, or not the caller or below it.
+    """
+    record = await anyio.to_thread.run_sync(find, store, thread_id, ctx.budget_account)
+    if record.ended:
+        raise ThreadConflict(
+            f"The thread is {record.status} and can't be handed off.",
+            next_step="Resume it instead, with a message.",
+            thread_id=thread_id,
+            state=record.status,
+        )
+    return {"success": True, **(await control.hand_off(thread_id, ctx)).to_dict()}
+
+
+def _listed(thread_ids: Iterable[str]) -> tuple[str, ...]:
+    ids = tuple(dict.fromkeys(thread_ids))
+    if not 1 <= len(ids) <= MAX_THREAD_IDS:
+        raise InputError(
+            f"{len(ids)} threads are named, not 1 to {MAX_THREAD_IDS}.",
+            next_step="Name at least one, and many in several calls.",
+        )
+    return ids
+
+
+def _records(store: ThreadStore, thread_id: str) -> Iterator[Any]:
+    from ryecore.state.transcript_check import read_records  # noqa: PLC0415
+
+    return iter(read_records(store.folder_of(thread_id) / "transcript.jsonl"))
+
+
+def _outcomes(store: ThreadStore, thread_ids: Sequence[str]) -> list[Document]:
+    return [outcome(store, store.look(one)) for one in thread_ids]

@@ -1,0 +1,288 @@
+"""The tool by which a thread looks after the threads that it has started: `rye_orchestrator`.
+
+It is served inside ryecore and never in a process of its own: only here is it known on whose behalf
+it is called, and only here are the host's models, with which a thread goes on.
+
+Source: reference "Orchestrator operations"; decisions 41 and 46.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, Final
+
+import anyio.to_thread
+from attrs import frozen
+
+from ryecore.errors import InputError, InvalidParameters, RyeError
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.policy import CallContext
+from ryecore.state.store import ThreadStore
+from ryecore.threads import operations
+from ryecore.threads.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
+from ryecore.threads.operations import MAX_TAIL_LINES, MAX_THREAD_IDS, MAX_WAIT_S, ThreadControl
+from ryecore.threads.outcomes import Document
+from ryecore.tools.context import ToolContext
+from ryecore.tools.definition import ToolDef
+from ryecore.tools.failures import invalid_arguments
+
+__all__ = ["CAPABILITY", "ITEM_ID", "PARAMETERS", "TOOL_NAME", "Orchestrator", "orchestrator_tool"]
+
+TOOL_NAME: Final = "rye_orchestrator"
+ITEM_ID: Final = "rye/agent/threads/orchestrator"
+CAPABILITY: Final = "rye.execute.tool.rye.agent.threads.orchestrator"
+
+_ONE: Final = frozenset({"thread_id"})
+_MANY: Final = frozenset({"thread_ids"})
+_NEEDED: Final[Mapping[str, frozenset[str]]] = {
+    "wait_threads": _MANY,
+    "cancel_thread": _ONE,
+    "kill_thread": _ONE,
+    "get_status": _ONE,
+    "list_active": frozenset(),
+    "aggregate_results": _MANY,
+    "get_chain": _ONE,
+    "chain_search": frozenset({"query"}),
+    "read_transcript": _ONE,
+    "resume_thread": _ONE | {"message"},
+    "handoff_thread": _ONE,
+}
+"""What each operation can't do without."""
+
+_DESCRIPTION: Final = (
+    "Look after the threads that you have started: wait for them, see how they stand, read what "
+    "came of them, stop them, go on with them. It reaches your own threads and what is below them."
+)
+
+PARAMETERS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "operation": {
+            "type": "string",
+            "enum": list(_NEEDED),
+            "description": "wait_threads and aggregate_results take thread_ids; list_active takes "
+            "nothing; chain_search takes query; resume_thread takes thread_id and message; the "
+            "others take thread_id.",
+        },
+        "thread_id": {
+            "type": "string",
+            "minLength": 1,
+            "description": "One thread. chain_search searches your own chain without it.",
+        },
+        "thread_ids": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 1,
+            "maxItems": MAX_THREAD_IDS,
+            "description": "Several threads.",
+        },
+        "timeout_s": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": MAX_WAIT_S,
+            "default": 600,
+            "description": "wait_threads: seconds to wait at most.",
+        },
+        "mode": {
+            "type": "string",
+            "enum": ["all", "any"],
+            "default": "all",
+            "description": "wait_threads: wait for all, or for the first one.",
+        },
+        "query": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_QUERY_CHARS,
+            "description": "chain_search: what to find in the transcripts.",
+        },
+        "search_type": {
+            "type": "string",
+            "enum": ["text", "regex"],
+            "default": "text",
+            "description": "chain_search: a text in any case, or a regular expression.",
+        },
+        "max_results": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_RESULTS,
+            "default": MAX_RESULTS,
+            "description": "chain_search: how many records to find.",
+        },
+        "tail_lines": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_TAIL_LINES,
+            "default": 50,
+            "description": "read_transcript: how many of the last records.",
+        },
+        "types": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "read_transcript: only records of these types, such as cognition_out.",
+        },
+        "message": {
+            "type": "string",
+            "minLength": 1,
+            "description": "resume_thread: what the thread is told.",
+        },
+    },
+    "required": ["operation"],
+    "additionalProperties": False,
+}
+"""The JSON Schema of the tool's parameters."""
+
+
+@frozen
+class Orchestrator:
+    """The operations of the tool, for whoever dispatches `tool:rye/agent/threads/orchestrator`.
+
+    Attributes:
+        store: Opens the project's threads.
+        control: What starts threads again.
+    """
+
+    store: Callable[[], ThreadStore]
+    control: ThreadControl
+
+    @cached_property
+    def _schema(self) -> SchemaValidator:
+        return SchemaValidator(json.dumps(PARAMETERS))
+
+    async def perform(self, parameters: Mapping[str, Any], ctx: CallContext) -> Document:
+        """Perform one operation on behalf of a thread, or of the host.
+
+        Args:
+            parameters: As `PARAMETERS` says.
+            ctx: On whose behalf: the thread is its `budget_account`; the host has neither an
+                account nor capabilities.
+
+        Returns:
+            A JSON-ready object. `success` is False, with `error` and `error_type`, where the
+            operation was refused or has failed.
+
+        Raises:
+            InvalidParameters: They don't fit the schema, or the operation lacks one.
+        """
+        given = _checked(parameters, self._schema)
+        try:
+            if ctx.budget_account is None and ctx.capabilities is not None:
+                raise InputError(
+                    "Only a thread or the host may look after threads.",
+                    next_step="Run the agent in a thread: rye.start.",
+                )
+            store = await anyio.to_thread.run_sync(self.store)
+            return await self._perform(store, given, ctx)
+        except RyeError as error:
+            document: Document = {
+                "success": False,
+                "error": str(error),
+                "error_type": error.error_type,
+            }
+            return document
+
+    async def _perform(
+        self, store: ThreadStore, given: Mapping[str, Any], ctx: CallContext
+    ) -> Document:
+        caller = ctx.budget_account
+        match given["operation"]:
+            case "wait_threads":
+                options = _only(given, "timeout_s", "mode")
+                return await operations.wait_threads(
+                    store, given["thread_ids"], caller=caller, **options
+                )
+            case "chain_search":
+                thread_id = given.get("thread_id", caller)
+                if thread_id is None:
+                    raise InputError("chain_search needs a thread_id.", next_step="Name a thread.")
+                options = _only(given, "search_type", "max_results")
+                return await operations.chain_search(
+                    store, thread_id, given["query"], caller=caller, **options
+                )
+            case "resume_thread":
+                return await operations.resume_thread(
+                    store, self.control, given["thread_id"], given["message"], ctx=ctx
+                )
+            case "handoff_thread":
+                return await operations.handoff_thread(
+                    store, self.control, given["thread_id"], ctx=ctx
+                )
+            case other:
+                return await anyio.to_thread.run_sync(_look, store, other, given, caller)
+
+
+def _look(
+    store: ThreadStore, operation: str, given: Mapping[str, Any], caller: str | None
+) -> Document:
+    """The operations that wait for nothing but the disk, or a process's grace."""
+    match operation:
+        case "list_active":
+            return operations.list_active(store, caller=caller)
+        case "aggregate_results":
+            return operations.aggregate_results(store, given["thread_ids"], caller=caller)
+        case "read_transcript":
+            options = _only(given, "tail_lines", "types")
+            return operations.read_transcript(store, given["thread_id"], caller=caller, **options)
+    act = {
+        "cancel_thread": operations.cancel_thread,
+        "kill_thread": operations.kill_thread,
+        "get_status": operations.get_status,
+        "get_chain": operations.get_chain,
+    }[operation]
+    return act(store, given["thread_id"], caller=caller)
+
+
+def _only(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
+
+
+def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Mapping[str, Any]:
+    """The parameters, which fit their schema; what is null counts as not given."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    try:
+        failures = schema.failures(json.dumps(given))
+        texts = [f"{one.path}: {one.message}" if one.path else one.message for one in failures]
+    except (TypeError, ValueError, RecursionError):
+        texts = ["they are no JSON"]
+    if not texts:
+        operation = given["operation"]
+        missing = _NEEDED[operation] - given.keys()
+        texts = [f"{name}: {operation} needs it" for name in sorted(missing)]
+    if texts:
+        raise InvalidParameters(
+            f"The parameters don't fit {TOOL_NAME}: {'; '.join(texts)}.",
+            next_step=f"The operations are {', '.join(_NEEDED)}.",
+            failures=tuple(texts),
+        )
+    return given
+
+
+def orchestrator_tool(store: Callable[[], ThreadStore], control: ThreadControl) -> ToolDef:
+    """Make the tool by which threads look after threads.
+
+    A call acts for the thread that its context names: see `Orchestrator.perform`.
+
+    Args:
+        store: Opens the project's threads.
+        control: What starts threads again.
+    """
+    orchestrator = Orchestrator(store, control)
+    return ToolDef(
+        name=TOOL_NAME,
+        description=_DESCRIPTION,
+        parameters=PARAMETERS,
+        run=partial(_run, orchestrator),
+        timeout_s=MAX_WAIT_S + 60,
+        capability=CAPABILITY,
+        source=f"tool:{ITEM_ID}",
+    )
+
+
+async def _run(
+    orchestrator: Orchestrator, arguments: Mapping[str, Any], ctx: ToolContext
+) -> object:
+    try:
+        return await orchestrator.perform(arguments, ctx.call)
+    except InvalidParameters as error:
+        failures = error.failures
+    raise invalid_arguments(TOOL_NAME, *failures)
