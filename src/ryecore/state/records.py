@@ -20,7 +20,7 @@ from ryecore.items.files import write_atomically
 from ryecore.items.signature import Signature, parse_payload, utc_now
 from ryecore.lillux.keys import PublicKey, SigningKey
 
-__all__ = ["canonical_json", "holds", "load_run_key", "sign_record"]
+__all__ = ["canonical_json", "holds", "load_run_key", "record_signature", "sign_record"]
 
 _VERSION: Final = "rye-record-v1"
 _FIELD: Final = "_signature"
@@ -94,10 +94,23 @@ def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dic
     Returns:
         The record with `_signature`: `rye:signed:TIMESTAMP:HASH:SIGNATURE:FINGERPRINT`.
     """
-    digest = hashlib.sha256(canonical_json(record)).hexdigest()
+    return {**record, _FIELD: record_signature(kind, canonical_json(record), key)}
+
+
+def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
+    """The signature of a record that stands in its canonical form already.
+
+    Args:
+        kind: What it is a record of.
+        canonical: What `canonical_json` makes of it.
+        key: The run key.
+
+    Returns:
+        What stands in `_signature`.
+    """
+    digest = hashlib.sha256(canonical).hexdigest()
     unsigned = Signature(utc_now(), digest, b"", key.public.fingerprint)
-    signature = evolve(unsigned, value=key.sign(_message(kind, unsigned)))
-    return {**record, _FIELD: signature.payload}
+    return evolve(unsigned, value=key.sign(_message(kind, unsigned))).payload
 
 
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:

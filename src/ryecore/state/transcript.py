@@ -1,0 +1,375 @@
+"""The transcript of a thread: its one writer.
+
+Records are kept until a commit writes them with one call; a checkpoint closes each turn. What a
+process that was killed left behind is taken up again: a torn line is dropped, the records behind
+the last checkpoint are kept and marked.
+
+Source: seed 003, "Thread Storage"; decisions 38 and 47.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
+
+from attrs import frozen
+
+from ryecore.errors import StateError
+from ryecore.lillux.keys import SigningKey
+from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, Head, checkpoint_line, segment
+from ryecore.state.model import Durability
+from ryecore.state.transcript_check import Chain
+from ryecore.state.transcript_lines import encode_payload, head_of, lines_of, open_plain, stamp
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+__all__ = ["Head", "OnRecord", "Recovery", "Transcript"]
+
+OnRecord: TypeAlias = Callable[[str, float, str, Mapping[str, Any]], None]
+"""Told of a record once it stands in the buffer: thread id, time in seconds, type, payload."""
+
+_ChainState: TypeAlias = tuple["_Hash", str, int]
+"""The running digest of a segment, the digest before it, and how many of its records nobody
+attested when they were found."""
+
+_KEPT_NS: Final = 50_000_000
+_KEPT_CHARS: Final = 4096
+_DELTA: Final = "token_delta"
+
+
+@frozen
+class Recovery:
+    """What was found of a transcript that was taken up again.
+
+    Attributes:
+        head: Its last checkpoint; None where it has none.
+        turn: The turn that this checkpoint closes; 0 for none.
+        tail_records: How many records stand behind it. They are kept, and no digest speaks for
+            them: the next checkpoint says so.
+        is_torn: Whether something behind the last whole record was dropped.
+    """
+
+    head: Head | None
+    turn: int
+    tail_records: int
+    is_torn: bool
+
+
+class Transcript:
+    """The writer of one thread's transcript. Made by `create` or `resume`.
+
+    Attributes:
+        on_record: Told of each record, after it stands in the buffer and perhaps before it is
+            written. They must not raise.
+    """
+
+    def __init__(self, descriptor: int, thread_id: str, key: SigningKey, durability: Durability):
+        self.on_record: list[OnRecord] = []
+        self._descriptor = descriptor
+        self._thread_id = thread_id
+        self._key = key
+        self._is_synced = durability == "machine"
+        self._heads: dict[str, str] = {}
+        self._lines: list[str] = []
+        self._pieces: list[str] = []
+        self._kept_chars = 0
+        self._kept_since_ns = 0
+        self._offset = 0
+        self._chain: _ChainState = (segment(""), "", 0)
+        self._is_ragged = False  # a write broke off, and its rest may stand in the file
+        self._failure = ""
+
+    @classmethod
+    def create(cls, path: Path, thread_id: str, key: SigningKey, durability: Durability) -> Self:
+        """Begin a thread's transcript.
+
+        Args:
+            path: The file; its folder exists, and it doesn't.
+            thread_id: The thread.
+            key: The run key, which signs the checkpoints.
+            durability: What a commit survives: the process's death, or the loss of power too.
+
+        Raises:
+            StateError: It can't be made, or is there already.
+        """
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as problem:
+            raise _unusable(path, problem) from problem
+        made = cls(descriptor, thread_id, key, durability)
+        try:
+            _lock(descriptor, path)
+            if durability == "machine":
+                _sync_folder(path.parent)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return made
+
+    @classmethod
+    def resume(
+        cls,
+        path: Path,
+        thread_id: str,
+        key: SigningKey,
+        durability: Durability,
+        *,
+        head: tuple[int, str] | None = None,
+    ) -> tuple[Self, Recovery]:
+        """Go on with a transcript whose writer is gone.
+
+        Args:
+            path: The file.
+            thread_id: The thread.
+            key: The run key that signed it.
+            durability: What a commit survives.
+            head: The last checkpoint that the registry knows, which the file must hold.
+
+        Returns:
+            The transcript, and what was found. Only what no checkpoint speaks for was dropped, from
+            the first line on that is no whole record.
+
+        Raises:
+            StateError: It can't be read, another process writes it, or it isn't what was signed.
+        """
+        try:
+            descriptor = open_plain(path, os.O_RDWR | os.O_APPEND)
+        except OSError as problem:
+            raise _unusable(path, problem) from problem
+        try:
+            _lock(descriptor, path)
+            chain = Chain(thread_id, key.public, head)
+            with open(descriptor, "rb", closefd=False) as file:
+                for line in lines_of(file, 0, os.fstat(descriptor).st_size):
+                    chain.feed(line)
+            tail = chain.tail()
+            if chain.is_broken or chain.lacks_head() or tail is None:
+                raise StateError(
+                    f"The transcript {path} was altered or cut, so the thread can't go on with it.",
+                    next_step=f"See which turn it is: rye threads verify {thread_id}",
+                )
+            if chain.dropped():
+                os.ftruncate(descriptor, tail.end)
+                os.fdatasync(descriptor)
+        except OSError as problem:
+            os.close(descriptor)
+            raise _unusable(path, problem) from problem
+        except BaseException:
+            os.close(descriptor)
+            raise
+        made = cls(descriptor, thread_id, key, durability)
+        turn, previous = (0, "") if chain.last is None else (chain.last.turn, chain.last.digest)
+        made._offset, made._chain = tail.end, (tail.digest, previous, tail.records)
+        return made, Recovery(chain.head, turn, tail.records, chain.dropped())
+
+    @property
+    def offset(self) -> int:
+        """How many bytes are written."""
+        return self._offset
+
+    def append(self, event_type: str, payload: Mapping[str, Any]) -> None:
+        """Keep a record for the next commit.
+
+        Args:
+            event_type: Its type.
+            payload: The rest, JSON-ready. It is read now, and must not change afterwards where
+                somebody listens.
+
+        Raises:
+            StateError: It is too large.
+        """
+        if self._pieces:
+            self._keep_delta()
+        at_us = time.time_ns() // 1000
+        head = self._heads.get(event_type)
+        if head is None:
+            head = self._heads[event_type] = head_of(self._thread_id, event_type)
+        self._lines.append(f'{{"timestamp":{stamp(at_us)}{head}{encode_payload(payload)}}}\n')
+        if self.on_record:
+            for told in self.on_record:
+                told(self._thread_id, at_us / 1e6, event_type, payload)
+
+    def commit(self) -> None:
+        """Write what is kept. It survives what the durability says once this returns.
+
+        Raises:
+            StateError: It can't be written. It is kept, and the next commit tries again.
+        """
+        if self._pieces:
+            self._keep_delta()
+        if self._lines:
+            self._write_kept()
+        if self._is_synced:
+            self._sync()
+
+    def record(self, event_type: str, payload: Mapping[str, Any]) -> None:
+        """Keep a record, and commit.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        self.append(event_type, payload)
+        self.commit()
+
+    def delta(self, text: str) -> None:
+        """Keep a piece of streamed text; pieces are written together, and never synced.
+
+        Raises:
+            StateError: They can't be written.
+
+        Source: decision 47: 50 ms or 4 KiB.
+        """
+        pieces = self._pieces
+        if not pieces:
+            self._kept_since_ns = time.monotonic_ns()
+            self._kept_chars = 0
+        pieces.append(text)
+        self._kept_chars += len(text)
+        if self._kept_chars >= _KEPT_CHARS or time.monotonic_ns() - self._kept_since_ns >= _KEPT_NS:
+            self._keep_delta()
+            self._write_kept()
+
+    def _keep_delta(self) -> None:
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        self.append(_DELTA, {"text": text})
+
+    def checkpoint(self, turn: int) -> Head:
+        """Close a turn: write what is kept, and a signed checkpoint behind it.
+
+        Args:
+            turn: The turn.
+
+        Returns:
+            Where the chain stands now, for the registry.
+
+        Raises:
+            StateError: It can't be written; the next one tries again.
+        """
+        if self._pieces:
+            self._keep_delta()
+        data = "".join(self._lines).encode("ascii")
+        running, previous, unattested = self._chain
+        digest = running.copy()
+        digest.update(data)
+        said = Checkpoint(turn, self._offset + len(data), digest.hexdigest(), previous, unattested)
+        at_us = time.time_ns() // 1000
+        line = checkpoint_line(self._thread_id, said, at_us, self._key)
+        following = segment(said.digest)
+        following.update(line)
+        self._write(data + line, (following, said.digest, 0))
+        if self._is_synced:
+            self._sync()
+        if self.on_record:
+            payload = {"turn": turn, "offset": said.offset, "digest": said.digest}
+            for told in self.on_record:
+                told(self._thread_id, at_us / 1e6, CHECKPOINT, payload)
+        return Head(said.offset, said.digest)
+
+    def _write_kept(self) -> None:
+        data = "".join(self._lines).encode("ascii")
+        running, previous, unattested = self._chain
+        digest = running.copy()
+        digest.update(data)
+        self._write(data, (digest, previous, unattested))
+
+    def _write(self, data: bytes, chain: _ChainState) -> None:
+        """Write all that is kept, or leave nothing of it."""
+        if self._failure:
+            self._refuse(self._failure)
+        size = len(data)
+        try:
+            if self._is_ragged:
+                os.ftruncate(self._descriptor, self._offset)
+            self._is_ragged = True
+            written = os.write(self._descriptor, data)
+            while written < size:
+                written += os.write(self._descriptor, data[written:])
+        except OSError as problem:
+            self._trim()
+            self._refuse(problem.strerror or str(problem), problem)
+        # At once: an interrupt before this line takes the write back, one after it finds it done.
+        self._offset, self._chain, self._lines, self._is_ragged = (
+            self._offset + size, chain, [], False
+        )  # fmt: skip
+
+    def _trim(self) -> None:
+        """Take back what a write that broke off has left; else the next write does, or a reader."""
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, self._offset)
+            self._is_ragged = False
+
+    def _sync(self) -> None:
+        if self._failure:
+            self._refuse(self._failure)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as problem:
+            # The kernel may have dropped what it couldn't write, and would call the next one good.
+            self._failure = problem.strerror or str(problem)
+            self._refuse(self._failure, problem)
+
+    def _refuse(self, why: str, cause: OSError | None = None) -> NoReturn:
+        raise StateError(
+            f"The transcript of {self._thread_id} can't be written: {why}.",
+            next_step="See that the disk has room; then resume the thread.",
+        ) from cause
+
+    def close(self) -> None:
+        """Commit, and let the file go; a second time does nothing.
+
+        Raises:
+            StateError: What was kept can't be written. The file is closed all the same.
+        """
+        if self._descriptor < 0:
+            return
+        try:
+            self.commit()
+        finally:
+            os.close(self._descriptor)
+            self._descriptor, self._failure = -1, "it is closed"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """One writer at a time, of all processes; the kernel frees it when the writer dies."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StateError(
+            f"Another process writes the transcript {path}.",
+            next_step="Wait until its thread has ended, or stop it: rye threads cancel",
+        ) from None
+    except OSError as problem:
+        raise _unusable(path, problem) from problem
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: Path, problem: OSError) -> StateError:
+    return StateError(
+        f"The transcript {path} can't be used: {problem.strerror or problem}.",
+        next_step="See that it is a plain file of yours, and that the disk has room.",
+    )

@@ -1,0 +1,377 @@
+"""Prove a transcript: which turn was altered, cut, or never attested; and read one back.
+
+A file is judged line by line in bounded memory, and nothing in it can make that fail. One altered
+turn doesn't hide what stands behind it: each checkpoint says which digest it goes on from.
+
+Source: decision 47.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from attrs import define, frozen
+
+from ryecore.errors import StateError
+from ryecore.lillux.keys import PublicKey
+from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, Head, read_checkpoint, segment
+from ryecore.state.transcript_lines import Line, Record, lines_of, open_plain, parse_line
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+__all__ = [
+    "Chain",
+    "Record",
+    "Tail",
+    "TranscriptReport",
+    "TurnReport",
+    "TurnState",
+    "read_records",
+    "verify_transcript",
+]
+
+TurnState: TypeAlias = Literal["attested", "altered", "cut", "unattested"]
+"""How a turn stands: its digest is signed; it isn't what was signed; something of it is missing;
+or no checkpoint speaks for it."""
+
+_MAX_NAMED: Final = 100  # of the turns that a gap may hold
+
+
+@frozen
+class TurnReport:
+    """How one turn of a transcript stands.
+
+    Attributes:
+        turn: The turn; 0 for what stands before the first.
+        state: How it stands.
+        first_line: Its first line, from 1.
+        last_line: Its last.
+        reason: Why, in a sentence; empty where it is attested.
+    """
+
+    turn: int
+    state: TurnState
+    first_line: int
+    last_line: int
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        return {
+            "turn": self.turn,
+            "state": self.state,
+            "first_line": self.first_line,
+            "last_line": self.last_line,
+            "reason": self.reason,
+        }
+
+
+@frozen
+class TranscriptReport:
+    """What a transcript's checkpoints prove.
+
+    Attributes:
+        ok: Whether nothing is altered, cut, or missing. What a crash left without a checkpoint
+            is no problem while the thread may go on; it is marked `unattested`.
+        turns: Each turn, in order.
+        problems: What is wrong, a sentence each.
+        unattested_records: How many records no digest speaks for.
+        size_bytes: How large the file is.
+    """
+
+    ok: bool
+    turns: tuple[TurnReport, ...]
+    problems: tuple[str, ...]
+    unattested_records: int
+    size_bytes: int
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        return {
+            "ok": self.ok,
+            "turns": [turn.to_dict() for turn in self.turns],
+            "problems": list(self.problems),
+            "unattested_records": self.unattested_records,
+            "size_bytes": self.size_bytes,
+        }
+
+
+def verify_transcript(
+    path: Path,
+    thread_id: str,
+    public_key: PublicKey,
+    head: tuple[int, str] | None,
+    *,
+    ended: bool,
+) -> TranscriptReport:
+    """Prove a transcript.
+
+    Args:
+        path: The file. Whatever stands there is judged, and nothing is waited for.
+        thread_id: The thread that it must be of.
+        public_key: The run key's public half.
+        head: Offset and digest of the last checkpoint, as the registry knows them; None where it
+            knows none. The file may go on behind it.
+        ended: Whether the thread has ended, and so nothing may stand behind its last checkpoint.
+
+    Returns:
+        What is proved, turn by turn.
+
+    Source: decision 47.
+    """
+    try:
+        descriptor = open_plain(path)
+    except OSError as problem:
+        reason = f"{path} can't be read: {problem.strerror or problem}."
+        if isinstance(problem, FileNotFoundError):
+            reason = f"There is no transcript {path}."
+        return TranscriptReport(False, (), (reason,), 0, 0)
+    chain = Chain(thread_id, public_key, head)
+    with open(descriptor, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        try:
+            for line in lines_of(file, 0, size):
+                chain.feed(line)
+        except OSError as problem:
+            return TranscriptReport(
+                False, tuple(chain.turns), (f"{path} can't be read: {problem.strerror}.",), 0, size
+            )
+    return chain.report(size, ended=ended)
+
+
+def read_records(
+    path: Path, *, from_offset: int = 0, to_offset: int | None = None
+) -> Iterator[Record]:
+    """Read a transcript's records, one at a time; whether they are true, `verify_transcript` says.
+
+    Args:
+        path: The file.
+        from_offset: Where to begin, in bytes: a record's `offset` or `end`.
+        to_offset: Where to stop; the file's end by default.
+
+    Yields:
+        Each record, of whatever type, up to the first line that is none or has no end.
+
+    Raises:
+        StateError: The file can't be read.
+    """
+    try:
+        with open(open_plain(path), "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(from_offset)
+            for line in lines_of(file, from_offset, size if to_offset is None else to_offset):
+                record = parse_line(line)
+                if record is None:
+                    return
+                yield record
+    except OSError as problem:
+        raise StateError(
+            f"The transcript {path} can't be read: {problem.strerror or problem}.",
+            next_step="See which threads there are: rye threads list --all",
+        ) from problem
+
+
+@frozen
+class Tail:
+    """What stands behind the last checkpoint.
+
+    Attributes:
+        records: How many whole records.
+        end: Where the last of them ends, in bytes.
+        digest: The running digest up to there.
+    """
+
+    records: int
+    end: int
+    digest: "_Hash"
+
+
+@define
+class _Segment:
+    """The lines since the last checkpoint's."""
+
+    first_line: int
+    digest: "_Hash | None"  # None where the digest that it goes on from isn't known
+    why_unknown: str = ""
+    last_line: int = 0
+    records: int = 0
+    turn: int = 0  # the highest that a record names
+    bad: str = ""  # why a line of it is none that was written there
+    is_torn: bool = False
+    good: Tail | None = None  # what stood before the first bad line
+
+
+class Chain:
+    """Judges a transcript, line by line.
+
+    Args:
+        thread_id: The thread that it must be of.
+        key: The key that must have signed its checkpoints.
+        head: Offset and digest of a checkpoint that it must hold.
+    """
+
+    def __init__(self, thread_id: str, key: PublicKey, head: tuple[int, str] | None) -> None:
+        self.turns: list[TurnReport] = []
+        self.last: Checkpoint | None = None
+        self.is_broken = False
+        self._thread_id = thread_id
+        self._key = key
+        self._head = head
+        self._has_head = head is None
+        self._offset = 0  # of the last checkpoint's line, where it really stands
+        self._end = 0
+        self._unattested = 0
+        self._open = _Segment(1, segment(""))
+
+    @property
+    def head(self) -> Head | None:
+        """The last checkpoint that holds."""
+        return None if self.last is None else Head(self.last.offset, self.last.digest)
+
+    def feed(self, line: Line) -> None:
+        """Judge the next line."""
+        now, record = self._open, parse_line(line)
+        now.last_line = line.number
+        if record is None:
+            if line.is_whole or line.content is None:
+                self._bad(now, f"line {line.number} is no record")
+            else:
+                now.is_torn = True
+        elif record.thread_id != self._thread_id:
+            self._bad(now, f"line {line.number} is of another thread")
+        elif record.type == CHECKPOINT:
+            said = read_checkpoint(record, line.content or b"", self._thread_id, self._key)
+            if said is None:
+                self._close_broken(line, record)
+                return
+            if self.last is None or said.offset > self.last.offset:
+                self._close(line, said)
+                return
+            self._bad(now, f"the checkpoint in line {line.number} stands there again")
+        else:
+            now.records += 1
+            turn = record.payload.get("turn")
+            if type(turn) is int and turn > now.turn:
+                now.turn = turn
+        if now.digest is not None and line.content is not None and not now.is_torn:
+            now.digest.update(line.content)
+        if not now.bad and not now.is_torn:
+            self._end = line.end
+
+    def _bad(self, now: _Segment, why: str) -> None:
+        if not now.bad:
+            now.bad, now.good = why, self._tail(now)
+
+    def _tail(self, now: _Segment) -> Tail | None:
+        if now.digest is None:
+            return None
+        return Tail(now.records, self._end, now.digest.copy())
+
+    def _close(self, line: Line, said: Checkpoint) -> None:
+        """A checkpoint that this key signed for this thread."""
+        now, last = self._open, self.last
+        known = last.turn if last is not None else 0
+        state: TurnState
+        if now.digest is None:
+            state, reason = "unattested", now.why_unknown
+            if now.bad:
+                state, reason = "altered", now.bad
+        elif said.previous != (last.digest if last is not None else ""):
+            reason = "the checkpoint before it is missing"
+            state = self._report_gap(now, said, known, line)
+        elif (
+            now.bad
+            or said.digest != now.digest.hexdigest()
+            or line.offset - self._offset != said.offset - (last.offset if last else 0)
+        ):
+            state = "altered"
+            reason = now.bad or "these lines are not those that were signed"
+        elif said.unattested:
+            state = "unattested"
+            reason = f"a crash had left {said.unattested} records of it without a checkpoint"
+            self._unattested += min(said.unattested, now.records)
+        else:
+            state, reason = "attested", ""
+        if reason and not (state == "unattested" and said.unattested and now.digest is not None):
+            self.is_broken = True
+            self._unattested += now.records
+        self._add(said.turn, state, now.first_line, line.number, reason)
+        self._has_head = self._has_head or (said.offset, said.digest) == self._head
+        self.last, self._offset, self._end = said, line.offset, line.end
+        self._open = _Segment(line.number + 1, segment(said.digest))
+        if self._open.digest is not None:
+            self._open.digest.update(line.content or b"")
+
+    def _report_gap(self, now: _Segment, said: Checkpoint, known: int, line: Line) -> TurnState:
+        """Turns whose checkpoints are missing; what closes the gap can't be attested either."""
+        missing = range(known + 1, min(said.turn, known + 1 + _MAX_NAMED))
+        state: TurnState = "altered" if now.bad else "cut"
+        for turn in missing:
+            reason = now.bad or "its checkpoint is missing"
+            self._add(turn, state, now.first_line, line.number, reason)
+        return state if now.bad or not missing else "unattested"
+
+    def _close_broken(self, line: Line, record: Record) -> None:
+        """A checkpoint's line that was altered, or that somebody else wrote."""
+        now = self._open
+        turn = record.payload.get("turn")
+        guess = turn if type(turn) is int and turn >= 0 else self._guess(now)
+        reason = now.bad or f"the checkpoint in line {line.number} doesn't hold"
+        self._add(guess, "altered", now.first_line, line.number, reason)
+        self.is_broken = True
+        self._unattested += now.records
+        why = "the checkpoint before it doesn't hold"
+        self._open = _Segment(line.number + 1, None, why)
+
+    def _guess(self, now: _Segment) -> int:
+        return now.turn or (self.last.turn if self.last is not None else 0)
+
+    def _add(self, turn: int, state: TurnState, first: int, last: int, reason: str) -> None:
+        self.turns.append(TurnReport(turn, state, first, last, reason))
+
+    def tail(self) -> Tail | None:
+        """What stands behind the last checkpoint, up to a line that is none; None if broken."""
+        return self._open.good if self._open.bad else self._tail(self._open)
+
+    def dropped(self) -> bool:
+        """Whether something stands behind the last whole record."""
+        return bool(self._open.bad) or self._open.is_torn
+
+    def lacks_head(self) -> bool:
+        """Whether the head that the registry knows isn't there."""
+        return not self._has_head
+
+    def report(self, size_bytes: int, *, ended: bool) -> TranscriptReport:
+        """What was found."""
+        problems = [
+            f"Turn {one.turn} (lines {one.first_line} to {one.last_line}): {one.reason}."
+            for one in self.turns
+            if one.state in ("altered", "cut")
+        ]
+        turns, now = list(self.turns), self._open
+        unattested = self._unattested + now.records
+        is_cut = not self._has_head and not self.is_broken
+        turn = self._guess(now)
+        last_line = max(now.last_line, now.first_line - 1)
+        if is_cut:
+            turn = now.turn or (self.last.turn + 1 if self.last is not None else 1)
+            reason = "the file ends before the checkpoint that the registry knows"
+            turns.append(TurnReport(turn, "cut", now.first_line, last_line, reason))
+        elif now.bad:
+            turns.append(TurnReport(turn, "altered", now.first_line, last_line, now.bad))
+        elif now.records or now.is_torn:
+            reason = now.why_unknown or "no checkpoint closes it"
+            if now.is_torn:
+                reason += f", and line {last_line} is torn"
+            turns.append(TurnReport(turn, "unattested", now.first_line, last_line, reason))
+        if len(turns) > len(self.turns) and (ended or turns[-1].state != "unattested"):
+            one = turns[-1]
+            where = f"lines {one.first_line} to {one.last_line}"
+            if one.last_line < one.first_line:
+                where = f"after line {one.last_line}"
+            problems.append(f"Turn {one.turn} ({where}): {one.reason}.")
+        if self.is_broken and not problems:
+            problems.append("The chain of checkpoints is broken.")
+        return TranscriptReport(not problems, tuple(turns), tuple(problems), unattested, size_bytes)

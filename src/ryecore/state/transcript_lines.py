@@ -1,0 +1,215 @@
+"""The lines of a transcript: how a record is written in one, and read from one.
+
+    {"timestamp":1763796896.104512,"thread_id":"...","event_type":"...","payload":{...}}
+
+A line is ASCII, so that it holds whatever a model wrote, halves of characters too.
+"""
+
+import json
+import json.encoder
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from attrs import frozen
+
+from ryecore.errors import StateError
+
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Line",
+    "Record",
+    "encode_payload",
+    "head_of",
+    "lines_of",
+    "open_plain",
+    "parse_line",
+    "stamp",
+]
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+"""No line is longer, so that whoever reads a file of somebody's making needs no more memory."""
+
+
+@frozen
+class Record:
+    """One line of a transcript.
+
+    Attributes:
+        timestamp: When, in seconds since 1970 (UTC).
+        thread_id: The thread.
+        type: What happened.
+        payload: The rest.
+        offset: Where the line begins, in bytes.
+        end: Where it ends.
+    """
+
+    timestamp: float
+    thread_id: str
+    type: str
+    payload: Mapping[str, Any]
+    offset: int = 0
+    end: int = 0
+
+
+# Writing
+
+
+def stamp(at_us: int) -> str:
+    """A time in microseconds since 1970 as seconds, exactly."""
+    return f"{at_us // 1_000_000}.{at_us % 1_000_000:06d}"
+
+
+def head_of(thread_id: str, event_type: str) -> str:
+    """What stands between a line's timestamp and its payload."""
+    return f',"thread_id":{json.dumps(thread_id)},"event_type":{json.dumps(event_type)},"payload":'
+
+
+def _plain(value: object) -> object:
+    """What the encoder doesn't know by itself."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} can't stand in a transcript")
+
+
+def _make_encoder() -> Callable[[Any, int], tuple[str, ...]]:
+    # What JSONEncoder.encode makes anew at each call, made once: it takes half the time.
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
+        return lambda value, _: (encode(value),)
+    encoder = make(
+        None, _plain, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False
+    )
+    return cast("Callable[[Any, int], tuple[str, ...]]", encoder)
+
+
+_encode: Final = _make_encoder()
+
+
+def encode_payload(payload: Mapping[str, Any]) -> str:
+    """A payload as ASCII JSON. Numbers that JSON lacks are written as texts, such as `"nan"`.
+
+    Raises:
+        StateError: It is nested too deep, or too large for a line.
+        TypeError: It holds what is no JSON.
+    """
+    try:
+        text = "".join(_encode(payload, 0))
+    except ValueError:
+        text = "".join(_encode(_finite(payload), 0))
+    except RecursionError:
+        raise StateError(
+            "A record is nested too deep for a transcript.",
+            next_step="Have the tool or the model write flatter data.",
+        ) from None
+    if len(text) > MAX_LINE_BYTES - 4096:
+        raise StateError(
+            f"A record of {len(text)} bytes is too large for a transcript.",
+            next_step="Keep large data in files, and pass their paths.",
+        )
+    return text
+
+
+def _finite(value: object) -> object:
+    """A model's arguments may hold NaN, as Python reads it, and no other JSON reader does."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
+
+
+# Reading
+
+
+@frozen
+class Line:
+    """A line as it stands in a file.
+
+    Attributes:
+        number: Which, from 1.
+        offset: Where it begins, in bytes.
+        end: Where it ends.
+        content: Its bytes with the line end; None where it is longer than any that is written.
+        is_whole: Whether it has a line end.
+    """
+
+    number: int
+    offset: int
+    end: int
+    content: bytes | None
+    is_whole: bool
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a plain file; a link, a FIFO or a device is refused, and never waited for.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: It can't be opened, or is no plain file.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "it is no plain file")
+    return descriptor
+
+
+def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
+    """The lines of a file from where it stands, in bounded memory.
+
+    Args:
+        file: The file, which stands at `offset`.
+        offset: Where the first line begins.
+        to_offset: Where to stop.
+    """
+    number = 0
+    while offset < to_offset:
+        number += 1
+        content: bytes | None = file.readline(min(MAX_LINE_BYTES, to_offset - offset))
+        if not content:
+            return
+        end = offset + len(content)
+        is_whole = content.endswith(b"\n")
+        if not is_whole and end < to_offset:  # it is longer: its end is all that is looked for
+            content = None
+            while not is_whole and end < to_offset:
+                piece = file.readline(min(MAX_LINE_BYTES, to_offset - end))
+                if not piece:
+                    break
+                end += len(piece)
+                is_whole = piece.endswith(b"\n")
+        yield Line(number, offset, end, content, is_whole)
+        offset = end
+
+
+def parse_line(line: Line) -> Record | None:
+    """A line as a record; None where it is none, or has no end."""
+    content = line.content
+    if content is None or not (content.startswith(b"{") and content.endswith(b"}\n")):
+        return None
+    try:
+        said = json.loads(content.decode("ascii"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    timestamp, thread_id = said.get("timestamp"), said.get("thread_id")
+    event_type, payload = said.get("event_type"), said.get("payload")
+    if not (
+        isinstance(timestamp, float)
+        and math.isfinite(timestamp)
+        and isinstance(thread_id, str)
+        and isinstance(event_type, str)
+        and isinstance(payload, dict)
+    ):
+        return None
+    return Record(timestamp, thread_id, event_type, payload, line.offset, line.end)
