@@ -1,0 +1,373 @@
+"""A tree of threads as text: for a terminal of any width, and for a notebook. Pure.
+
+One row a thread: what it is, and what it has used of what it may use. Tokens and spend count a
+thread together with all below it, as its budget does.
+"""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.state.model import MICROCENTS_PER_USD, Status
+from ryecore.styled import Span, StyledText
+from ryecore.threads.tree import TreeNode, TreeRow, rows_of
+
+__all__ = ["render_tree"]
+
+_STYLES: Final[dict[Status, str]] = {
+    "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
+    "killed": "bad", "cancelled": "warn",
+}  # fmt: skip
+_MARKS: Final[dict[Status, str]] = {
+    "created": "·", "running": "▸", "completed": "✓", "continued": "»", "error": "✗",
+    "killed": "✗", "cancelled": "■",
+}  # fmt: skip
+
+_GAP: Final = "  "
+_LEAST_NAME: Final = 24
+"""Columns are given up before a name has less room than this."""
+_MAX_NOTES: Final = 3
+
+_NAMES: Final = ("turns", "tokens", "spend", "time")
+
+
+@frozen
+class _Layout:
+    """What of the columns is shown.
+
+    Attributes:
+        columns: Which.
+        bar: How wide a bar is; 0 for none.
+        with_limits: Whether limits stand beside what is used.
+    """
+
+    columns: tuple[str, ...]
+    bar: int = 0
+    with_limits: bool = False
+
+
+_LAYOUTS: Final = (
+    _Layout(_NAMES, 8, with_limits=True),
+    _Layout(_NAMES, 5, with_limits=True),
+    _Layout(_NAMES, 0, with_limits=True),
+    _Layout(_NAMES),
+    _Layout(("spend", "time")),
+    _Layout(("time",)),
+    _Layout(()),
+)
+"""From the widest to the narrowest."""
+
+
+@frozen
+class _Cell:
+    """What stands in one column of a row.
+
+    Attributes:
+        used: What is used.
+        limit: What may be used, behind a slash; empty without a limit.
+        share: Which part of the limit is used; None without one.
+    """
+
+    used: str = ""
+    limit: str = ""
+    share: float | None = None
+
+    @property
+    def style(self) -> str:
+        """Calm, a warning from 80 % on, or at its end."""
+        if self.share is None or self.share < 0.8:
+            return ""
+        return "warn" if self.share < 1 else "bad"
+
+
+@frozen
+class _Line:
+    """A row, ready to be arranged."""
+
+    guides: str
+    mark: Span
+    name: Span
+    cells: dict[str, _Cell]
+
+    @property
+    def lead(self) -> int:
+        """How wide what stands before the name is."""
+        return len(self.guides) + (2 if self.mark[0] else 0)
+
+
+def render_tree(
+    nodes: Sequence[TreeNode], *, width: int, now: float, max_rows: int = 40
+) -> StyledText:
+    """Draw threads with all that they have started.
+
+    Args:
+        nodes: The threads at the top.
+        width: How many columns there are. In few, limits and columns are left out.
+        now: The time in seconds since 1970 (UTC), for those that still run.
+        max_rows: How many rows the tree may have. Of a larger one, what runs is shown first, and
+            the rest is counted.
+
+    Returns:
+        The tree, its totals, and of at most three threads what there is to say.
+    """
+    width = max(width, 8)
+    everyone = [one for root in nodes for one in root.walk()]
+    lines = [_line(row, now) for row in rows_of(nodes, max_rows)]
+    total = _total(nodes, everyone, now) if len(everyone) > 1 else None
+    text = StyledText()
+    _arrange(text, lines, total, width)
+    if total is not None:
+        _add_counts(text, everyone, width)
+    _add_notes(text, everyone, width)
+    return text
+
+
+# What stands in a row
+
+
+def _line(row: TreeRow, now: float) -> _Line:
+    node = row.node
+    if node is None:
+        counts = Counter(row.left_out)
+        kinds = ", ".join(f"{counts[status]} {status}" for status in _STYLES if counts[status])
+        return _Line(row.guides, ("", ""), (f"… {len(row.left_out)} more: {kinds}", "dim"), {})
+    limits = node.limits
+    until = now if node.ended_at is None else node.ended_at
+    lasted = until - node.started_at
+    most_s = None if limits.duration_s is None or node.ended else float(limits.duration_s)
+    cells = {
+        "turns": _used(node.turns, limits.turns, _compact),
+        "tokens": _used(row.tokens, limits.tokens, _compact),
+        "spend": _used(row.spend_microcents, limits.spend_microcents, _dollars),
+        "time": _Cell(_duration(lasted), "", _share(lasted, most_s)),
+    }
+    is_live = node.status == "running"
+    name = _clean(node.item_id.removeprefix("directive:"))
+    style = "strong" if is_live else "dim" if node.ended else ""
+    return _Line(row.guides, (_MARKS[node.status], _STYLES[node.status]), (name, style), cells)
+
+
+def _total(roots: Sequence[TreeNode], everyone: Sequence[TreeNode], now: float) -> _Line:
+    ends = [now if one.ended_at is None else one.ended_at for one in everyone]
+    lasted = max(ends) - min(one.started_at for one in roots)
+    cells = {
+        "turns": _Cell(_compact(sum(one.turns for one in everyone))),
+        "tokens": _Cell(_compact(sum(one.tokens for one in everyone))),
+        "spend": _Cell(_dollars(sum(one.spend_microcents for one in everyone))),
+        "time": _Cell(_duration(lasted)),
+    }
+    return _Line("", ("", ""), (f"{len(everyone):,} threads", "strong"), cells)
+
+
+def _add_counts(text: StyledText, everyone: Sequence[TreeNode], width: int) -> None:
+    counts = Counter(one.status for one in everyone)
+    spans: list[Span] = []
+    room = width
+    for status, style in _STYLES.items():
+        if not counts[status]:
+            continue
+        said = f"{counts[status]:,} {status}"
+        if spans and room < len(said) + 2:
+            text.line(*spans)
+            spans, room = [], width
+        spans += [(f"{_MARKS[status]} ", style), (said + _GAP, "dim")]
+        room -= len(said) + 2 + len(_GAP)
+    text.line(*spans)
+
+
+def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> None:
+    noted = [one for one in everyone if one.note]
+    noted.sort(key=lambda one: one.started_at if one.ended_at is None else one.ended_at)
+    for one in noted[-_MAX_NOTES:]:
+        name = _fitted(_clean(one.thread_id), max(width // 2 - 2, 1))
+        room = width - _width(name) - 4
+        text.line(
+            (f"{_MARKS[one.status]} ", _STYLES[one.status]),
+            (name, "id"),
+            (f"  {_cut(_clean(one.note), room)}" if room > 1 else "", "dim"),
+        )
+
+
+# How rows become columns
+
+
+def _arrange(text: StyledText, lines: list[_Line], total: _Line | None, width: int) -> None:
+    counted = [*lines, total] if total is not None else lines
+    lines_with_cells = [one for one in counted if one.cells]
+    longest = max((one.lead + _width(one.name[0]) for one in counted if one.cells), default=0)
+    for layout in _LAYOUTS:
+        columns = [_Column.of(name, lines_with_cells, layout) for name in layout.columns]
+        room = width - sum(len(_GAP) + one.width for one in columns)
+        if room >= min(longest, _LEAST_NAME):
+            break
+    room = min(room, max(longest, len(_GAP)))
+    if columns:
+        heads = [(f"{_GAP}{one.name:>{one.width}}", "dim") for one in columns]
+        text.line((" " * room, ""), *heads)
+    for line in lines:
+        _add(text, line, columns, room, width)
+    if total is not None:
+        rule = min(room + sum(len(_GAP) + one.width for one in columns), width)
+        text.line(("─" * rule, "dim"))
+        _add(text, total, columns, room, width)
+
+
+def _add(text: StyledText, line: _Line, columns: "list[_Column]", room: int, width: int) -> None:
+    guides = _shortened(line.guides, room // 2)
+    spans: list[Span] = [(guides, "dim")] if guides else []
+    left = room - _width(guides)
+    if line.mark[0]:
+        spans.append((f"{line.mark[0]} ", line.mark[1]))
+        left -= 2
+    name, style = line.name
+    if not line.cells:  # it may run on below the columns, as nothing stands there
+        text.line(*spans, (_cut(name, width - _width(guides)), style))
+        return
+    name = _fitted(name, max(left, 1))
+    spans.append((name, style))
+    spans.append((" " * (left - _width(name)), ""))
+    for column in columns:
+        spans += column.spans(line.cells[column.name])
+    text.line(*spans)
+
+
+@frozen
+class _Column:
+    """One column: how wide its parts are.
+
+    Attributes:
+        name: Which.
+        bar: The bar; 0 without one.
+        used: What is used.
+        limit: The limits.
+    """
+
+    name: str
+    bar: int
+    used: int
+    limit: int
+
+    @classmethod
+    def of(cls, name: str, lines: Sequence[_Line], layout: _Layout) -> "_Column":
+        cells = [one.cells[name] for one in lines]
+        has_limits = layout.with_limits and any(one.limit for one in cells)
+        used = max((len(one.used) for one in cells), default=0)
+        limit = max((len(one.limit) for one in cells), default=0) if has_limits else 0
+        bar = layout.bar + 1 if has_limits and layout.bar else 0
+        return cls(name, bar, max(used, len(name) - limit - bar), limit)
+
+    @property
+    def width(self) -> int:
+        return self.bar + self.used + self.limit
+
+    def spans(self, cell: _Cell) -> list[Span]:
+        spans: list[Span] = [(_GAP, "")]
+        if self.bar:
+            full, rest = _bar(cell.share, self.bar - 1)
+            spans += [(full, cell.style or "good"), (f"{rest} ", "dim")]
+        spans.append((f"{cell.used:>{self.used}}", cell.style))
+        if self.limit:
+            spans.append((f"{cell.limit:<{self.limit}}", "dim"))
+        return [one for one in spans if one[0]]
+
+
+def _bar(share: float | None, width: int) -> tuple[str, str]:
+    """What is full of a bar, and the rest: in halves, full only where all is used."""
+    if share is None:
+        return "", " " * width
+    halves = min(max(math.floor(share * 2 * width), 1 if share > 0 else 0), 2 * width)
+    full = "━" * (halves // 2) + "╸" * (halves % 2)
+    return full, "─" * (width - len(full))
+
+
+# Texts
+
+
+def _used(used: int, limit: int | None, shown: Callable[[int], str]) -> _Cell:
+    if limit is None:
+        return _Cell(shown(used) if used else "")  # a tool's thread has no model
+    return _Cell(shown(used), f"/{shown(limit).removeprefix('$')}", _share(used, limit))
+
+
+def _share(used: float, limit: float | None) -> float | None:
+    if limit is None:
+        return None
+    return used / limit if limit else float(used > 0)
+
+
+def _compact(count: int) -> str:
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            scaled = count / size
+            return (f"{scaled:.1f}".removesuffix(".0") if scaled < 10 else f"{scaled:.0f}") + unit
+    return str(count)
+
+
+def _dollars(microcents: int) -> str:
+    usd = microcents / MICROCENTS_PER_USD
+    if usd >= 1000:
+        return f"${_compact(round(usd))}"
+    if usd >= 100:
+        return f"${usd:.0f}"
+    digits = 2 if usd >= 1 else 3 if usd >= 0.1 else 4
+    return f"${usd:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _duration(seconds: float) -> str:
+    seconds = max(seconds, 0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{int(seconds)} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}:{rest:02}"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if days else f"{hours}:{minutes:02}:{rest:02}"
+
+
+def _clean(text: str) -> str:
+    """A text on one line, without what could steer a terminal or turn its direction."""
+    return "".join(
+        one if unicodedata.category(one)[0] not in "CZ" or one == " " else "�"
+        for one in " ".join(text.split())
+    )
+
+
+def _width(text: str) -> int:
+    """How many columns a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1
+        for one in text
+    )
+
+
+def _fitted(name: str, room: int) -> str:
+    """A name whose end, which says most, is kept where it doesn't fit."""
+    return name if _width(name) <= room else f"…{_cut(name[::-1], room, mark='')[::-1][1:]}"
+
+
+def _cut(text: str, room: int, mark: str = "…") -> str:
+    if _width(text) <= room:
+        return text
+    kept, left = "", room - len(mark)
+    for one in text:
+        left -= _width(one)
+        if left < 0:
+            break
+        kept += one
+    return kept + mark
+
+
+def _shortened(guides: str, room: int) -> str:
+    """The lines that lead to a row that is very deep: their last part."""
+    if len(guides) <= room:
+        return guides
+    return f"⋯{guides[len(guides) - room + 1 :]}" if room > 3 else ""
