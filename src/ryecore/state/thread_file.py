@@ -1,0 +1,156 @@
+"""thread.json: what a thread may do and where it stands, signed by the run key.
+
+The registry says what is true; this file is for people, and for whoever has the folder alone.
+
+Source: seed 003, "Step 12: Write initial thread.json"; decisions 5 and 37.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from ryecore.errors import StateError
+from ryecore.items.files import write_atomically
+from ryecore.lillux.digests import read_digest
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.records import holds, sign_record
+
+__all__ = ["THREAD_FILE", "ThreadFile", "read_thread_file", "write_thread_file"]
+
+THREAD_FILE: Final = "thread.json"
+"""The file's name in the thread's folder."""
+
+_KIND: Final = "thread"
+_FIELD: Final = "_signature"
+_MAX_BYTES: Final = 4 * 1024 * 1024
+
+
+@frozen
+class ThreadFile:
+    """What stands in a thread's file.
+
+    Attributes:
+        thread_id: The thread.
+        item_id: What runs in it, as a canonical ref.
+        directive: The directive's id, without its kind.
+        item_hash: SHA-256 (hex) of the directive's verified content.
+        status: Where it stands.
+        created_at: UTC.
+        updated_at: When the file was written, UTC.
+        model: `provider/model`; None where it isn't known yet.
+        limits: Its limits, by the names that files use.
+        capabilities: What it may do.
+        parent_id: The thread that started it; None for a root.
+        root_id: The first thread of its tree; itself for a root.
+        chain_root_id: The first thread of its chain of continuations.
+        continuation_of: The thread that it continues.
+        cost: What it has spent.
+    """
+
+    thread_id: str
+    item_id: str
+    directive: str
+    item_hash: str
+    status: str
+    created_at: str
+    updated_at: str
+    model: str | None
+    limits: Mapping[str, Any]
+    capabilities: tuple[str, ...]
+    parent_id: str | None = None
+    root_id: str | None = None
+    chain_root_id: str | None = None
+    continuation_of: str | None = None
+    cost: Cost = field(factory=Cost)
+
+    def to_dict(self) -> dict[str, object]:
+        """The file's fields, with the names of seed 003."""
+        return {
+            "thread_id": self.thread_id,
+            "directive": self.directive,
+            "item_id": self.item_id,
+            "item_hash": self.item_hash,
+            "status": self.status,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+            "model": self.model,
+            "limits": dict(self.limits),
+            "capabilities": list(self.capabilities),
+            "parent_id": self.parent_id,
+            "root_id": self.root_id or self.thread_id,
+            "chain_root_id": self.chain_root_id,
+            "continuation_of": self.continuation_of,
+            "cost": {
+                "turns": self.cost.turns,
+                "input_tokens": self.cost.input_tokens,
+                "output_tokens": self.cost.output_tokens,
+                "spend": self.cost.spend_microcents / MICROCENTS_PER_USD,
+            },
+        }
+
+
+def write_thread_file(path: Path, thread: ThreadFile, key: SigningKey) -> None:
+    """Write a thread's file, signed, in one step that survives a crash.
+
+    Args:
+        path: The file; its folder exists.
+        thread: What it says.
+        key: The run key.
+
+    Raises:
+        StateError: It can't be written; what stood there stands there still.
+    """
+    signed = sign_record(_KIND, thread.to_dict(), key)
+    text = json.dumps(signed, indent=2, allow_nan=False) + "\n"
+    try:
+        write_atomically(path, text.encode(), mode=0o600)
+    except OSError as problem:
+        raise StateError(
+            f"{path} can't be written: {problem.strerror or problem}.",
+            next_step="See that the disk has room.",
+        ) from problem
+
+
+def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mapping[str, Any]:
+    """Read a thread's file, verified.
+
+    Args:
+        path: The file. A FIFO is never waited for.
+        public_key: The run key's public half.
+        thread_id: The thread that it must be of.
+
+    Returns:
+        Its fields, without the signature.
+
+    Raises:
+        StateError: It can't be read, was altered, or is another thread's.
+    """
+    next_step = (
+        f"Trust the registry: rye threads status {thread_id}; then move the file away. The "
+        f"transcript is proved by: rye threads verify {thread_id}"
+    )
+    try:
+        said = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])
+    except OSError as problem:
+        raise StateError(
+            f"{path} can't be read: {problem.strerror or problem}.",
+            next_step="See which threads there are: rye threads list --all",
+        ) from problem
+    except (ValueError, RecursionError):
+        raise StateError(f"{path} is no JSON any more.", next_step=next_step) from None
+    if not isinstance(said, dict) or not holds(_KIND, said, public_key):
+        raise StateError(
+            f"{path} was altered after it was written, or was written by somebody else; by whom "
+            "can't be known.",
+            next_step=next_step,
+        )
+    if said.get("thread_id") != thread_id:
+        raise StateError(
+            f"{path} is the file of another thread, {said.get('thread_id')!r}.",
+            next_step=next_step,
+        )
+    return {name: value for name, value in said.items() if name != _FIELD}
