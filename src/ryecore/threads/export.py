@@ -1,0 +1,322 @@
+"""What a thread leaves for people and for search: capabilities.md, and its knowledge export.
+
+Rendering is pure, and writing is thin. Whatever a model or a tool wrote stays in its place: it
+can neither close a fence, nor speak in the frontmatter, nor act in a terminal.
+
+Source: seed 003, "Thread Storage"; decisions 5, 36 and 47.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+from ryecore.errors import StateError
+from ryecore.items.files import write_atomically
+from ryecore.lillux.keys import SigningKey
+from ryecore.llm.request import ToolSpec
+from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.transcript_check import Record
+from ryecore.threads.documents import fenced, frontmatter, sign_document
+
+__all__ = [
+    "CAPABILITIES_FILE",
+    "CAPABILITIES_KIND",
+    "EXPORT_FOLDER",
+    "EXPORT_KIND",
+    "Exported",
+    "OfferedTool",
+    "export_path",
+    "render_capabilities",
+    "render_export",
+    "write_capabilities",
+    "write_export",
+]
+
+CAPABILITIES_FILE: Final = "capabilities.md"
+"""The file's name in the thread's folder."""
+
+CAPABILITIES_KIND: Final = "capabilities"
+EXPORT_KIND: Final = "thread_export"
+EXPORT_FOLDER: Final = "agent/threads"
+"""Where exports stand below the project's `.ai/knowledge`."""
+
+_MAX_BLOCK_CHARS: Final = 16_000
+_MAX_CHARS: Final = 1_000_000
+
+
+# Capabilities
+
+
+@frozen
+class OfferedTool:
+    """A tool that a thread's model may call.
+
+    Attributes:
+        spec: What the model sees.
+        target: What a call of it dispatches to: a canonical ref, or an action such as `fetch`.
+    """
+
+    spec: ToolSpec
+    target: str
+
+
+def render_capabilities(
+    thread_id: str, directive: str, capabilities: Sequence[str], tools: Sequence[OfferedTool]
+) -> str:
+    """What a thread may do, and the tools that it is offered.
+
+    Args:
+        thread_id: The thread.
+        directive: The directive's canonical ref.
+        capabilities: What it may do, attenuated.
+        tools: Its tools, in their order.
+
+    Returns:
+        Markdown.
+    """
+    parts = [
+        frontmatter({"thread_id": thread_id, "directive": directive, "tools": len(tools)}),
+        f"\n# What {thread_id} may do\n\n",
+        fenced(_tree(capabilities) or "nothing"),
+        "\n## Tools\n",
+    ]
+    for number, tool in enumerate(tools, start=1):
+        definition = {
+            "name": tool.spec.name,
+            "target": tool.target,
+            "description": tool.spec.description,
+            "parameters": tool.spec.parameters,
+        }
+        text = json.dumps(definition, indent=2, ensure_ascii=False, default=dict)
+        parts += (f"\n### Tool {number}\n\n", fenced(text, "json"))
+    if not tools:
+        parts.append("\nNone.\n")
+    return "".join(parts)
+
+
+def _tree(capabilities: Iterable[str]) -> str:
+    """Capabilities as a tree of their dotted parts, each said once."""
+    lines: list[str] = []
+    before: list[str] = []
+    for capability in sorted(set(capabilities)):
+        parts = capability.split(".")
+        shared = 0
+        while shared < min(len(parts), len(before)) and parts[shared] == before[shared]:
+            shared += 1
+        shared = min(shared, len(parts) - 1)
+        lines += ("  " * depth + parts[depth] for depth in range(shared, len(parts)))
+        before = parts
+    return "\n".join(lines)
+
+
+def write_capabilities(path: Path, thread_id: str, text: str, key: SigningKey) -> None:
+    """Write what `render_capabilities` made, signed.
+
+    Args:
+        path: The file; its folder exists.
+        thread_id: The thread.
+        text: The markdown.
+        key: The run key.
+
+    Raises:
+        StateError: It can't be written.
+    """
+    _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key))
+
+
+# The knowledge export
+
+
+@frozen
+class Exported:
+    """What an export says of its thread, besides the conversation.
+
+    Attributes:
+        thread_id: The thread.
+        directive: The directive's id, without its kind.
+        status: How it stands.
+        model: `provider/model`; None where it had none.
+        created_at: UTC.
+        duration_s: How long it ran, in seconds.
+        cost: What it spent.
+        permissions: Its capabilities.
+        capabilities_ref: Where its capabilities.md stands, below the project's folder.
+        author: Whose it is.
+    """
+
+    thread_id: str
+    directive: str
+    status: str
+    model: str | None
+    created_at: str
+    duration_s: float
+    cost: Cost
+    permissions: tuple[str, ...]
+    capabilities_ref: str
+    author: str = "ryecore"
+
+
+def render_export(thread: Exported, records: Iterable[Record]) -> str:
+    """A thread's conversation as knowledge.
+
+    Args:
+        thread: The thread.
+        records: Its transcript's, verified. They are read once, and not kept.
+
+    Returns:
+        Markdown. What is very long is cut, and says so: the transcript has it whole.
+    """
+    folder = thread.thread_id.rpartition("/")[0]
+    cost = thread.cost
+    parts = [
+        frontmatter(
+            {
+                "name": thread.thread_id.rpartition("/")[2],
+                "title": f"Thread {thread.thread_id}",
+                "entry_type": "thread_transcript",
+                "category": f"{EXPORT_FOLDER}/{folder}" if folder else EXPORT_FOLDER,
+                "version": "1.0.0",
+                "author": thread.author,
+                "created_at": thread.created_at,
+                "thread_id": thread.thread_id,
+                "directive": thread.directive,
+                "status": thread.status,
+                "model": thread.model,
+                "duration": f"{thread.duration_s:.1f}s",
+                "turns": cost.turns,
+                "tokens": {"input": cost.input_tokens, "output": cost.output_tokens},
+                "spend": cost.spend_microcents / MICROCENTS_PER_USD,
+                "tags": ["thread", thread.status],
+                "permissions": list(thread.permissions),
+                "capabilities_ref": thread.capabilities_ref,
+            }
+        ),
+        f"\n# Thread {thread.thread_id}\n",
+    ]
+    left = _MAX_CHARS
+    for record in records:
+        for piece in _pieces(record):
+            left -= len(piece)
+            if left < 0:
+                parts.append("\nThe rest is left out here; the transcript has it.\n")
+                return "".join(parts)
+            parts.append(piece)
+    return "".join(parts)
+
+
+def _pieces(record: Record) -> Iterable[str]:
+    """What of a record belongs to the conversation, as markdown."""
+    payload = record.payload
+    match record.type:
+        case "cognition_in":
+            yield _heading("Told", payload)
+            yield from _parts(payload.get("parts"))
+        case "cognition_out":
+            yield _heading("Answered", payload)
+            yield from _parts(payload.get("parts"))
+        case "tool_call_result":
+            failed = ", an error" if payload.get("is_error") is True else ""
+            yield f"\nResult of a tool{failed}:\n\n"
+            yield _block({"tool": payload.get("tool"), "call_id": payload.get("call_id")})
+            yield from _parts(payload.get("content"))
+        case "directive_return":
+            yield "\n## Returned\n\n"
+            yield _block(payload.get("outputs"))
+        case "thread_error" | "limit_reached" | "thread_handoff" | "thread_resumed":
+            yield f"\n## {record.type.replace('_', ' ').capitalize()}\n\n"
+            yield _block(payload)
+
+
+def _heading(what: str, payload: Mapping[str, Any]) -> str:
+    turn = payload.get("turn")
+    return f"\n## {what}, turn {turn if type(turn) is int else '?'}\n"
+
+
+def _parts(parts: object) -> Iterable[str]:
+    for part in parts if isinstance(parts, list) else ():
+        match part:
+            case {"type": "text", "text": str(text)}:
+                yield "\n" + fenced(_cut(text))
+            case {"type": "reasoning", "text": str(text)} if text:
+                yield "\nReasoning:\n\n" + fenced(_cut(text))
+            case {"type": "tool_call", "name": name, "arguments_json": arguments}:
+                yield "\nCalled a tool:\n\n"
+                yield _block({"tool": name, "call_id": part.get("call_id"), "input": arguments})
+            case {"type": "media", "handle": handle, "media_type": media_type}:
+                yield "\nMedia:\n\n" + _block({"handle": handle, "media_type": media_type})
+            case _:
+                pass
+
+
+def _block(value: object) -> str:
+    return fenced(_cut(json.dumps(value, indent=2, ensure_ascii=False)), "json")
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_BLOCK_CHARS:
+        return text
+    return f"{text[:_MAX_BLOCK_CHARS]}\n... {len(text) - _MAX_BLOCK_CHARS} more characters"
+
+
+def export_path(project_root: Path, thread_id: str) -> Path:
+    """Where a thread's export stands.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        thread_id: The thread.
+    """
+    return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
+
+
+def write_export(project_root: Path, thread_id: str, text: str, key: SigningKey) -> Path:
+    """Write what `render_export` made, signed as a record.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        thread_id: The thread; its id is one that the registry knows.
+        text: The markdown.
+        key: The run key.
+
+    Returns:
+        The file.
+
+    Raises:
+        StateError: It can't be written, or a link among its folders leads out of the knowledge.
+    """
+    path = export_path(project_root, thread_id)
+    knowledge = project_root / "knowledge"
+    try:
+        _check_inside(path.parent, knowledge)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_inside(path.parent, knowledge)
+    except OSError as problem:
+        raise _unwritable(path, problem) from problem
+    _write(path, sign_document(EXPORT_KIND, thread_id, text, key))
+    return path
+
+
+def _check_inside(folder: Path, root: Path) -> None:
+    """A link among the folders could lead the text anywhere."""
+    if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root)):
+        raise StateError(
+            f"{folder} is a link that leaves {root}.",
+            next_step="Remove the link: exports stand in the project's knowledge.",
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, content, mode=0o600)
+    except OSError as problem:
+        raise _unwritable(path, problem) from problem
+
+
+def _unwritable(path: Path, problem: OSError) -> StateError:
+    return StateError(
+        f"{path} can't be written: {problem.strerror or problem}.",
+        next_step="See that its folder can be written, and the disk has room.",
+    )
