@@ -7,7 +7,7 @@ from ryecore.actions.allowed import check_capability
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.executor import PrimitiveExecutor
-from ryecore.chain.model import ExecutionResult
+from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.prepared import PreparedChain
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
@@ -103,6 +103,17 @@ class ExecuteAction:
                 next_step="Execute it as a dry run: that shows what its thread would run under.",
             ).during(str(ref))
         return await self._executor.inspect(ref, ctx)
+
+    async def chain(self, item: str | ItemRef, ctx: CallContext) -> ValidChain:
+        """A tool's verified chain, remembered while nothing on disk has changed; nothing runs.
+
+        Raises:
+            RyeError: It is no tool, or its chain does not hold.
+        """
+        ref = self._allowed(item, ctx)
+        if ref.kind == "directive":
+            raise InputError("A directive has no chain.", next_step="Name a tool.").during(str(ref))
+        return await self._executor.chain(ref, ctx)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
         """The JSON Schema of what an item is given; None where a tool declares none.

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Layout
-from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult
+from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
@@ -152,6 +152,18 @@ class PrimitiveExecutor:
         except RyeError as error:
             error.item_id = str(ref)
             error.during(str(ref), trace=log.events)
+            raise
+
+    async def chain(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
+        """A tool's chain, verified, and remembered while nothing on disk has changed.
+
+        Raises:
+            RyeError: It can't be found, verified, validated or sealed.
+        """
+        try:
+            return (await self._prepared(ref, Trace(ctx.event_sink))).chain
+        except RyeError as error:
+            error.item_id = str(ref)
             raise
 
     async def _prepared(self, ref: ItemRef, log: Trace, *, fresh: bool = False) -> PreparedChain:

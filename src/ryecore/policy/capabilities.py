@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-__all__ = ["Action", "allows", "attenuate", "capability_of"]
+__all__ = ["Action", "allows", "attenuate", "capability_of", "holds_any"]
 
 Action = Literal["execute", "fetch", "sign"]
 
@@ -26,6 +26,19 @@ def allows(granted: Iterable[str], needed: str) -> bool:
     if needed.startswith("rye.sign."):
         return needed in set(granted)
     return any(_matches(pattern, needed) for pattern in granted)
+
+
+def holds_any(granted: Iterable[str], action: Action) -> bool:
+    """Whether any item at all may be executed, fetched or signed."""
+    prefix = f"rye.{action}."
+    for pattern in granted:
+        literal, star, _ = pattern.partition("*")
+        if action == "sign":  # which no wildcard grants
+            if not star and pattern.startswith(prefix):
+                return True
+        elif pattern.startswith(prefix) or (star and prefix.startswith(literal)):
+            return True
+    return False
 
 
 def attenuate(wanted: Iterable[str], parent: Iterable[str] | None) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from ryecore.errors import InvalidItemId
 from ryecore.items.refs import check_item_id
 from ryecore.items.spaces import EXTENSIONS, Space
 
-__all__ = ["FileSeen", "walk"]
+__all__ = ["SKIPPED_FOLDERS", "FileSeen", "walk"]
 
-_SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
+SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
+"""Folders that are not entered."""
 
 
 @frozen
@@ -80,7 +81,7 @@ def _walk(
         name = below + entry.name
         try:
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in _SKIPPED_FOLDERS:
+                if entry.name not in SKIPPED_FOLDERS:
                     check_item_id(name)  # else no id leads through it, however deep it goes
                     yield from _walk(space, kind, root, f"{name}/", extensions)
                 continue

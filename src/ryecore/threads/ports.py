@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.search.model import SearchResults
@@ -58,9 +58,13 @@ class Dispatcher(Protocol):
         ref: str | ItemRef,
         parameters: Mapping[str, Any] | None = None,
         *,
+        dry_run: bool = False,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
-        """Execute a tool through its verified chain."""
+        """Execute a tool through its verified chain, or get a directive's directions.
+
+        A dry run plans, and runs nothing.
+        """
         ...
 
     async def launch(
@@ -82,6 +86,14 @@ class Dispatcher(Protocol):
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
         """A tool's verified chain; nothing runs."""
+        ...
+
+    async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
+        """The same chain without the decisions, remembered while nothing on disk has changed."""
+        ...
+
+    def tool_ids(self) -> tuple[str, ...]:
+        """The ids of all tools of all spaces, sorted; what is new is noticed."""
         ...
 
     async def search(

@@ -10,7 +10,7 @@ from ryecore.llm.media import MediaStore
 from ryecore.policy import CallContext
 from ryecore.tools.store import ResultStore
 
-__all__ = ["ApproveToolCall", "FsScope", "ToolApprovalRequest", "ToolContext"]
+__all__ = ["ApproveToolCall", "FsScope", "PresentResult", "ToolApprovalRequest", "ToolContext"]
 
 FsScope: TypeAlias = Literal["sandboxed", "project", "unrestricted"]
 """Where path arguments may lead: into a folder made for the agent, into the project, anywhere."""
@@ -43,6 +43,14 @@ class ApproveToolCall(Protocol):
         ...
 
 
+class PresentResult(Protocol):
+    """Decides how much of a result a model sees, in place of `ToolLimits.preview_chars`."""
+
+    async def __call__(self, tool_name: str, call_id: str, text: str, /) -> tuple[str, str | None]:
+        """What the model sees, and the handle of the whole where that is more."""
+        ...
+
+
 def _names(listed: Iterable[str]) -> frozenset[str]:
     # Else a text would stand for its letters, and a grant for each name that is a part of it.
     if isinstance(listed, str):
@@ -67,6 +75,7 @@ class ToolContext:
         approve: Asked before a tool runs that needs approval; without it, such tools don't.
         results: Where results are kept that are too long for the model.
         media: Where media are kept that tools give.
+        present: Decides how much of a result the model sees; by default the registry's limits do.
     """
 
     call: CallContext = field(factory=CallContext)
@@ -77,3 +86,4 @@ class ToolContext:
     approve: ApproveToolCall | None = None
     results: ResultStore | None = None
     media: MediaStore | None = None
+    present: PresentResult | None = None

@@ -106,7 +106,9 @@ async def _served(
     else:
         text = plain
     handle = None
-    if len(text) > limits.preview_chars:
+    if ctx.present is not None:
+        text, handle = await ctx.present(tool.name, call.call_id, text)
+    elif len(text) > limits.preview_chars:
         if ctx.results is not None:
             handle = await anyio.to_thread.run_sync(_keep, ctx.results, text)
         text = preview(text, limits.preview_chars, handle)

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.errors import (
     CallCancelled,
     InputError,
@@ -19,6 +19,7 @@ from ryecore.errors import (
     McpToolChanged,
     NotApproved,
     RyeError,
+    ToolCallError,
     ToolCancelledError,
     ToolExecutionError,
     ToolPolicyError,
@@ -30,7 +31,15 @@ from ryecore.search.model import SearchResults
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import invalid_arguments
 
-__all__ = ["ItemExecutor", "ItemRunner", "ItemShape", "pinned_items", "read_item"]
+__all__ = [
+    "ItemExecutor",
+    "ItemRunner",
+    "ItemShape",
+    "pinned_items",
+    "read_item",
+    "refusal",
+    "shape_of",
+]
 
 _MAX_DESCRIPTION: Final = 4096
 _PAGE: Final = 100
@@ -90,7 +99,15 @@ async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
     wanted = ref if isinstance(ref, ItemRef) else ItemRef.parse(ref, "tool")
     if wanted.kind != "tool":
         raise InputError(f"{wanted} is no tool.", next_step="Name one, such as tool:acme/x.")
-    chain = (await rye.trace(wanted)).chain
+    return shape_of(wanted, (await rye.trace(wanted)).chain)
+
+
+def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
+    """What a tool says of itself, by its verified chain.
+
+    Raises:
+        InputError: It is a primitive, or an MCP tool that isn't pinned.
+    """
     if chain.is_pinned is False:
         raise InputError(
             f"{wanted} is not pinned, so it can't be offered to a model.",
@@ -163,30 +180,31 @@ class ItemRunner:
         try:
             done = await self._rye.execute(self._ref, arguments, ctx=ctx.call)
         except RyeError as error:
-            raise self._as_tool_error(error) from None
+            raise refusal(self._name, error) from None
         if done.status == "error":
             raise ToolExecutionError(
                 f"The tool {self._name} failed: {done.error}", tool_name=self._name
             )
         return done.data
 
-    def _as_tool_error(self, error: RyeError) -> RyeError:
-        """A refusal of the chain's, on the ladder of tools.
 
-        What doesn't verify, or isn't allowed, is denied: no model can correct it, and none is to
-        try again.
-        """
-        if isinstance(error, InvalidParameters):
-            return invalid_arguments(self._name, *error.failures)
-        if isinstance(error, CallCancelled):
-            return ToolCancelledError(error.message, tool_name=self._name)
-        is_denied = isinstance(error, IntegrityError | McpToolChanged | NotApproved)
-        kind = ToolPolicyError if is_denied or "capability" in error.facts else ToolExecutionError
-        return kind(
-            f"The tool {self._name} could not run: {error.message}",
-            tool_name=self._name,
-            refusal=error.error_type,
-        )
+def refusal(tool_name: str, error: RyeError) -> ToolCallError:
+    """A refusal of the chain's, on the ladder of tools.
+
+    What doesn't verify, or isn't allowed, is denied: no model can correct it, and none is to try
+    again.
+    """
+    if isinstance(error, InvalidParameters):
+        return invalid_arguments(tool_name, *error.failures)
+    if isinstance(error, CallCancelled):
+        return ToolCancelledError(error.message, tool_name=tool_name)
+    is_denied = isinstance(error, IntegrityError | McpToolChanged | NotApproved)
+    kind = ToolPolicyError if is_denied or "capability" in error.facts else ToolExecutionError
+    return kind(
+        f"The tool {tool_name} could not run: {error.message}",
+        tool_name=tool_name,
+        refusal=error.error_type,
+    )
 
 
 def _cleaned(text: str) -> str:

@@ -1,5 +1,6 @@
 """The tool by which a model reads what was too long to be shown at once."""
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from ryecore.errors import StoreError
@@ -13,7 +14,11 @@ _MAX_CHARS: Final = 8000
 
 
 def read_result_tool(
-    store: ResultStore, *, name: str = "read_result", max_chars: int = _MAX_CHARS
+    store: ResultStore,
+    *,
+    name: str = "read_result",
+    max_chars: int = _MAX_CHARS,
+    bound: Callable[[], int] | None = None,
 ) -> ToolDef:
     """Make the tool that reads slices of kept results.
 
@@ -24,6 +29,7 @@ def read_result_tool(
         store: Where the results are kept.
         name: What the model calls it.
         max_chars: How much it gives at once; best less than `ToolLimits.preview_chars`.
+        bound: How much it gives right now, where that can be less.
     """
 
     def read(
@@ -40,7 +46,8 @@ def read_result_tool(
             raise invalid_arguments(name, f"start: the result has {len(text)} characters")
         if length < 1:
             raise invalid_arguments(name, "length: at least 1")
-        end = min(start + min(length, max_chars), len(text))
+        most = max_chars if bound is None else min(max_chars, bound())
+        end = min(start + min(length, most), len(text))
         return f"[characters {start} to {end} of {len(text)}]\n{text[start:end]}"
 
     return ToolDef.from_function(read, name=name, parallel_safe=True)

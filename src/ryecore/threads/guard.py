@@ -1,0 +1,318 @@
+"""The result guard: how much of a tool's result a thread's model sees, and where the whole is.
+
+What is cut down stays JSON where it was JSON, so that a model can go on reading it as data.
+
+Source: seed 003, "Turn Loop", step 7; decision 48.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Final, NoReturn
+
+import anyio.to_thread
+from attrs import field, frozen, validators
+
+from ryecore.errors import StoreError
+from ryecore.tools.definition import ToolDef
+from ryecore.tools.reading import read_result_tool
+from ryecore.tools.results import preview
+from ryecore.tools.store import FolderResultStore, ResultStore
+
+__all__ = [
+    "READ_ARTIFACT",
+    "ArtifactStore",
+    "GuardLimits",
+    "ResultGuard",
+    "cut_down",
+    "strip_envelope",
+]
+
+READ_ARTIFACT: Final = "read_artifact"
+"""The tool that reads kept results."""
+
+_ENVELOPE: Final = frozenset({
+    "chain", "chain_elements", "linked_items", "validated_pairs", "metadata", "trace", "path",
+    "destination_path", "source", "space", "integrity", "key_fp", "resolved_env_keys", "shadows",
+    "shadowed_by", "pid",
+})  # fmt: skip
+_SIGNATURE: Final = "rye:signed:"
+_FIRST: Final = ("status", "success", "error", "warnings")
+_LONGER: Final = frozenset({"content", "text", "stdout", "error", "your_directions"})
+_MAX_KEY: Final = 80
+_MAX_NUMBER: Final = 40
+_PREVIEW_NOTE: Final = 220
+_LEAST: Final = validators.and_(validators.instance_of(int), validators.ge(600))
+
+
+@frozen
+class GuardLimits:
+    """How much of a result a model sees.
+
+    Attributes:
+        chars: How many characters, at least 600.
+        tight_chars: How many where the model's context is nearly full.
+        tight_from: How full it is then, 0 to 1.
+        repeat_chars: How short a result is that is simply shown again where it comes again.
+        read_chars: How much `read_artifact` gives at once, unless the context is nearly full.
+
+    Raises:
+        ValueError: One is too small.
+    """
+
+    chars: int = field(default=2_400, validator=_LEAST)
+    tight_chars: int = field(default=1_200, validator=_LEAST)
+    tight_from: float = 0.75
+    repeat_chars: int = 300
+    read_chars: int = field(default=8_000, validator=_LEAST)
+
+
+class ArtifactStore:
+    """A thread's own results, in its folder. Nothing of another thread's can be read here.
+
+    Args:
+        folder: Where they are kept; made when the first one is.
+        also: Folders of the threads that this one continues, which are read and never written.
+    """
+
+    def __init__(
+        self, folder: str | PathLike[str], also: Iterable[str | PathLike[str]] = ()
+    ) -> None:
+        self._folder = Path(folder)
+        self._also = tuple(map(Path, also))
+        self._stores: dict[Path, FolderResultStore] = {}
+
+    def put(self, content: bytes) -> str:
+        """Keep content, and give its handle.
+
+        Raises:
+            StoreError: It can't be kept.
+        """
+        return self._store(self._folder).put(content)
+
+    def read(self, handle: str) -> bytes:
+        """The content behind a handle.
+
+        Raises:
+            StoreError: It isn't there, or isn't what its handle says.
+        """
+        problem = StoreError("No result has this handle.")
+        for folder in (self._folder, *self._also):
+            if folder.is_dir():
+                try:
+                    return self._store(folder).read(handle)
+                except StoreError as error:
+                    problem = error
+        raise problem
+
+    def _store(self, folder: Path) -> FolderResultStore:
+        store = self._stores.get(folder)
+        if store is None:
+            store = self._stores[folder] = FolderResultStore(folder)
+        return store
+
+
+class ResultGuard:
+    """Bounds what the model of one thread sees of results. It is `ToolContext.present`.
+
+    Args:
+        store: Where whole results are kept; the thread's own.
+        limits: How much is seen.
+
+    Attributes:
+        context_share: How full the model's context is, 0 to 1. The thread says so after each turn.
+    """
+
+    def __init__(self, store: ResultStore, limits: GuardLimits | None = None) -> None:
+        self._store = store
+        self._limits = limits or GuardLimits()
+        self._seen: dict[bytes, str] = {}
+        self.context_share = 0.0
+
+    @property
+    def max_chars(self) -> int:
+        """How much of a result is seen now."""
+        limits = self._limits
+        return limits.chars if self.context_share <= limits.tight_from else limits.tight_chars
+
+    def reader(self) -> ToolDef:
+        """The tool `read_artifact`, for the palette of a thread that has tools."""
+        return read_result_tool(
+            self._store,
+            name=READ_ARTIFACT,
+            max_chars=self._limits.read_chars,
+            bound=self._read_bound,
+        )
+
+    async def __call__(self, tool_name: str, call_id: str, text: str) -> tuple[str, str | None]:
+        """Show a result.
+
+        Args:
+            tool_name: The tool.
+            call_id: The call that it answers.
+            text: The whole result, as text or JSON.
+
+        Returns:
+            What the model sees, and the handle of the whole where that is more.
+        """
+        size = len(text)
+        if size <= self._limits.repeat_chars or tool_name == READ_ARTIFACT:
+            return text, None
+        digest = hashlib.sha256(text.encode()).digest()
+        earlier = self._seen.get(digest)
+        if earlier is not None:
+            handle = await anyio.to_thread.run_sync(self._keep, text)
+            if handle is not None:
+                return _identical(text, earlier, handle), handle
+        if size <= self.max_chars:
+            handle, shown = None, text
+        else:
+            handle, shown = await anyio.to_thread.run_sync(self._cut, text, self.max_chars)
+        self._seen.setdefault(digest, call_id)
+        return shown, handle
+
+    def _read_bound(self) -> int:
+        limits = self._limits
+        is_tight = self.context_share > limits.tight_from
+        return limits.tight_chars if is_tight else limits.read_chars
+
+    def _cut(self, text: str, max_chars: int) -> tuple[str | None, str]:
+        handle = self._keep(text)
+        return handle, cut_down(text, max_chars, handle)
+
+    def _keep(self, text: str) -> str | None:
+        """The handle of what is kept; a result that can't be kept is still a result."""
+        try:
+            return self._store.put(text.encode())
+        except Exception:  # a full disk, or a store of the host's
+            return None
+
+
+def strip_envelope(document: Mapping[str, object]) -> dict[str, object]:
+    """A response object without what only people and programs need: chain, places, signatures.
+
+    Source: reference 12.4.
+    """
+    shown = {name: value for name, value in document.items() if name not in _ENVELOPE}
+    content = shown.get("content")
+    if isinstance(content, str) and _SIGNATURE in content:
+        lines = content.splitlines(keepends=True)
+        shown["content"] = "".join(line for line in lines if _SIGNATURE not in line)
+    return shown
+
+
+def cut_down(text: str, max_chars: int, handle: str | None) -> str:
+    """A long result as a short one: JSON keeps its structure, other text its head and tail.
+
+    Args:
+        text: The whole.
+        max_chars: How long the outcome may be, at least 600.
+        handle: Where the whole is kept; None where it isn't.
+
+    Returns:
+        Text of at most `max_chars`, which is JSON where `text` is.
+    """
+    if len(text) <= max_chars:
+        return text
+    value = _json_value(text)
+    if value is None:
+        return preview(text, max_chars - _PREVIEW_NOTE, handle)
+    where = f"Read it with {READ_ARTIFACT}." if handle else "The rest could not be kept."
+    about: dict[str, object] = {"_artifact_ref": handle} if handle else {}
+    about["_artifact_note"] = f"Shortened from {len(text):,} characters. {where}"
+    for level in _LEVELS:
+        shown = json.dumps({**level.top(value), **about}, ensure_ascii=False)
+        if len(shown) <= max_chars:
+            return shown
+    return json.dumps(about, ensure_ascii=False)
+
+
+def _json_value(text: str) -> object:
+    """The list, mapping or text that a JSON text holds; None where it is something else."""
+    if text[:1] not in ("{", "[", '"'):
+        return None
+    try:
+        value: object = json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _identical(text: str, call_id: str, handle: str) -> str:
+    said = f"Identical to the result of call {call_id}."
+    if text[:1] in ("{", "[", '"'):
+        return json.dumps({"_artifact_ref": handle, "_artifact_note": said}, ensure_ascii=False)
+    return f"{said} The whole is kept as {handle}."
+
+
+@frozen
+class _Level:
+    """How much is left of a value.
+
+    Attributes:
+        chars: How long a text may be.
+        longer: How long one may be that is likely what was asked for.
+        items: How many of a list are shown.
+        keys: How many of a mapping are.
+        depth: How deep it goes.
+    """
+
+    chars: int
+    longer: int
+    items: int
+    keys: int
+    depth: int
+
+    def top(self, value: object) -> dict[str, object]:
+        """A whole value as a mapping."""
+        if isinstance(value, Mapping):
+            return self._mapping(value, self.depth)
+        return self._mapping({"items" if isinstance(value, list) else "text": value}, self.depth)
+
+    def _mapping(self, value: Mapping[str, object], depth: int) -> dict[str, object]:
+        names = [name for name in _FIRST if name in value]
+        names += [name for name in value if name not in _FIRST]
+        shown: dict[str, object] = {}
+        for name in names[: self.keys]:
+            one = value[name]
+            key = name if len(name) <= _MAX_KEY else f"{name[:_MAX_KEY]}…"
+            if isinstance(one, list) and (len(one) > self.items or depth < 1):
+                shown.setdefault(f"{key}_count", len(one))
+                if depth > 0:
+                    first = [self._value(each, "", depth - 1) for each in one[: self.items]]
+                    shown.setdefault(f"{key}_preview", first)
+            else:
+                shown[key] = self._value(one, name, depth - 1)
+        if len(names) > self.keys:
+            shown.setdefault("_more_keys", len(names) - self.keys)
+        return shown
+
+    def _value(self, value: object, name: str, depth: int) -> object:
+        if isinstance(value, str):
+            most = self.longer if name in _LONGER else self.chars
+            return value if len(value) <= most else f"{value[:most]}…"
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth) if depth >= 0 else {"_keys_count": len(value)}
+        if isinstance(value, list):
+            if depth < 0 or len(value) > self.items:
+                return self._mapping({"items": value}, max(depth, 0))
+            return [self._value(one, "", depth - 1) for one in value]
+        if isinstance(value, int | float) and len(repr(value)) > _MAX_NUMBER:
+            return f"{repr(value)[:_MAX_NUMBER]}…"
+        return value
+
+
+_LEVELS: Final = (
+    _Level(200, 500, 3, 40, 5),
+    _Level(120, 300, 3, 20, 4),
+    _Level(80, 160, 2, 12, 3),
+    _Level(40, 80, 1, 8, 2),
+    _Level(20, 40, 1, 4, 1),
+    _Level(16, 24, 1, 2, 0),
+)

@@ -1,0 +1,270 @@
+"""Tool calls written as text, for models that have no native ones. Pure.
+
+A call is a fenced block that holds JSON, or an `<invoke>` element that stands in no fence. What
+looks like a call and can't be read for certain is told to the model; nothing is run by guess.
+
+Source: seed 003, "Turn Loop", step 5.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
+
+from attrs import frozen
+
+from ryecore.llm.parts import ToolCallPart, ToolResultPart
+from ryecore.llm.request import ToolSpec
+
+__all__ = ["TextCalls", "extract_tool_calls", "render_call", "render_results", "render_tools"]
+
+_FENCE: Final = re.compile(r"^[ ]{0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
+_INVOKE: Final = re.compile(r"<invoke\s")
+_OPEN: Final = re.compile(r"""<invoke\s+name=(?:"([^"<>\n]+)"|'([^'<>\n]+)')\s*>""")
+_PARAMETER: Final = re.compile(r"""<parameter\s+name=(?:"([^"<>\n]+)"|'([^'<>\n]+)')\s*>""")
+_PARAMETER_END: Final = "</parameter>"
+_INVOKE_END: Final = "</invoke>"
+_SPACE: Final = re.compile(r"\s*")
+_WRAPPER: Final = re.compile(r"[ \t]*</?function_calls>[ \t]*\n?")
+_FORM: Final = (
+    'Write a call as a block of its own:\n```tool_call\n{"name": "TOOL", "arguments": {}}\n```'
+)
+
+
+@frozen
+class TextCalls:
+    """What stands in an answer.
+
+    Attributes:
+        text: The answer without its calls.
+        calls: The calls, in order; none where `problem` says something.
+        problem: What is wrong with what looks like a call, in words that the model is told; empty
+            where nothing is. Then nothing of the answer is to be run.
+    """
+
+    text: str
+    calls: tuple[ToolCallPart, ...] = ()
+    problem: str = ""
+
+
+class _Malformed(Exception):
+    """Something looks like a call and can't be read."""
+
+
+def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] = ()) -> TextCalls:
+    """Find the calls in an answer.
+
+    Args:
+        text: The answer.
+        start: The number of the first call, so that ids differ across turns: `textcall_N`.
+        tools: The tools, whose schemas say which parameters of an `<invoke>` are text.
+
+    Returns:
+        The calls, or what is wrong.
+    """
+    schemas = {tool.name: tool.parameters for tool in tools}
+    kept: list[str] = []
+    found: list[tuple[str, Mapping[str, object]]] = []
+    problems: list[str] = []
+    place = 0
+    while place < len(text):
+        at, kind = _next(text, place)
+        kept.append(text[place:at])
+        if kind == "end":
+            break
+        try:
+            if kind == "fence":
+                call, end = _fenced(text, at)
+            elif kind == "code":
+                call, end = None, _code_end(text, at)
+            else:
+                call, end = _invoked(text, at, schemas)
+        except _Malformed as problem:
+            problems.append(str(problem))
+            kept.append(text[at:])
+            break
+        if call is None:
+            kept.append(text[at:end])
+        else:
+            found.append(call)
+        place = end
+    rest = "".join(kept)
+    if problems:
+        return TextCalls(
+            text,
+            problem=f"Your answer was not understood, and none of its calls was run: "
+            f"{'; '.join(problems)}. {_FORM}",
+        )
+    if not found:
+        return TextCalls(text)
+    calls = tuple(
+        ToolCallPart(f"textcall_{start + number}", name, _written(arguments))
+        for number, (name, arguments) in enumerate(found)
+    )
+    return TextCalls(_WRAPPER.sub("", rest).strip(), calls)
+
+
+def render_tools(tools: Iterable[ToolSpec]) -> str:
+    """Tell a model without native calls which tools there are, and how to call one."""
+    listed = "\n\n".join(
+        f"### {tool.name}\n{tool.description}\nArguments (JSON Schema): "
+        f"{json.dumps(tool.parameters, ensure_ascii=False)}"
+        for tool in tools
+    )
+    if not listed:
+        return ""
+    return (
+        f"## Tools\n\n{listed}\n\n## How to call a tool\n\n{_FORM}\n"
+        "The arguments are one JSON object that fits the tool's schema. Several calls are several "
+        "blocks. Stop after the last one: the results come in the next message."
+    )
+
+
+def render_call(name: str, arguments_json: str) -> str:
+    """A call as such a model writes it, to show it what it has called."""
+    try:
+        arguments: object = json.loads(arguments_json or "{}")
+    except (ValueError, RecursionError):
+        arguments = arguments_json
+    return f"```tool_call\n{_written({'name': name, 'arguments': arguments})}\n```"
+
+
+def render_results(results: Iterable[ToolResultPart]) -> str:
+    """The results of a turn's calls as one text, for a model without native calls.
+
+    A result can't close its block: the marks are longer than any that stand in it.
+    """
+    blocks: list[str] = []
+    for one in results:
+        longest = max(map(len, re.findall(r"`+", one.text)), default=0)
+        marks = "`" * max(3, longest + 1)
+        kind = "error" if one.is_error else "result"
+        blocks.append(f"Tool {kind} of {one.name} ({one.call_id}):\n{marks}\n{one.text}\n{marks}")
+    return "\n\n".join(blocks)
+
+
+def _next(text: str, place: int) -> tuple[int, str]:
+    """Where the next fence, span of code or call begins."""
+    starts = [(len(text), "end")]
+    fence = _FENCE.search(text, place)
+    if fence is not None:
+        starts.append((fence.start(), "fence"))
+    code = text.find("`", place)
+    if code >= 0:
+        starts.append((code, "code"))
+    invoke = _INVOKE.search(text, place)
+    if invoke is not None:
+        starts.append((invoke.start(), "invoke"))
+    # A fence begins with marks of code, and before them may stand spaces.
+    return min(starts, key=lambda one: (one[0], one[1] != "fence"))
+
+
+def _code_end(text: str, at: int) -> int:
+    """The end of a span of code; of its marks alone where none closes it on this line."""
+    marks = at
+    while marks < len(text) and text[marks] == "`":
+        marks += 1
+    line = text.find("\n", marks)
+    closing = text.find(text[at:marks], marks, line if line >= 0 else len(text))
+    return marks if closing < 0 else closing + (marks - at)
+
+
+def _fenced(text: str, at: int) -> tuple[tuple[str, Mapping[str, object]] | None, int]:
+    opened = _FENCE.match(text, at)
+    if opened is None:  # it was found there
+        raise _Malformed("a block has no beginning")
+    marks, info = opened["marks"], opened["info"].strip().lower()
+    closing = re.compile(rf"^[ ]{{0,3}}{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
+    closed = closing.search(text, opened.end())
+    end = len(text) if closed is None else closed.end()
+    if info not in ("json", "tool_call"):
+        return None, end
+    if closed is None:
+        if info == "json":
+            return None, end
+        raise _Malformed("a tool_call block is not closed")
+    content = text[opened.end() : closed.start()]
+    call = _json_call(content)
+    if call is None and info == "tool_call":
+        raise _Malformed(
+            'a tool_call block is not one JSON object with "name" and an object "arguments"'
+        )
+    return call, end
+
+
+def _json_call(content: str) -> tuple[str, Mapping[str, object]] | None:
+    try:
+        found: object = json.loads(content, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.keys() != {"name", "arguments"}:
+        return None
+    name, arguments = found["name"], found["arguments"]
+    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+        return None
+    return name, arguments
+
+
+def _invoked(
+    text: str, at: int, schemas: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, Mapping[str, object]], int]:
+    opened = _OPEN.match(text, at)
+    if opened is None:
+        raise _Malformed('an <invoke> is not of the form <invoke name="TOOL">')
+    name = opened[1] or opened[2]
+    properties = schemas.get(name, {}).get("properties", {})
+    arguments: dict[str, object] = {}
+    place = _past_space(text, opened.end())
+    while not text.startswith(_INVOKE_END, place):
+        parameter = _PARAMETER.match(text, place)
+        if parameter is None:
+            raise _Malformed(
+                f"the <invoke> of {name[:64]} holds something besides its parameters, "
+                "or is not closed"
+            )
+        called = parameter[1] or parameter[2]
+        end = text.find(_PARAMETER_END, parameter.end())
+        if end < 0:
+            raise _Malformed(f"the parameter {called[:64]} of {name[:64]} is not closed")
+        if called in arguments:
+            raise _Malformed(f"the parameter {called[:64]} of {name[:64]} stands there twice")
+        schema = properties.get(called) if isinstance(properties, Mapping) else None
+        arguments[called] = _value(text[parameter.end() : end], schema)
+        place = _past_space(text, end + len(_PARAMETER_END))
+    return (name, arguments), place + len(_INVOKE_END)
+
+
+def _value(written: str, schema: object) -> object:
+    """A parameter's value: text where its schema takes text, else the JSON that it is."""
+    plain = written.removeprefix("\n").removesuffix("\n")
+    if isinstance(schema, Mapping):
+        kinds = schema.get("type")
+        choices = schema.get("enum")
+        if kinds == "string" or (isinstance(kinds, list) and "string" in kinds):
+            return plain
+        if isinstance(choices, list) and plain in choices:
+            return plain
+    try:
+        value: object = json.loads(written, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return plain
+    return plain if isinstance(value, str) else value
+
+
+def _past_space(text: str, place: int) -> int:
+    found = _SPACE.match(text, place)
+    return place if found is None else found.end()
+
+
+def _written(value: object) -> str:
+    """JSON that can be sent, with half characters escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)

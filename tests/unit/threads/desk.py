@@ -1,0 +1,124 @@
+"""A dispatcher over a real open Rye, as a thread is handed one, and short ways to call tools."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from ryecore import ExecutionResult, Rye
+from ryecore.actions.allowed import check_capability
+from ryecore.chain.model import ChainTrace, ValidChain
+from ryecore.errors import RyeError
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import named
+from ryecore.llm.parts import ToolCallPart
+from ryecore.policy import CallContext
+from ryecore.search.listing import ToolListing
+from ryecore.search.model import SearchResults
+from ryecore.threads.palette import Palette, build_palette
+from ryecore.threads.ports import Dispatcher, Fetched, ForkOptions, Shown
+from ryecore.tools import ToolContext, ToolOutcome
+
+
+@frozen
+class Child:
+    """What came of a child thread."""
+
+    document: Mapping[str, object]
+
+    def to_dict(self) -> Mapping[str, object]:
+        return self.document
+
+
+class Desk(Dispatcher):
+    """The actions of an open Rye. Forks start nothing, and are written down."""
+
+    def __init__(self, rye: Rye) -> None:
+        self.rye = rye
+        self.forks: list[tuple[ItemRef, Mapping[str, Any], ForkOptions, CallContext]] = []
+        self.child: Mapping[str, object] | RyeError = {"status": "success", "thread_id": "x-1"}
+        self._listing = ToolListing(rye.spaces, dict)
+
+    async def execute(
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+        ctx: CallContext | None = None,
+    ) -> ExecutionResult:
+        return await self.rye.execute(ref, parameters, dry_run=dry_run, ctx=ctx)
+
+    async def launch(
+        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+    ) -> Shown:
+        return await self.rye.execute(ref, parameters, async_=True, ctx=ctx)
+
+    async def fork(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any],
+        options: ForkOptions,
+        *,
+        ctx: CallContext,
+    ) -> Shown:
+        found = ref if isinstance(ref, ItemRef) else named(ref, self.rye.spaces)
+        check_capability("execute", found, ctx)
+        self.forks.append((found, inputs, options, ctx))
+        if isinstance(self.child, RyeError):
+            raise self.child
+        return Child(self.child)
+
+    async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
+        return await self.rye.trace(ref, ctx=ctx)
+
+    async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
+        return await self.rye._parts.execute.chain(ref, ctx or CallContext())
+
+    def tool_ids(self) -> tuple[str, ...]:
+        return self._listing.ids()
+
+    async def search(
+        self,
+        query: str,
+        *,
+        scope: str = "*",
+        limit: int = 10,
+        offset: int = 0,
+        ctx: CallContext | None = None,
+    ) -> SearchResults:
+        return await self.rye.search(query, scope=scope, limit=limit, offset=offset, ctx=ctx)
+
+    async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
+        return await self.rye.fetch(ref, ctx=ctx)
+
+    async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
+        return await self.rye.request_signing(pattern, ctx=ctx)
+
+
+@frozen
+class Sitter:
+    """A thread's model at its palette: it holds some capabilities, and calls."""
+
+    palette: Palette
+    capabilities: tuple[str, ...]
+    options: Mapping[str, Any] = {}
+
+    async def call(self, name: str, arguments: str | None = None, **given: Any) -> ToolOutcome:
+        ctx = ToolContext(
+            call=CallContext(capabilities=frozenset(self.capabilities), budget_account="t-1"),
+            **self.options,
+        )
+        text = json.dumps(given) if arguments is None else arguments
+        return await self.palette.registry.dispatch(ToolCallPart("call-1", name, text), ctx)
+
+    async def says(self, name: str, **given: Any) -> Any:
+        """What the model is shown, as JSON."""
+        return json.loads((await self.call(name, **given)).part.text)
+
+
+async def seated(desk: Desk, *capabilities: str, **options: Any) -> Sitter:
+    """A model at the palette of these capabilities."""
+    palette = await build_palette(desk, capabilities, (), ())
+    return Sitter(palette, capabilities, options)
