@@ -21,7 +21,7 @@ from ryecore.state.transcript_lines import Record, head_of, stamp
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-__all__ = ["CHECKPOINT", "Checkpoint", "Head", "checkpoint_line", "read_checkpoint", "segment"]
+__all__ = ["CHECKPOINT", "Checkpoint", "CheckpointLines", "Head", "segment"]
 
 CHECKPOINT: Final = "checkpoint"
 """The type of its record, and the kind that its signature is of."""
@@ -68,58 +68,76 @@ def segment(previous: str) -> "_Hash":
     return hashlib.sha256(bytes.fromhex(previous))
 
 
-def checkpoint_line(thread_id: str, said: Checkpoint, at_us: int, key: SigningKey) -> bytes:
-    """The signed line of a checkpoint.
+class CheckpointLines:
+    """Writes and reads the checkpoints of one thread.
 
     Args:
         thread_id: The thread.
-        said: What it says.
-        at_us: When, in microseconds since 1970.
-        key: The run key.
     """
-    return _line(
-        thread_id,
-        said,
-        at_us,
-        record_signature(CHECKPOINT, _canonical(thread_id, said, at_us), key),
-    )
 
+    def __init__(self, thread_id: str) -> None:
+        self._thread = json.dumps(thread_id)
+        self._head = head_of(thread_id, CHECKPOINT)
 
-def read_checkpoint(
-    record: Record, line: bytes, thread_id: str, key: PublicKey
-) -> Checkpoint | None:
-    """Read a checkpoint's line.
+    def write(self, said: Checkpoint, at_us: int, key: SigningKey) -> bytes:
+        """The signed line of a checkpoint.
 
-    Args:
-        record: The line as a record.
-        line: Its bytes, with its line end.
-        thread_id: The thread that it must be of.
-        key: The key that must have signed it.
+        Args:
+            said: What it says.
+            at_us: When, in microseconds since 1970.
+            key: The run key.
+        """
+        signature = record_signature(CHECKPOINT, self._canonical(said, at_us), key)
+        return self._line(said, at_us, signature).encode("ascii")
 
-    Returns:
-        What it says; None where a byte of the line isn't as it was written.
-    """
-    payload = record.payload
-    if not _FIELDS <= payload.keys() <= _FIELDS | {"unattested"}:
-        return None
-    turn, offset, unattested = payload["turn"], payload["offset"], payload.get("unattested", 0)
-    digest, previous, signature = payload["digest"], payload["previous"], payload["_signature"]
-    if not (
-        type(turn) is int
-        and type(offset) is int
-        and type(unattested) is int
-        and _is_digest(digest)
-        and (previous == "" or _is_digest(previous))
-        and isinstance(signature, str)
-        and 0 <= record.timestamp < _FAR_FUTURE_S
-    ):
-        return None
-    said = Checkpoint(turn, offset, digest, previous, unattested)
-    at_us = round(record.timestamp * 1e6)
-    if line != _line(thread_id, said, at_us, signature):
-        return None
-    signed = {**json.loads(_canonical(thread_id, said, at_us)), "_signature": signature}
-    return said if holds(CHECKPOINT, signed, key) else None
+    def read(self, record: Record, line: bytes, key: PublicKey) -> Checkpoint | None:
+        """Read a checkpoint's line.
+
+        Args:
+            record: The line as a record.
+            line: Its bytes, with its line end.
+            key: The key that must have signed it.
+
+        Returns:
+            What it says; None where a byte of the line isn't as it was written.
+        """
+        payload = record.payload
+        if not _FIELDS <= payload.keys() <= _FIELDS | {"unattested"}:
+            return None
+        turn, offset, unattested = payload["turn"], payload["offset"], payload.get("unattested", 0)
+        digest, previous, signature = payload["digest"], payload["previous"], payload["_signature"]
+        if not (
+            type(turn) is int
+            and type(offset) is int
+            and type(unattested) is int
+            and _is_digest(digest)
+            and (previous == "" or _is_digest(previous))
+            and isinstance(signature, str)
+            and 1 <= record.timestamp < _FAR_FUTURE_S
+        ):
+            return None
+        said = Checkpoint(turn, offset, digest, previous, unattested)
+        at_us = round(record.timestamp * 1e6)
+        if line != self._line(said, at_us, signature).encode("ascii", errors="replace"):
+            return None
+        signed = {**json.loads(self._canonical(said, at_us)), "_signature": signature}
+        return said if holds(CHECKPOINT, signed, key) else None
+
+    def _canonical(self, said: Checkpoint, at_us: int) -> bytes:
+        """`canonical_json` of what is signed, written out: a turn waits for it."""
+        more = f',"unattested":{said.unattested}' if said.unattested else ""
+        return (
+            f'{{"digest":"{said.digest}","offset":{said.offset},"previous":"{said.previous}",'
+            f'"thread_id":{self._thread},"timestamp_us":{at_us},"turn":{said.turn}{more}}}'
+        ).encode()
+
+    def _line(self, said: Checkpoint, at_us: int, signature: str) -> str:
+        more = f'"unattested":{said.unattested},' if said.unattested else ""
+        return (
+            f'{{"timestamp":{stamp(at_us)}{self._head}{{"turn":{said.turn},'
+            f'"offset":{said.offset},"digest":"{said.digest}","previous":"{said.previous}",{more}'
+            f'"_signature":"{signature}"}}}}\n'
+        )
 
 
 def _is_digest(value: object) -> bool:
@@ -128,21 +146,3 @@ def _is_digest(value: object) -> bool:
         and len(value) == _DIGITS
         and all(char in "0123456789abcdef" for char in value)
     )
-
-
-def _canonical(thread_id: str, said: Checkpoint, at_us: int) -> bytes:
-    """`canonical_json` of what is signed, written out: a turn waits for it."""
-    more = f',"unattested":{said.unattested}' if said.unattested else ""
-    return (
-        f'{{"digest":"{said.digest}","offset":{said.offset},"previous":"{said.previous}",'
-        f'"thread_id":{json.dumps(thread_id)},"timestamp_us":{at_us},"turn":{said.turn}{more}}}'
-    ).encode()
-
-
-def _line(thread_id: str, said: Checkpoint, at_us: int, signature: str) -> bytes:
-    more = f'"unattested":{said.unattested},' if said.unattested else ""
-    return (
-        f'{{"timestamp":{stamp(at_us)}{head_of(thread_id, CHECKPOINT)}{{"turn":{said.turn},'
-        f'"offset":{said.offset},"digest":"{said.digest}","previous":"{said.previous}",{more}'
-        f'"_signature":"{signature}"}}}}\n'
-    ).encode("ascii", errors="replace")

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from attrs import evolve
-
 from ryecore.errors import SigningError, StateError
 from ryecore.items.files import write_atomically
 from ryecore.items.signature import Signature, parse_payload, utc_now
@@ -109,8 +107,9 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
         What stands in `_signature`.
     """
     digest = hashlib.sha256(canonical).hexdigest()
-    unsigned = Signature(utc_now(), digest, b"", key.public.fingerprint)
-    return evolve(unsigned, value=key.sign(_message(kind, unsigned))).payload
+    timestamp = utc_now()
+    value = key.sign(_message(kind, timestamp, digest))
+    return Signature(timestamp, digest, value, key.public.fingerprint).payload
 
 
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
@@ -125,9 +124,9 @@ def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
     except (ValueError, TypeError):
         return False
     return digest == signature.content_hash and key.verifies(
-        signature.value, _message(kind, signature)
+        signature.value, _message(kind, signature.timestamp, signature.content_hash)
     )
 
 
-def _message(kind: str, signature: Signature) -> bytes:
-    return "\n".join((_VERSION, kind, signature.timestamp, signature.content_hash)).encode()
+def _message(kind: str, timestamp: str, content_hash: str) -> bytes:
+    return f"{_VERSION}\n{kind}\n{timestamp}\n{content_hash}".encode()

@@ -20,7 +20,7 @@ from attrs import frozen
 
 from ryecore.errors import StateError
 from ryecore.lillux.keys import SigningKey
-from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, Head, checkpoint_line, segment
+from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.model import Durability
 from ryecore.state.transcript_check import Chain
 from ryecore.state.transcript_lines import encode_payload, head_of, lines_of, open_plain, stamp
@@ -73,6 +73,7 @@ class Transcript:
         self._descriptor = descriptor
         self._thread_id = thread_id
         self._key = key
+        self._checkpoints = CheckpointLines(thread_id)
         self._is_synced = durability == "machine"
         self._heads: dict[str, str] = {}
         self._lines: list[str] = []
@@ -260,7 +261,7 @@ class Transcript:
         digest.update(data)
         said = Checkpoint(turn, self._offset + len(data), digest.hexdigest(), previous, unattested)
         at_us = time.time_ns() // 1000
-        line = checkpoint_line(self._thread_id, said, at_us, self._key)
+        line = self._checkpoints.write(said, at_us, self._key)
         following = segment(said.digest)
         following.update(line)
         self._write(data + line, (following, said.digest, 0))

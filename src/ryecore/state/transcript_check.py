@@ -14,7 +14,7 @@ from attrs import define, frozen
 
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
-from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, Head, read_checkpoint, segment
+from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.transcript_lines import Line, Record, lines_of, open_plain, parse_line
 
 if TYPE_CHECKING:
@@ -217,6 +217,7 @@ class Chain:
         self.last: Checkpoint | None = None
         self.is_broken = False
         self._thread_id = thread_id
+        self._lines = CheckpointLines(thread_id)
         self._key = key
         self._head = head
         self._has_head = head is None
@@ -242,7 +243,7 @@ class Chain:
         elif record.thread_id != self._thread_id:
             self._bad(now, f"line {line.number} is of another thread")
         elif record.type == CHECKPOINT:
-            said = read_checkpoint(record, line.content or b"", self._thread_id, self._key)
+            said = self._lines.read(record, line.content or b"", self._key)
             if said is None:
                 self._close_broken(line, record)
                 return
