@@ -32,7 +32,11 @@ RyeError
 │   └── NotAvailableYet         a part that this version lacks
 ├── StateError              `.ai/state` can't be used
 │   ├── ThreadNotFound          (also a LookupError)
-│   └── ThreadConflict          the thread's status doesn't allow what was asked for
+│   ├── ThreadConflict          the thread's status doesn't allow what was asked for
+│   ├── LimitReached            a limit of a thread, which `limit_code` names
+│   └── BudgetError             a thread's budget doesn't allow what was asked for
+│       ├── InsufficientBudget      less is left than was asked for, or nothing more is held
+│       └── BudgetNotRegistered     (also a LookupError)
 ├── McpError                an MCP server can't be reached, or broke off
 │   └── McpToolChanged          a tool is not the one that was pinned
 ├── LlmError                a model's provider failed; `kind` says how
@@ -114,12 +118,20 @@ from ryecore.errors.items import (
     UnsignedItem,
     UntrustedKey,
 )
+from ryecore.errors.threads import (
+    BudgetError,
+    BudgetNotRegistered,
+    InsufficientBudget,
+    LimitReached,
+)
 
 __all__ = [
     "AgentTurnError",
     "AmbiguousItem",
     "AnchorError",
     "BadSignature",
+    "BudgetError",
+    "BudgetNotRegistered",
     "CallCancelled",
     "ChainError",
     "ChainTooDeep",
@@ -130,6 +142,7 @@ __all__ = [
     "HostCapabilityMissing",
     "IncompatibleChain",
     "InputError",
+    "InsufficientBudget",
     "IntegrityError",
     "InterpreterNotFound",
     "InvalidInputs",
@@ -138,6 +151,7 @@ __all__ = [
     "InvalidQuery",
     "ItemError",
     "ItemNotFound",
+    "LimitReached",
     "LlmError",
     "MalformedSignature",
     "McpError",

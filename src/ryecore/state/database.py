@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
+from types import TracebackType
 from typing import Final
 from weakref import WeakSet
 
@@ -51,6 +52,7 @@ class Database:
         self._durability = durability
         self._lock = RLock()
         self._abandoned: list[object] = []
+        self._transaction = _Transaction(self)
         shared = file_system_of(path.parent)
         if is_shared(shared):
             raise StateError(
@@ -107,23 +109,13 @@ class Database:
                 raise
         os.chmod(self._path, 0o600)
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> "_Transaction":
         """One transaction that writes: committed at the end, undone by an exception.
 
         Raises:
             StateError: It can't be written; nothing of it was.
         """
-        with self._lock, self._failing("written"):
-            self._reopen_if_forked()
-            with self._through_the_gate():
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._connection
-                    self._connection.execute("COMMIT")
-                except BaseException:
-                    self._roll_back()
-                    raise
+        return self._transaction
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """The rows that a query finds.
@@ -134,6 +126,21 @@ class Database:
         with self._lock, self._failing("read"):
             self._reopen_if_forked()
             return self._connection.execute(query, parameters).fetchall()
+
+    @contextmanager
+    def look(self) -> Iterator[sqlite3.Connection]:
+        """Several queries that see one and the same state.
+
+        Raises:
+            StateError: The file can't be read.
+        """
+        with self._lock, self._failing("read"):
+            self._reopen_if_forked()
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                self._roll_back()
 
     def is_in_place(self) -> bool:
         """Whether the file that is open still stands at its path."""
@@ -170,13 +177,52 @@ class Database:
 
     @contextmanager
     def _through_the_gate(self) -> Iterator[None]:
-        # Correctness is SQLite's own lock. The gate makes writers wait in the kernel instead of
-        # polling, where one can starve.
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         try:
             yield
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def _begin(self) -> sqlite3.Connection:
+        self._lock.acquire()
+        try:
+            if self._pid != os.getpid():
+                self._reopen_if_forked()
+            if self._connection.in_transaction:
+                raise RuntimeError("A transaction can't begin within another one.")
+            # Correctness is SQLite's own lock. The gate makes writers wait in the kernel instead
+            # of polling, where one can starve.
+            fcntl.flock(self._gate, fcntl.LOCK_EX)
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except BaseException:
+                self._roll_back()
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
+                raise
+        except BaseException as problem:
+            self._lock.release()
+            self._raise_as_state_error(problem, "written")
+            raise
+        return self._connection
+
+    def _end(self, problem: BaseException | None) -> None:
+        try:
+            try:
+                if problem is None:
+                    self._connection.execute("COMMIT")
+                else:
+                    self._roll_back()
+            except BaseException:
+                self._roll_back()
+                raise
+            finally:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
+        except (OSError, sqlite3.Error) as failed:
+            self._raise_as_state_error(failed, "written")
+        finally:
+            self._lock.release()
+        if problem is not None:
+            self._raise_as_state_error(problem, "written")
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -187,12 +233,37 @@ class Database:
         try:
             yield
         except (OSError, sqlite3.Error) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-            raise StateError(
-                f"{self._path} can't be {done}: {reason}.",
-                next_step="See that its disk has room and that you may write there; a file that "
-                "is broken can be moved away.",
-            ) from problem
+            self._raise_as_state_error(problem, done)
+
+    def _raise_as_state_error(self, problem: BaseException, done: str) -> None:
+        if not isinstance(problem, OSError | sqlite3.Error):
+            return
+        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise StateError(
+            f"{self._path} can't be {done}: {reason}.",
+            next_step="See that its disk has room and that you may write there; a file that "
+            "is broken can be moved away.",
+        ) from problem
+
+
+class _Transaction:
+    """The one transaction that a database has at a time. A class, because a generator is slow."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self._database._begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._database._end(problem)
 
 
 _OPEN: Final[WeakSet[Database]] = WeakSet()

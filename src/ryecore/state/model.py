@@ -104,6 +104,10 @@ class ThreadRecord:
         continuation_of: The thread that this one continues.
         continuation_thread_id: The thread that continues this one.
         chain_root_id: The first thread of its chain of continuations.
+        root_id: The root of the tree of threads that it belongs to; itself where it is one.
+        limits: Its limits by name.
+        transcript_head: The length in bytes and the digest of its transcript's last checkpoint
+            that the registry knows of.
     """
 
     thread_id: str
@@ -125,6 +129,9 @@ class ThreadRecord:
     continuation_of: str | None = None
     continuation_thread_id: str | None = None
     chain_root_id: str | None = None
+    root_id: str = ""
+    limits: Mapping[str, object] | None = None
+    transcript_head: tuple[int, str] | None = None
 
     @property
     def ended(self) -> bool:

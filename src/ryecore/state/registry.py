@@ -5,17 +5,18 @@ Source: seed 003, "Thread Registry"; decisions 35 to 38 and 46.
 
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
-import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from secrets import token_urlsafe
 from typing import Final
 
-from ryecore.errors import InputError, StateError, ThreadConflict
+from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
-from ryecore.state.database import Database, Migration
+from ryecore.state.accounts import release
 from ryecore.state.liveness import LEASE_S, is_abandoned
 from ryecore.state.model import (
-    TERMINAL,
     Cost,
     Status,
     ThreadRecord,
@@ -23,52 +24,16 @@ from ryecore.state.model import (
     has_ended,
     thread_not_found,
 )
+from ryecore.state.queries import ThreadQueries
+from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of
+from ryecore.state.schema import CLOCK, ENDED, MIGRATIONS, NOW, below
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
 
-_NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-_CLOCK: Final = "((julianday('now') - 2440587.5) * 86400.0)"
-_ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
-
-MIGRATIONS: Final[Sequence[Migration]] = (
-    (
-        """CREATE TABLE threads (
-            thread_id TEXT PRIMARY KEY NOT NULL,
-            item_id TEXT NOT NULL,
-            parent_id TEXT,
-            status TEXT NOT NULL DEFAULT 'created',
-            created_at TEXT NOT NULL,
-            updated_at TEXT NOT NULL,
-            completed_at TEXT,
-            boot_id TEXT, pid_namespace INTEGER, pid INTEGER, start_ticks INTEGER,
-            owns_process INTEGER NOT NULL DEFAULT 0,
-            fence INTEGER NOT NULL DEFAULT 0,
-            lease_until REAL NOT NULL DEFAULT 0,
-            cancel_requested INTEGER NOT NULL DEFAULT 0,
-            kill_requested INTEGER NOT NULL DEFAULT 0,
-            model TEXT,
-            turns INTEGER NOT NULL DEFAULT 0,
-            input_tokens INTEGER NOT NULL DEFAULT 0,
-            output_tokens INTEGER NOT NULL DEFAULT 0,
-            spend_microcents INTEGER NOT NULL DEFAULT 0,
-            spawn_count INTEGER NOT NULL DEFAULT 0,
-            continuation_of TEXT,
-            continuation_thread_id TEXT,
-            chain_root_id TEXT
-        ) STRICT""",
-        "CREATE INDEX threads_by_parent ON threads (parent_id)",
-        "CREATE INDEX threads_by_status ON threads (status)",
-        "CREATE INDEX threads_by_age ON threads (created_at)",
-        """CREATE TABLE results (
-            thread_id TEXT PRIMARY KEY NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
-            body TEXT NOT NULL
-        ) STRICT""",
-    ),
-)
-"""How `threads.db` is made, version by version."""
+_TOKEN_BYTES: Final = 32
 
 
-class ThreadRegistry:
+class ThreadRegistry(ThreadQueries):
     """Every thread of a project, past and present.
 
     What a thread's owner writes carries the fence that `claim` gave it: once another process has
@@ -77,9 +42,6 @@ class ThreadRegistry:
     Args:
         database: Where the rows are kept.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # A thread's life
 
@@ -91,8 +53,12 @@ class ThreadRegistry:
         *,
         owner: ProcessId | None = None,
         model: str | None = None,
+        limits: Mapping[str, object] | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
+
+        A parent's wish to stop holds for a child that is registered behind it, too. Whether the
+        parent may start one more is asked of `count_spawn`.
 
         Args:
             thread_id: Its id, which no other thread has.
@@ -100,35 +66,106 @@ class ThreadRegistry:
             parent_id: The thread that starts it.
             owner: The process that answers for it until another one claims it; the calling one.
             model: The model that its turns will use.
+            limits: Its limits by name, JSON-ready.
 
         Returns:
             The row.
 
         Raises:
+            ThreadNotFound: There is no such parent.
             StateError: A thread has this id, or nothing can be written.
         """
+        written = None if limits is None else as_json(limits)
         with self._database.write() as run:
+            root_id, cancelled, killed = thread_id, False, False
+            if parent_id is not None:
+                parent = self._row(run, parent_id)
+                root_id = parent.root_id
+                cancelled, killed = parent.cancel_requested, parent.kill_requested
             try:
                 run.execute(
-                    "INSERT INTO threads (thread_id, item_id, parent_id, model, created_at,"
-                    " updated_at, boot_id, pid_namespace, pid, start_ticks, lease_until)"
-                    f" VALUES (?, ?, ?, ?, {_NOW}, {_NOW}, ?, ?, ?, ?, {_CLOCK} + {LEASE_S})",
-                    (thread_id, item_id, parent_id, model, *_columns(owner or current_process())),
+                    "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,"
+                    " cancel_requested, kill_requested, created_at, updated_at, boot_id,"
+                    " pid_namespace, pid, start_ticks, lease_until) VALUES"
+                    f" (?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, {CLOCK} + {LEASE_S})",
+                    (
+                        *(thread_id, item_id, parent_id, root_id, model, written),
+                        *(cancelled, killed, *columns(owner or current_process())),
+                    ),
                 )
             except sqlite3.IntegrityError:
                 raise StateError(
                     f"There is a thread {thread_id} already.", next_step="Give it another id."
                 ) from None
-            if parent_id is not None:
-                self._row(run, parent_id)
-                run.execute(
-                    "UPDATE threads SET spawn_count = spawn_count + 1 WHERE thread_id = ?",
-                    (parent_id,),
-                )
             return self._row(run, thread_id)
 
+    def count_spawn(self, parent_id: str, most: int | None) -> int:
+        """Count one more child of a thread, unless that would pass its limit.
+
+        Args:
+            parent_id: The thread that starts one.
+            most: How many it may start in all; None for any number.
+
+        Returns:
+            How many it has started now, this one included.
+
+        Raises:
+            LimitReached: It has started that many already (`spawns_exceeded`). Nothing is counted.
+            ThreadNotFound: There is none of this id.
+
+        Source: seed 003, "Step 9: Check spawns limit"; decision 40.
+        """
+        with self._database.write() as run:
+            row = run.execute(
+                "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
+            ).fetchone()
+            if row is None:
+                raise thread_not_found(parent_id)
+            count: int = row[0]
+            if most is not None and count >= most:
+                raise LimitReached(
+                    f"The thread {parent_id} has started {count} children of the {most} that it "
+                    "may start.",
+                    next_step="Give it a higher limit of spawns, or do the rest in itself.",
+                    thread_id=parent_id,
+                    limit_code="spawns_exceeded",
+                    current_value=count,
+                    current_max=most,
+                )
+            run.execute(
+                "UPDATE threads SET spawn_count = ? WHERE thread_id = ?", (count + 1, parent_id)
+            )
+            return count + 1
+
+    def mint_token(self, thread_id: str) -> str:
+        """Make the token that a created thread is claimed with, once; an older one is void.
+
+        The row keeps its SHA-256 alone.
+
+        Raises:
+            ThreadConflict: The thread runs already, or has ended.
+            ThreadNotFound: There is none of this id.
+
+        Source: decision 41.
+        """
+        token = token_urlsafe(_TOKEN_BYTES)
+        with self._database.write() as run:
+            found = self._row(run, thread_id)
+            if found.status != "created":
+                raise conflict(found, "be given a token")
+            run.execute(
+                "UPDATE threads SET parent_token_hash = ? WHERE thread_id = ?",
+                (_hash(token), thread_id),
+            )
+        return token
+
     def claim(
-        self, thread_id: str, owner: ProcessId | None = None, *, owns_process: bool = False
+        self,
+        thread_id: str,
+        owner: ProcessId | None = None,
+        *,
+        owns_process: bool = False,
+        token: str | None = None,
     ) -> int:
         """Take a created thread over, and say that it runs.
 
@@ -136,23 +173,37 @@ class ThreadRegistry:
             thread_id: The thread.
             owner: The process that runs it from now on; the calling one.
             owns_process: Whether that process runs nothing else, and may be killed for it.
+            token: What `mint_token` gave, where it was called for this thread; it is used up.
 
         Returns:
             The fence that this owner's writes carry.
 
         Raises:
-            ThreadConflict: It has ended meanwhile, or another process runs it.
+            ThreadConflict: It has ended meanwhile, another process runs it, or the token is not
+                the thread's.
             ThreadNotFound: There is none.
         """
         with self._database.write() as run:
             found = self._row(run, thread_id)
             if found.status != "created":
-                raise _conflict(found, "be started")
+                raise conflict(found, "be started")
+            (wanted,) = run.execute(
+                "SELECT parent_token_hash FROM threads WHERE thread_id = ?", (thread_id,)
+            ).fetchone()
+            if wanted is not None and not compare_digest(wanted, _hash(token or "")):
+                raise ThreadConflict(
+                    f"The thread {thread_id} is claimed with the token that its parent made for "
+                    "it, and this is another one.",
+                    next_step="Start a thread of your own.",
+                    thread_id=thread_id,
+                    state=found.status,
+                )
             run.execute(
                 "UPDATE threads SET status = 'running', fence = fence + 1, boot_id = ?,"
                 " pid_namespace = ?, pid = ?, start_ticks = ?, owns_process = ?,"
-                f" lease_until = {_CLOCK} + {LEASE_S}, updated_at = {_NOW} WHERE thread_id = ?",
-                (*_columns(owner or current_process()), owns_process, thread_id),
+                f" parent_token_hash = NULL, lease_until = {CLOCK} + {LEASE_S},"
+                f" updated_at = {NOW} WHERE thread_id = ?",
+                (*columns(owner or current_process()), owns_process, thread_id),
             )
             return found.fence + 1
 
@@ -165,7 +216,7 @@ class ThreadRegistry:
         with self._database.write() as run:
             self._owned(run, thread_id, fence)
             run.execute(
-                f"UPDATE threads SET lease_until = {_CLOCK} + {LEASE_S} WHERE thread_id = ?",
+                f"UPDATE threads SET lease_until = {CLOCK} + {LEASE_S} WHERE thread_id = ?",
                 (thread_id,),
             )
 
@@ -176,7 +227,7 @@ class ThreadRegistry:
             run.execute(
                 "UPDATE threads SET boot_id = ?, pid_namespace = ?, pid = ?, start_ticks = ?"
                 " WHERE thread_id = ? AND status = 'created'",
-                (*_columns(process), thread_id),
+                (*columns(process), thread_id),
             )
 
     def update_status(self, thread_id: str, status: str, *, fence: int | None = None) -> None:
@@ -200,29 +251,52 @@ class ThreadRegistry:
             if found.status == wanted:
                 return
             if found.ended or wanted == "created":
-                raise _conflict(found, f"become {status}")
+                raise conflict(found, f"become {status}")
             self._set_status(run, thread_id, wanted)
 
     def settle(
-        self, thread_id: str, status: Status, result: object, *, fence: int | None = None
+        self,
+        thread_id: str,
+        status: Status,
+        result: object,
+        *,
+        fence: int | None = None,
+        head: tuple[int, str] | None = None,
+        snapshot: Cost | None = None,
     ) -> None:
-        """End a thread: its last status and its result, in one transaction.
+        """End a thread in one transaction: its last status, its result, and its account's end.
+
+        Args:
+            thread_id: The thread.
+            status: The status that it ends with.
+            result: Its result, JSON-ready.
+            fence: The writing owner's.
+            head: The length in bytes and the digest of its transcript's last checkpoint.
+            snapshot: What it has spent.
 
         Raises:
             ThreadConflict: It has ended already.
             StateError: Another process has declared the owner dead.
         """
-        body = _as_json(result)
+        body = as_json(result)
         with self._database.write() as run:
             found = self._owned(run, thread_id, fence)
             if found.ended:
-                raise _conflict(found, f"become {status}")
+                raise conflict(found, f"become {status}")
+            if head is not None:
+                run.execute(
+                    "UPDATE threads SET transcript_length = ?, transcript_digest = ?"
+                    " WHERE thread_id = ?",
+                    (*head, thread_id),
+                )
+            if snapshot is not None:
+                self._set_cost(run, thread_id, snapshot)
             self._set_status(run, thread_id, status)
             self._set_result(run, thread_id, body)
 
     def set_result(self, thread_id: str, result: object) -> None:
         """Store a thread's result, as JSON."""
-        body = _as_json(result)
+        body = as_json(result)
         with self._database.write() as run:
             self._row(run, thread_id)
             self._set_result(run, thread_id, body)
@@ -231,20 +305,22 @@ class ThreadRegistry:
         """Store what a thread has spent so far."""
         with self._database.write() as run:
             self._owned(run, thread_id, fence)
+            self._set_cost(run, thread_id, cost)
+
+    def set_limits(
+        self, thread_id: str, limits: Mapping[str, object], *, fence: int | None = None
+    ) -> None:
+        """Store a thread's limits, by name and JSON-ready."""
+        written = as_json(limits)
+        with self._database.write() as run:
+            self._owned(run, thread_id, fence)
             run.execute(
-                "UPDATE threads SET turns = ?, input_tokens = ?, output_tokens = ?,"
-                f" spend_microcents = ?, updated_at = {_NOW} WHERE thread_id = ?",
-                (
-                    cost.turns,
-                    cost.input_tokens,
-                    cost.output_tokens,
-                    cost.spend_microcents,
-                    thread_id,
-                ),
+                f"UPDATE threads SET limits = ?, updated_at = {NOW} WHERE thread_id = ?",
+                (written, thread_id),
             )
 
     def request_cancel(self, thread_id: str, *, kill: bool = False) -> ThreadRecord:
-        """Ask a thread to stop; its owner sees the wish.
+        """Ask a thread and all those below it to stop; their owners see the wish.
 
         Args:
             thread_id: The thread.
@@ -255,11 +331,12 @@ class ThreadRegistry:
         """
         column = "kill_requested" if kill else "cancel_requested"
         with self._database.write() as run:
-            if not self._row(run, thread_id).ended:
-                run.execute(
-                    f"UPDATE threads SET {column} = 1, updated_at = {_NOW} WHERE thread_id = ?",
-                    (thread_id,),
-                )
+            self._row(run, thread_id)
+            run.execute(
+                f"{below('threads')} UPDATE threads SET {column} = 1, updated_at = {NOW}"
+                f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
+                (thread_id,),
+            )
             return self._row(run, thread_id)
 
     def settle_abandoned(self, records: Iterable[ThreadRecord]) -> tuple[str, ...]:
@@ -283,51 +360,9 @@ class ThreadRegistry:
                     continue
                 status: Status = "killed" if found.kill_requested else "error"
                 self._set_status(run, found.thread_id, status)
-                self._set_result(run, found.thread_id, _as_json(_epitaph(found, status)))
+                self._set_result(run, found.thread_id, as_json(epitaph(found, status)))
                 ended.append(found.thread_id)
         return tuple(ended)
-
-    # Looking
-
-    def get_thread(self, thread_id: str) -> ThreadRecord:
-        """A thread's row.
-
-        Raises:
-            ThreadNotFound: There is none of this id.
-        """
-        found = self._find("WHERE thread_id = ?", (thread_id,))
-        if not found:
-            raise thread_not_found(thread_id)
-        return found[0]
-
-    def get_result(self, thread_id: str) -> object:
-        """A thread's result; None where it has none yet.
-
-        Raises:
-            ThreadNotFound: There is none of this id.
-        """
-        self.get_thread(thread_id)
-        rows = self._database.read("SELECT body FROM results WHERE thread_id = ?", (thread_id,))
-        return json.loads(rows[0]["body"]) if rows else None
-
-    def list_active(self) -> tuple[ThreadRecord, ...]:
-        """The threads that have not ended, oldest first."""
-        return self._find(f"WHERE status NOT IN ({_ENDED}) ORDER BY created_at, rowid")
-
-    def list_children(self, parent_id: str) -> tuple[ThreadRecord, ...]:
-        """The threads that a thread has started, oldest first."""
-        return self._find("WHERE parent_id = ? ORDER BY created_at, rowid", (parent_id,))
-
-    def list_threads(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
-        """Threads of every status, newest first."""
-        return self._find("ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?", (limit, offset))
-
-    def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
-        """The threads whose id begins with a text; the one that has no more than that first."""
-        return self._find(
-            "WHERE substr(thread_id, 1, ?) = ? ORDER BY length(thread_id), created_at LIMIT ?",
-            (len(prefix), prefix, limit),
-        )
 
     # Continuations
 
@@ -351,7 +386,7 @@ class ThreadRegistry:
                 return
             self._owned(run, thread_id, fence)
             if found.ended:
-                raise _conflict(found, "be continued")
+                raise conflict(found, "be continued")
             run.execute(
                 "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",
                 (continuation_thread_id, thread_id),
@@ -364,41 +399,17 @@ class ThreadRegistry:
             self._row(run, thread_id)
             run.execute(
                 "UPDATE threads SET chain_root_id = ?, continuation_of = ?,"
-                f" updated_at = {_NOW} WHERE thread_id = ?",
+                f" updated_at = {NOW} WHERE thread_id = ?",
                 (chain_root_id, continuation_of, thread_id),
             )
 
-    def get_chain(self, thread_id: str) -> tuple[ThreadRecord, ...]:
-        """The whole chain of continuations that a thread belongs to, from its root on."""
-        first = self.get_thread(thread_id)
-        seen = {first.thread_id}
-        while first.continuation_of is not None and first.continuation_of not in seen:
-            first = self.get_thread(first.continuation_of)
-            seen.add(first.thread_id)
-        chain = [first]
-        met = {first.thread_id}
-        following = first.continuation_thread_id
-        while following is not None and following not in met:
-            chain.append(self.get_thread(following))
-            met.add(following)
-            following = chain[-1].continuation_thread_id
-        return tuple(chain)
-
-    def now(self) -> float:
-        """The Unix time in seconds, on the store's clock."""
-        return float(self._database.read(f"SELECT {_CLOCK}")[0][0])
-
     # Rows
-
-    def _find(self, condition: str, parameters: Sequence[object] = ()) -> tuple[ThreadRecord, ...]:
-        rows = self._database.read(f"SELECT * FROM threads {condition}", parameters)
-        return tuple(map(_record, rows))
 
     def _row(self, run: sqlite3.Connection, thread_id: str) -> ThreadRecord:
         row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
         if row is None:
             raise thread_not_found(thread_id)
-        return _record(row)
+        return record_of(row)
 
     def _owned(self, run: sqlite3.Connection, thread_id: str, fence: int | None) -> ThreadRecord:
         found = self._row(run, thread_id)
@@ -412,14 +423,22 @@ class ThreadRegistry:
 
     def _set_status(self, run: sqlite3.Connection, thread_id: str, status: Status) -> None:
         run.execute(
-            f"UPDATE threads SET status = ?, updated_at = {_NOW} WHERE thread_id = ?",
+            f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
             (status, thread_id),
         )
         if has_ended(status):
             run.execute(
-                f"UPDATE threads SET completed_at = {_NOW}, fence = fence + 1 WHERE thread_id = ?",
+                f"UPDATE threads SET completed_at = {NOW}, fence = fence + 1 WHERE thread_id = ?",
                 (thread_id,),
             )
+            release(run, thread_id, status)  # whatever ends a thread closes its account
+
+    def _set_cost(self, run: sqlite3.Connection, thread_id: str, cost: Cost) -> None:
+        run.execute(
+            "UPDATE threads SET turns = ?, input_tokens = ?, output_tokens = ?,"
+            f" spend_microcents = ?, updated_at = {NOW} WHERE thread_id = ?",
+            (cost.turns, cost.input_tokens, cost.output_tokens, cost.spend_microcents, thread_id),
+        )
 
     def _set_result(self, run: sqlite3.Connection, thread_id: str, body: str) -> None:
         run.execute(
@@ -434,58 +453,5 @@ def _hold(record: ThreadRecord) -> tuple[object, ...]:
     return (record.fence, record.owner, record.lease_until)
 
 
-def _columns(process: ProcessId) -> tuple[str, int, int, int]:
-    return (process.boot_id, process.pid_namespace, process.pid, process.start_ticks)
-
-
-def _record(row: sqlite3.Row) -> ThreadRecord:
-    owner = None
-    if row["pid"] is not None and not has_ended(row["status"]):
-        owner = ProcessId(row["boot_id"], row["pid_namespace"], row["pid"], row["start_ticks"])
-    return ThreadRecord(
-        thread_id=row["thread_id"],
-        item_id=row["item_id"],
-        parent_id=row["parent_id"],
-        status=check_status(row["status"]),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        completed_at=row["completed_at"],
-        owner=owner,
-        fence=row["fence"],
-        lease_until=row["lease_until"],
-        owns_process=bool(row["owns_process"]),
-        cancel_requested=bool(row["cancel_requested"]),
-        kill_requested=bool(row["kill_requested"]),
-        model=row["model"],
-        cost=Cost(row["turns"], row["input_tokens"], row["output_tokens"], row["spend_microcents"]),
-        spawn_count=row["spawn_count"],
-        continuation_of=row["continuation_of"],
-        continuation_thread_id=row["continuation_thread_id"],
-        chain_root_id=row["chain_root_id"],
-    )
-
-
-def _as_json(result: object) -> str:
-    try:
-        return json.dumps(result, default=str)  # ASCII: half a character is kept too
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise InputError(
-            f"The result can't be written as JSON: {problem}.",
-            next_step="Return text, numbers, booleans, null, lists and mappings with text keys.",
-        ) from None
-
-
-def _epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
-    who = f"The process {record.pid} that ran it" if record.pid else "The process that ran it"
-    began = "ended" if record.status == "running" else "ended before it began"
-    error = "It was killed." if status == "killed" else f"{who} {began} without a word."
-    return {"status": "error", "error": error, "error_type": status, "item_id": record.item_id}
-
-
-def _conflict(record: ThreadRecord, what: str) -> ThreadConflict:
-    return ThreadConflict(
-        f"The thread {record.thread_id} is {record.status} and can't {what}.",
-        next_step=f"See what became of it: rye threads show {record.thread_id}",
-        thread_id=record.thread_id,
-        state=record.status,
-    )
+def _hash(token: str) -> str:
+    return sha256(token.encode()).hexdigest()

@@ -1,0 +1,168 @@
+"""Budgets: amounts of money and tokens, and what is left of an account. Pure.
+
+Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+__all__ = [
+    "MOST",
+    "NOTHING",
+    "Account",
+    "Amount",
+    "Charge",
+    "Dimension",
+    "Mark",
+    "Settled",
+    "TreeSum",
+    "outstanding",
+]
+
+Dimension = Literal["spend", "tokens"]
+"""What is accounted, each on its own."""
+
+Mark: TypeAlias = Literal["counted", "estimated", "assumed"]
+"""How what a request cost is known: the provider counted it, we estimated it, or the whole hold is
+assumed because nobody could say."""
+
+MOST: Final = 2**53
+"""No amount is larger, so that every sum of them fits into SQLite's integers."""
+
+
+@frozen
+class Amount:
+    """Money and tokens. A difference of two may be negative.
+
+    Attributes:
+        spend_microcents: Money, in units of 1e-8 USD.
+        tokens: Tokens, read and written.
+    """
+
+    spend_microcents: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.spend_microcents + other.spend_microcents, self.tokens + other.tokens)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(self.spend_microcents - other.spend_microcents, self.tokens - other.tokens)
+
+    def covers(self, other: "Amount") -> bool:
+        """Whether another amount is no larger, in money and in tokens."""
+        return self.spend_microcents >= other.spend_microcents and self.tokens >= other.tokens
+
+    def at_most(self, other: "Amount") -> "Amount":
+        """The smaller of the two, in money and in tokens."""
+        return Amount(
+            min(self.spend_microcents, other.spend_microcents), min(self.tokens, other.tokens)
+        )
+
+    def at_least(self, other: "Amount") -> "Amount":
+        """The larger of the two, in money and in tokens."""
+        return Amount(
+            max(self.spend_microcents, other.spend_microcents), max(self.tokens, other.tokens)
+        )
+
+
+NOTHING: Final = Amount()
+"""No money and no tokens."""
+
+
+@frozen
+class Account:
+    """What one thread may spend, and what became of it.
+
+    Attributes:
+        thread_id: The thread.
+        parent_id: The thread whose budget it is a part of; None for a root.
+        ceiling: What it may spend in all, its children included.
+        own: What it has spent itself.
+        children: What the threads below it have spent, as far as it was charged for them: those
+            that share its budget at once, those that reserved a part once that is cascaded.
+        held: What is held for requests under way, of its own and of children that share.
+        reserved: What is set aside for children, and not yet cascaded.
+        reserves_spend: Whether its money was set aside by its parent; else it shares its
+            parent's. True for a root.
+        reserves_tokens: The same of its tokens.
+        state: `open`, or the status that its thread ended with.
+        stopped: Whether it, or one above it, cost more than was held: nothing more is held here.
+    """
+
+    thread_id: str
+    parent_id: str | None
+    ceiling: Amount
+    own: Amount = NOTHING
+    children: Amount = NOTHING
+    held: Amount = NOTHING
+    reserved: Amount = NOTHING
+    reserves_spend: bool = True
+    reserves_tokens: bool = True
+    state: str = "open"
+    stopped: bool = False
+
+    @property
+    def total(self) -> Amount:
+        """What it and those below it have spent, as far as it was charged."""
+        return self.own + self.children
+
+    @property
+    def available(self) -> Amount:
+        """What is left of its ceiling; negative where more was spent than was held."""
+        return self.ceiling - self.total - self.held - self.reserved
+
+
+@frozen
+class Settled:
+    """What `settle` found.
+
+    Attributes:
+        overspent: Whether the request cost more than was held for it.
+        cancel_requested: Whether the thread shall stop: it was asked to, or another process has
+            declared its owner dead.
+        stopped: Whether nothing more is held on this account.
+    """
+
+    overspent: bool
+    cancel_requested: bool
+    stopped: bool
+
+
+@frozen
+class Charge:
+    """One request to a model: what was held for it, and what it cost.
+
+    Attributes:
+        turn: The thread's turn.
+        attempt: Which try of that turn.
+        held: What was held.
+        actual: What it cost; nothing while it is held, and where it was freed.
+        mark: `held`, `counted`, `estimated`, `assumed` or `freed`.
+    """
+
+    turn: int
+    attempt: int
+    held: Amount
+    actual: Amount
+    mark: str
+
+
+@frozen
+class TreeSum:
+    """What a thread and all those below it have spent.
+
+    Attributes:
+        spent: Exactly, whether it was charged to those above already or not.
+        held: What is held for their requests under way.
+        threads: How many accounts that are, its own included.
+    """
+
+    spent: Amount
+    held: Amount
+    threads: int
+
+
+def outstanding(ceiling: int, cascaded: int) -> int:
+    """What a parent still sets aside for a child that has cascaded a part of its ceiling."""
+    return ceiling - cascaded if ceiling > cascaded else 0

@@ -1,0 +1,201 @@
+"""The arithmetic of accounts, as SQL within a transaction that somebody else opens.
+
+The spine of it is the path: what a thread holds, spends and sets aside is charged to its own
+account and, per dimension, to each account above it up to and including the nearest open one that
+has a reservation of its own. An account that is released has none any more, so what still runs
+below it is charged further up.
+
+Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
+"""
+
+# ruff: noqa: S608 - what is spliced into statements is this module's own constants
+
+import sqlite3
+from typing import Final, NamedTuple
+
+from ryecore.policy.budget import Amount, outstanding
+from ryecore.state.refusals import not_registered
+from ryecore.state.schema import below
+
+__all__ = ["Step", "cascade", "charge", "path_of", "release", "stop_subtree"]
+
+
+class Step(NamedTuple):
+    """One account on a path, and whether money and tokens are charged to it (1) or not (0)."""
+
+    thread_id: str
+    on_spend: int
+    on_tokens: int
+    spend_left: int
+    tokens_left: int
+    state: str
+    stopped: int
+
+    @property
+    def left(self) -> Amount:
+        """What may still be held here."""
+        return Amount(max(self.spend_left, 0), max(self.tokens_left, 0))
+
+
+_STEP: Final = """SELECT parent_id, reserves_spend, reserves_tokens,
+    spend_ceiling - spend_own - spend_children - spend_held - spend_reserved,
+    tokens_ceiling - tokens_own - tokens_children - tokens_held - tokens_reserved,
+    state, stopped FROM accounts WHERE thread_id = ?"""
+
+_CHARGE_OWN: Final = """UPDATE accounts SET
+    spend_held = spend_held - ?, spend_own = spend_own + ?,
+    tokens_held = tokens_held - ?, tokens_own = tokens_own + ? WHERE thread_id = ?"""
+_CHARGE_ABOVE: Final = """UPDATE accounts SET
+    spend_held = spend_held - ?, spend_children = spend_children + ?,
+    tokens_held = tokens_held - ?, tokens_children = tokens_children + ? WHERE thread_id = ?"""
+_MOVE: Final = """UPDATE accounts SET
+    spend_children = spend_children + ?, spend_held = spend_held + ?,
+    spend_reserved = spend_reserved + ?,
+    tokens_children = tokens_children + ?, tokens_held = tokens_held + ?,
+    tokens_reserved = tokens_reserved + ? WHERE thread_id = ?"""
+
+_STOP: Final = (
+    f"{below('accounts')} UPDATE accounts SET stopped = 1"
+    " WHERE thread_id IN (SELECT thread_id FROM below)"
+)
+
+
+def path_of(
+    run: sqlite3.Connection, thread_id: str | None, spend: int = 1, tokens: int = 1
+) -> list[Step]:
+    """The accounts that a thread's requests are charged to, its own first.
+
+    Args:
+        run: The transaction.
+        thread_id: Where it begins; None is above a root, where there is nothing.
+        spend: 1 to follow the path of money.
+        tokens: 1 to follow the path of tokens.
+
+    Raises:
+        BudgetNotRegistered: It has no account.
+    """
+    path: list[Step] = []
+    while thread_id is not None and (spend or tokens):
+        row = run.execute(_STEP, (thread_id,)).fetchone()
+        if row is None:
+            raise not_registered(thread_id)
+        above, reserves_spend, reserves_tokens, spend_left, tokens_left, state, stopped = row
+        path.append(Step(thread_id, spend, tokens, spend_left, tokens_left, state, stopped))
+        if state == "open":
+            spend = 0 if reserves_spend else spend
+            tokens = 0 if reserves_tokens else tokens
+        thread_id = above
+    return path
+
+
+def charge(
+    run: sqlite3.Connection, path: list[Step], freed: tuple[int, int], spent: tuple[int, int]
+) -> None:
+    """Free what was held and add what was spent, on a whole path; both as money and tokens."""
+    statement = _CHARGE_OWN
+    for step in path:
+        spend, tokens = step.on_spend, step.on_tokens
+        run.execute(
+            statement,
+            (
+                freed[0] * spend,
+                spent[0] * spend,
+                freed[1] * tokens,
+                spent[1] * tokens,
+                step.thread_id,
+            ),
+        )
+        statement = _CHARGE_ABOVE
+
+
+def cascade(run: sqlite3.Connection, thread_id: str) -> None:
+    """Charge a thread's total to those above it that set its budget aside; the difference only."""
+    row = _whole(run, thread_id)
+    if row["state"] != "open" or row["parent_id"] is None:
+        return
+    _move(run, row, released=False)
+    run.execute(
+        "UPDATE accounts SET spend_cascaded = spend_own + spend_children,"
+        " tokens_cascaded = tokens_own + tokens_children WHERE thread_id = ?",
+        (thread_id,),
+    )
+
+
+def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
+    """Charge a thread's open holds in full, cascade, and give back what was set aside for it.
+
+    What is still held and reserved below it stays set aside above it. A thread without an open
+    account is left as it is.
+    """
+    account = run.execute("SELECT state FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
+    if account is None or account[0] != "open":
+        return
+    _assume(run, thread_id)
+    row = _whole(run, thread_id)
+    if row["parent_id"] is not None:
+        _move(run, row, released=True)
+    run.execute(
+        "UPDATE accounts SET state = ?, spend_cascaded = spend_own + spend_children,"
+        " tokens_cascaded = tokens_own + tokens_children WHERE thread_id = ?",
+        (status, thread_id),
+    )
+
+
+def stop_subtree(run: sqlite3.Connection, thread_id: str) -> None:
+    """Refuse every later hold and reservation of a thread and of those below it."""
+    run.execute(_STOP, (thread_id,))
+
+
+def _assume(run: sqlite3.Connection, thread_id: str) -> None:
+    """Nobody will say what became of the open requests: each cost all that was held for it."""
+    spend, tokens, count = run.execute(
+        "SELECT sum(held_spend), sum(held_tokens), count(*) FROM charges"
+        " WHERE thread_id = ? AND mark = 'held'",
+        (thread_id,),
+    ).fetchone()
+    if not count:
+        return
+    run.execute(
+        "UPDATE charges SET mark = 'assumed', spend = held_spend, tokens = held_tokens"
+        " WHERE thread_id = ? AND mark = 'held'",
+        (thread_id,),
+    )
+    charge(run, path_of(run, thread_id), (spend, tokens), (spend, tokens))
+
+
+def _whole(run: sqlite3.Connection, thread_id: str) -> sqlite3.Row:
+    row: sqlite3.Row | None = run.execute(
+        "SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)
+    ).fetchone()
+    if row is None:
+        raise not_registered(thread_id)
+    return row
+
+
+def _move(run: sqlite3.Connection, row: sqlite3.Row, *, released: bool) -> None:
+    """Charge above what isn't yet, where a reservation kept it below, and lower that by as much."""
+    spend = _moved(row, "spend", released=released)
+    tokens = _moved(row, "tokens", released=released)
+    for step in path_of(run, row["parent_id"], row["reserves_spend"], row["reserves_tokens"]):
+        run.execute(
+            _MOVE,
+            (
+                *(one * step.on_spend for one in spend),
+                *(one * step.on_tokens for one in tokens),
+                step.thread_id,
+            ),
+        )
+
+
+def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, int, int]:
+    """What the accounts above get more in children, held and reserved."""
+    total = row[f"{dimension}_own"] + row[f"{dimension}_children"]
+    ceiling, cascaded = row[f"{dimension}_ceiling"], row[f"{dimension}_cascaded"]
+    before = outstanding(ceiling, cascaded)
+    if not released:
+        return (total - cascaded, 0, outstanding(ceiling, total) - before)
+    return (
+        total - cascaded,
+        row[f"{dimension}_held"],
+        row[f"{dimension}_reserved"] - before,
+    )

@@ -1,0 +1,119 @@
+"""What the registry is asked: a thread's row and result, lists, trees and chains."""
+
+# ruff: noqa: S608 - what is spliced into statements is constants
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from ryecore.lillux.processes import ProcessId, current_process
+from ryecore.state.database import Database
+from ryecore.state.model import ThreadRecord, thread_not_found
+from ryecore.state.rows import columns, record_of
+from ryecore.state.schema import CLOCK, ENDED, below
+
+__all__ = ["ThreadQueries"]
+
+
+_IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
+        SELECT thread_id, parent_id FROM threads WHERE thread_id = ?
+        UNION SELECT parent.thread_id, parent.parent_id
+        FROM threads AS parent JOIN above ON parent.thread_id = above.parent_id
+    ) SELECT 1 FROM above WHERE thread_id = ?"""
+
+
+class ThreadQueries:
+    """Looks at the threads of a project, and changes nothing.
+
+    Args:
+        database: Where the rows are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get_thread(self, thread_id: str) -> ThreadRecord:
+        """A thread's row.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        found = self._find("WHERE thread_id = ?", (thread_id,))
+        if not found:
+            raise thread_not_found(thread_id)
+        return found[0]
+
+    def get_result(self, thread_id: str) -> object:
+        """A thread's result; None where it has none yet.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        self.get_thread(thread_id)
+        rows = self._database.read("SELECT body FROM results WHERE thread_id = ?", (thread_id,))
+        return json.loads(rows[0]["body"]) if rows else None
+
+    def list_active(self) -> tuple[ThreadRecord, ...]:
+        """The threads that have not ended, oldest first."""
+        return self._find(f"WHERE status NOT IN ({ENDED}) ORDER BY created_at, rowid")
+
+    def list_children(self, parent_id: str) -> tuple[ThreadRecord, ...]:
+        """The threads that a thread has started, oldest first."""
+        return self._find("WHERE parent_id = ? ORDER BY created_at, rowid", (parent_id,))
+
+    def list_threads(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
+        """Threads of every status, newest first."""
+        return self._find("ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?", (limit, offset))
+
+    def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
+        """The threads whose id begins with a text; the one that has no more than that first."""
+        return self._find(
+            "WHERE substr(thread_id, 1, ?) = ? ORDER BY length(thread_id), created_at LIMIT ?",
+            (len(prefix), prefix, limit),
+        )
+
+    def list_tree(self, thread_id: str) -> tuple[ThreadRecord, ...]:
+        """A thread and all those below it, oldest first; nothing where there is none."""
+        rows = self._database.read(
+            f"{below('threads')} SELECT * FROM threads WHERE thread_id IN"
+            " (SELECT thread_id FROM below) ORDER BY created_at, rowid",
+            (thread_id,),
+        )
+        return tuple(map(record_of, rows))
+
+    def is_below(self, thread_id: str, ancestor_id: str) -> bool:
+        """Whether a thread belongs to the subtree of another one, which it does to its own."""
+        rows = self._database.read(_IS_BELOW, (thread_id, ancestor_id))
+        return bool(rows)
+
+    def wishes(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
+        """The threads of a process, the calling one by default, that were asked to stop."""
+        return self._find(
+            "WHERE status IN ('created', 'running') AND (cancel_requested OR kill_requested)"
+            " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?",
+            columns(owner or current_process()),
+        )
+
+    def get_chain(self, thread_id: str) -> tuple[ThreadRecord, ...]:
+        """The whole chain of continuations that a thread belongs to, from its root on."""
+        first = self.get_thread(thread_id)
+        seen = {first.thread_id}
+        while first.continuation_of is not None and first.continuation_of not in seen:
+            first = self.get_thread(first.continuation_of)
+            seen.add(first.thread_id)
+        chain = [first]
+        met = {first.thread_id}
+        following = first.continuation_thread_id
+        while following is not None and following not in met:
+            chain.append(self.get_thread(following))
+            met.add(following)
+            following = chain[-1].continuation_thread_id
+        return tuple(chain)
+
+    def now(self) -> float:
+        """The Unix time in seconds, on the store's clock."""
+        return float(self._database.read(f"SELECT {CLOCK}")[0][0])
+
+    def _find(self, condition: str, parameters: Sequence[object] = ()) -> tuple[ThreadRecord, ...]:
+        rows = self._database.read(f"SELECT * FROM threads {condition}", parameters)
+        return tuple(map(record_of, rows))

@@ -1,0 +1,60 @@
+"""What the ledger says where it refuses."""
+
+from ryecore.errors import BudgetNotRegistered, InsufficientBudget
+from ryecore.policy.budget import NOTHING, Amount, Dimension
+
+__all__ = ["insufficient", "not_registered", "refuse_closed"]
+
+
+def not_registered(thread_id: str) -> BudgetNotRegistered:
+    """The error that says that a thread has no account."""
+    return BudgetNotRegistered(
+        f"The thread {thread_id} has no account.",
+        next_step="Register it, or reserve its budget of its parent, before it spends.",
+        account=thread_id,
+    )
+
+
+def refuse_closed(thread_id: str, state: str, stopped: int, wanted: Amount) -> None:
+    """Refuse whatever is asked of an account that has ended or was stopped.
+
+    Raises:
+        InsufficientBudget: It has, or was.
+    """
+    if state != "open":
+        raise InsufficientBudget(
+            f"The thread {thread_id} is {state}: its budget is closed.",
+            next_step="Start another thread.",
+            account=thread_id,
+            remaining=NOTHING,
+            requested=wanted,
+            reason="released",
+        )
+    if stopped:
+        raise InsufficientBudget(
+            f"The budget of the thread {thread_id} is stopped: a request cost more than was "
+            "held for it.",
+            next_step="See what it cost: rye threads show. Then start another thread.",
+            account=thread_id,
+            remaining=NOTHING,
+            requested=wanted,
+            reason="stopped",
+        )
+
+
+def insufficient(
+    account: str, dimension: Dimension, left: Amount, wanted: Amount
+) -> InsufficientBudget:
+    """The error that says that an account has less left than was asked for."""
+    if dimension == "spend":
+        said = f"{wanted.spend_microcents / 1e8:.6f} USD, and {left.spend_microcents / 1e8:.6f}"
+    else:
+        said = f"{wanted.tokens} tokens, and {left.tokens}"
+    return InsufficientBudget(
+        f"Insufficient budget: this needs {said} of the thread {account} are left.",
+        next_step="Give it a higher limit, or ask for less.",
+        account=account,
+        remaining=left,
+        requested=wanted,
+        dimension=dimension,
+    )

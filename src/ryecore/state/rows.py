@@ -1,0 +1,80 @@
+"""Rows of the registry as records, and records as the columns of a row."""
+
+import json
+import sqlite3
+
+from ryecore.errors import InputError, ThreadConflict
+from ryecore.lillux.processes import ProcessId
+from ryecore.state.model import Cost, Status, ThreadRecord, check_status, has_ended
+
+__all__ = ["as_json", "columns", "conflict", "epitaph", "record_of"]
+
+
+def columns(process: ProcessId) -> tuple[str, int, int, int]:
+    """A process as the four columns that name it."""
+    return (process.boot_id, process.pid_namespace, process.pid, process.start_ticks)
+
+
+def record_of(row: sqlite3.Row) -> ThreadRecord:
+    """A whole row as a record."""
+    owner = None
+    if row["pid"] is not None and not has_ended(row["status"]):
+        owner = ProcessId(row["boot_id"], row["pid_namespace"], row["pid"], row["start_ticks"])
+    digest = row["transcript_digest"]
+    return ThreadRecord(
+        thread_id=row["thread_id"],
+        item_id=row["item_id"],
+        parent_id=row["parent_id"],
+        status=check_status(row["status"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        completed_at=row["completed_at"],
+        owner=owner,
+        fence=row["fence"],
+        lease_until=row["lease_until"],
+        owns_process=bool(row["owns_process"]),
+        cancel_requested=bool(row["cancel_requested"]),
+        kill_requested=bool(row["kill_requested"]),
+        model=row["model"],
+        cost=Cost(row["turns"], row["input_tokens"], row["output_tokens"], row["spend_microcents"]),
+        spawn_count=row["spawn_count"],
+        continuation_of=row["continuation_of"],
+        continuation_thread_id=row["continuation_thread_id"],
+        chain_root_id=row["chain_root_id"],
+        root_id=row["root_id"],
+        limits=None if row["limits"] is None else json.loads(row["limits"]),
+        transcript_head=None if digest is None else (row["transcript_length"], digest),
+    )
+
+
+def as_json(result: object) -> str:
+    """A result as it is stored.
+
+    Raises:
+        InputError: It can't be written as JSON.
+    """
+    try:
+        return json.dumps(result, default=str)  # ASCII: half a character is kept too
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InputError(
+            f"The result can't be written as JSON: {problem}.",
+            next_step="Return text, numbers, booleans, null, lists and mappings with text keys.",
+        ) from None
+
+
+def epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
+    """The result of a thread whose process has died."""
+    who = f"The process {record.pid} that ran it" if record.pid else "The process that ran it"
+    began = "ended" if record.status == "running" else "ended before it began"
+    error = "It was killed." if status == "killed" else f"{who} {began} without a word."
+    return {"status": "error", "error": error, "error_type": status, "item_id": record.item_id}
+
+
+def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
+    """The error that says that a thread's status doesn't allow something."""
+    return ThreadConflict(
+        f"The thread {record.thread_id} is {record.status} and can't {what}.",
+        next_step=f"See what became of it: rye threads show {record.thread_id}",
+        thread_id=record.thread_id,
+        state=record.status,
+    )

@@ -1,0 +1,118 @@
+"""How `threads.db` is made, version by version, and the SQL that several modules share.
+
+Source: decisions 35 to 40.
+"""
+
+# ruff: noqa: S608 - what is spliced into statements is the project's own constants
+
+from collections.abc import Sequence
+from typing import Final
+
+from ryecore.state.database import Migration
+from ryecore.state.model import TERMINAL
+
+__all__ = ["CLOCK", "ENDED", "MIGRATIONS", "NOW", "below"]
+
+NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+"""The time as texts in rows say it."""
+
+CLOCK: Final = "((julianday('now') - 2440587.5) * 86400.0)"
+"""The Unix time in seconds, on the store's clock."""
+
+ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
+"""The statuses that a thread can't leave, as a list in SQL."""
+
+
+def below(table: str) -> str:
+    """A CTE `below` with the ids of one thread (the statement's next parameter) and its subtree."""
+    return (
+        "WITH RECURSIVE below (thread_id) AS (VALUES (?) UNION"  # UNION: a ring would end, too
+        f" SELECT child.thread_id FROM {table} AS child JOIN below"
+        " ON child.parent_id = below.thread_id)"
+    )
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (
+    (
+        """CREATE TABLE threads (
+            thread_id TEXT PRIMARY KEY NOT NULL,
+            item_id TEXT NOT NULL,
+            parent_id TEXT,
+            status TEXT NOT NULL DEFAULT 'created',
+            created_at TEXT NOT NULL,
+            updated_at TEXT NOT NULL,
+            completed_at TEXT,
+            boot_id TEXT, pid_namespace INTEGER, pid INTEGER, start_ticks INTEGER,
+            owns_process INTEGER NOT NULL DEFAULT 0,
+            fence INTEGER NOT NULL DEFAULT 0,
+            lease_until REAL NOT NULL DEFAULT 0,
+            cancel_requested INTEGER NOT NULL DEFAULT 0,
+            kill_requested INTEGER NOT NULL DEFAULT 0,
+            model TEXT,
+            turns INTEGER NOT NULL DEFAULT 0,
+            input_tokens INTEGER NOT NULL DEFAULT 0,
+            output_tokens INTEGER NOT NULL DEFAULT 0,
+            spend_microcents INTEGER NOT NULL DEFAULT 0,
+            spawn_count INTEGER NOT NULL DEFAULT 0,
+            continuation_of TEXT,
+            continuation_thread_id TEXT,
+            chain_root_id TEXT
+        ) STRICT""",
+        "CREATE INDEX threads_by_parent ON threads (parent_id)",
+        "CREATE INDEX threads_by_status ON threads (status)",
+        "CREATE INDEX threads_by_age ON threads (created_at)",
+        """CREATE TABLE results (
+            thread_id TEXT PRIMARY KEY NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+            body TEXT NOT NULL
+        ) STRICT""",
+    ),
+    (
+        "ALTER TABLE threads ADD COLUMN root_id TEXT",
+        "ALTER TABLE threads ADD COLUMN limits TEXT",
+        "ALTER TABLE threads ADD COLUMN parent_token_hash TEXT",
+        "ALTER TABLE threads ADD COLUMN transcript_length INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE threads ADD COLUMN transcript_digest TEXT",
+        """UPDATE threads SET root_id = (
+            WITH RECURSIVE above (thread_id, parent_id) AS (
+                VALUES (threads.thread_id, threads.parent_id)
+                UNION SELECT parent.thread_id, parent.parent_id
+                FROM threads AS parent JOIN above ON parent.thread_id = above.parent_id
+            ) SELECT thread_id FROM above WHERE parent_id IS NULL
+        )""",
+        # Money and tokens side by side: what is left is the ceiling less the four behind it.
+        """CREATE TABLE accounts (
+            thread_id TEXT PRIMARY KEY NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+            parent_id TEXT REFERENCES accounts (thread_id),
+            state TEXT NOT NULL DEFAULT 'open',
+            stopped INTEGER NOT NULL DEFAULT 0,
+            reserves_spend INTEGER NOT NULL,
+            reserves_tokens INTEGER NOT NULL,
+            spend_ceiling INTEGER NOT NULL CHECK (spend_ceiling >= 0),
+            spend_own INTEGER NOT NULL DEFAULT 0 CHECK (spend_own >= 0),
+            spend_children INTEGER NOT NULL DEFAULT 0 CHECK (spend_children >= 0),
+            spend_held INTEGER NOT NULL DEFAULT 0 CHECK (spend_held >= 0),
+            spend_reserved INTEGER NOT NULL DEFAULT 0 CHECK (spend_reserved >= 0),
+            spend_cascaded INTEGER NOT NULL DEFAULT 0 CHECK (spend_cascaded >= 0),
+            tokens_ceiling INTEGER NOT NULL CHECK (tokens_ceiling >= 0),
+            tokens_own INTEGER NOT NULL DEFAULT 0 CHECK (tokens_own >= 0),
+            tokens_children INTEGER NOT NULL DEFAULT 0 CHECK (tokens_children >= 0),
+            tokens_held INTEGER NOT NULL DEFAULT 0 CHECK (tokens_held >= 0),
+            tokens_reserved INTEGER NOT NULL DEFAULT 0 CHECK (tokens_reserved >= 0),
+            tokens_cascaded INTEGER NOT NULL DEFAULT 0 CHECK (tokens_cascaded >= 0)
+        ) STRICT""",
+        "CREATE INDEX accounts_by_parent ON accounts (parent_id)",
+        """CREATE TABLE charges (
+            thread_id TEXT NOT NULL REFERENCES accounts (thread_id) ON DELETE CASCADE,
+            turn INTEGER NOT NULL,
+            attempt INTEGER NOT NULL,
+            held_spend INTEGER NOT NULL CHECK (held_spend >= 0),
+            held_tokens INTEGER NOT NULL CHECK (held_tokens >= 0),
+            spend INTEGER NOT NULL DEFAULT 0 CHECK (spend >= 0),
+            tokens INTEGER NOT NULL DEFAULT 0 CHECK (tokens >= 0),
+            mark TEXT NOT NULL DEFAULT 'held'
+                CHECK (mark IN ('held', 'counted', 'estimated', 'assumed', 'freed')),
+            PRIMARY KEY (thread_id, turn, attempt)
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
+"""The statements that lead from each version of the file's schema to the next."""
