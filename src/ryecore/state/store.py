@@ -1,4 +1,4 @@
-"""The threads of a project: their registry, their folders, and waiting for their end.
+"""The threads of a project: registry, ledger, folders, and waiting for their end.
 
 What is true stands in the registry. A thread's folder holds its log and a copy of its result for
 people, and the file `status`, which changes with the row so that whoever waits is woken.
@@ -20,8 +20,16 @@ from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.database import Database
+from ryecore.state.ledger import BudgetLedger
 from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned
-from ryecore.state.model import THREADS_FOLDER, Durability, Status, ThreadRecord, thread_not_found
+from ryecore.state.model import (
+    THREADS_FOLDER,
+    Cost,
+    Durability,
+    Status,
+    ThreadRecord,
+    thread_not_found,
+)
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.signs import Signs
 
@@ -45,6 +53,7 @@ class ThreadStore:
         self.folder = place.path
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry = ThreadRegistry(self._database)
+        self.ledger = BudgetLedger(self._database)
 
     @classmethod
     def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:
@@ -105,15 +114,34 @@ class ThreadStore:
 
     # The owner's side
 
-    def settle(self, thread_id: str, status: Status, result: object, fence: int) -> None:
+    def settle(
+        self,
+        thread_id: str,
+        status: Status,
+        result: object,
+        fence: int,
+        *,
+        head: tuple[int, str] | None = None,
+        snapshot: Cost | None = None,
+    ) -> None:
         """End a thread, leave a copy of its result, and wake whoever waits for it.
+
+        Its account is closed with it.
+
+        Args:
+            thread_id: The thread.
+            status: The status that it ends with.
+            result: Its result, JSON-ready.
+            fence: The writing owner's.
+            head: The length in bytes and the digest of its transcript's last checkpoint.
+            snapshot: What it has spent.
 
         Raises:
             ThreadConflict: It has ended already.
             StateError: It can't be written, or another process has declared the owner dead.
         """
         self._copy_result(thread_id, result)  # first: who sees the end finds the copy
-        self.registry.settle(thread_id, status, result, fence=fence)
+        self.registry.settle(thread_id, status, result, fence=fence, head=head, snapshot=snapshot)
         self.announce(thread_id, status)
 
     def _copy_result(self, thread_id: str, result: object) -> None:
@@ -217,7 +245,7 @@ class ThreadStore:
         await anyio.sleep(max(record.lease_until - now, 0) + _LEASE_GRAIN_S)
 
     def cancel(self, thread_id: str) -> ThreadRecord:
-        """Ask a thread to stop; its owner ends what runs, and then the thread.
+        """Ask a thread and all those below it to stop; each owner ends what runs, and the thread.
 
         Returns:
             Its row. A thread that no process has begun to run is ended at once.
@@ -230,7 +258,8 @@ class ThreadStore:
     def kill(self, thread_id: str, grace_s: float = 3.0) -> ThreadRecord:
         """End the process that runs a thread: TERM, grace, KILL; and the thread as killed.
 
-        A thread that shares its process with others is asked to stop instead.
+        A thread that shares its process with others is asked to stop instead, and so are all
+        those below it.
 
         Args:
             thread_id: The thread.
@@ -272,18 +301,25 @@ class ThreadStore:
         record = self.look(thread_id)
         if record.ended:
             return record
-        record = self.registry.request_cancel(thread_id, kill=kill)
+        self.registry.request_cancel(thread_id, kill=kill)
+        for found in self.registry.list_tree(thread_id):
+            if not found.ended:
+                self._stop_one(found, kill=kill)
+        return self.registry.get_thread(thread_id)
+
+    def _stop_one(self, record: ThreadRecord, *, kill: bool) -> None:
+        """Wake the owner of a thread whose row bears the wish; without one, end the thread."""
+        thread_id = record.thread_id
         if record.status == "created":
             # Nobody runs it yet, and who comes to claim it finds that it has ended.
             result = {"status": "error", "error": "It was stopped before it began."}
             try:
                 self.settle(thread_id, "killed" if kill else "cancelled", result, record.fence)
             except StateError:
-                if self.registry.get_thread(thread_id).status == "created":
+                found = self.registry.get_thread(thread_id)
+                if found.status == "created":
                     raise
                 # It was claimed in between, and who claimed it finds the wish.
-            record = self.registry.get_thread(thread_id)
-            if record.ended:
-                return record
+            else:
+                return
         self.announce(thread_id, "stopping")
-        return record
