@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:mWA1bIm34p2hvku_pcq2Nao78_QymARs5xVooe87ieggf9MQTwzcc8LNRU4-aIsZgYr9BTsa2bahLss_PQSYAQ:de7cfa9c54816c27
+# rye:signed:2026-11-22T07:39:58Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:ddUsso9VtWo0LWh69zRouYrEFXZRdGXsOlZkKjqdwYjgrwIxU5N5ymlT8c_hRFTLjzYjm-gopO8x3W1dA3O4Dw:ce0062bed7652f8e
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

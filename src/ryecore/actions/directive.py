@@ -14,11 +14,10 @@ from ryecore.chain.model import ValidChain
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import input_schema
 from ryecore.directives.placeholders import fill
-from ryecore.errors import CallCancelled, InputError, MetadataError, RyeError
+from ryecore.errors import CallCancelled, InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.threads.plan import LoadedDirective
-from ryecore.threads.planning import DirectivePlanner, read_overrides
+from ryecore.threads.planning import DirectivePlanner, check_body, read_overrides
 
 __all__ = ["DirectiveAction"]
 
@@ -105,7 +104,7 @@ class DirectiveAction:
                 loaded, inputs, model=model, overrides=overrides, held=ctx.capabilities, log=log
             )
         else:
-            _check_body(loaded)
+            check_body(loaded)
             metadata |= {"model": model} if model else {}
             metadata |= {"limits": overrides.to_dict()} if options.limit_overrides else {}
         return DirectiveResult(
@@ -127,15 +126,6 @@ def _check_wanted(ref: ItemRef, ctx: CallContext) -> None:
         raise CallCancelled(f"{ref} was cancelled by its caller.")
     if ctx.deadline is not None and ctx.deadline <= time.monotonic():
         raise InputError("The caller's deadline has passed.", next_step="Give it more time.")
-
-
-def _check_body(loaded: LoadedDirective) -> None:
-    if not loaded.directive.body:
-        raise MetadataError(
-            f"{loaded.item.source.path} has no instructions behind its XML block.",
-            next_step="Write them there, and sign it again.",
-            path=loaded.item.source.path,
-        )
 
 
 def _since(started: float) -> float:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, cast
 
+from attrs import evolve
+
 from ryecore.directives.markup import Element
 from ryecore.directives.problems import DirectiveProblem
 from ryecore.errors import ConfigError, InvalidItemId
@@ -147,9 +149,10 @@ def _from_element(element: Element) -> Hook:
         "description": description.text if description else "",
     }
     try:
-        return _hook(declared, actions, condition, HookLayer.DIRECTIVE)
+        hook = _hook(declared, actions, condition, HookLayer.DIRECTIVE)
     except ValueError as problem:
         raise DirectiveProblem(f"<hook>: {problem}", element.line) from None
+    return evolve(hook, is_directives=True)
 
 
 def _condition(element: Element) -> Condition:

@@ -10,7 +10,16 @@ from typing import Final
 
 from attrs import field, frozen
 
-__all__ = ["OPERATORS", "AllOf", "AnyOf", "Comparison", "Condition", "Negation", "read_condition"]
+__all__ = [
+    "OPERATORS",
+    "AllOf",
+    "AnyOf",
+    "Comparison",
+    "Condition",
+    "Negation",
+    "look_up",
+    "read_condition",
+]
 
 OPERATORS: Final = (
     "eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "exists",
@@ -189,6 +198,18 @@ def _compiled(pattern: object) -> re.Pattern[str]:
                 return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as problem:
         raise ValueError(f"{pattern!r} is no regular expression: {problem}") from None
+
+
+def look_up(path: str, context: Context, default: object = None) -> object:
+    """What a dotted path finds in a context.
+
+    Args:
+        path: Dotted; `.0` and `[0]` stand for an item of a list.
+        context: What is looked through.
+        default: What a path gives that leads nowhere.
+    """
+    found = _lookup(path, context)
+    return default if isinstance(found, _Absent) else found
 
 
 def _lookup(path: str, context: Context) -> object:

@@ -88,8 +88,10 @@ class Hook:
         event: When it is asked; one of `EVENTS`.
         actions: What it does, in order.
         condition: Whether it does so; always where there is none.
-        layer: Where it comes from.
+        layer: When it comes to its turn; its file's own, or a later one that it asks for.
         description: For people.
+        is_directives: Whether a directive declares it, whichever layer it asks for: it acts within
+            that directive's capabilities. What configuration declares acts for the host.
     """
 
     id: str
@@ -98,6 +100,7 @@ class Hook:
     condition: Condition | None = None
     layer: HookLayer = HookLayer.DIRECTIVE
     description: str = ""
+    is_directives: bool = False
 
     def answers(self, event: str, context: Mapping[str, object]) -> bool:
         """Whether it acts on this event, in this context."""

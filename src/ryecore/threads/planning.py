@@ -6,8 +6,8 @@ changed file, or one that newly shadows it, is noticed at once.
 Source: seed 003, "The Full Execution Flow", steps 3 to 7.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.remembered import Remembered
@@ -32,16 +32,23 @@ from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
+from ryecore.threads.classification import ERROR_CONFIG, Classification, read_classification
 from ryecore.threads.plan import Composed, DirectivePlan, LayeredLimits, LoadedDirective
+from ryecore.threads.risk import RISK_CONFIG, Risks, read_risks
 
-__all__ = ["MAX_EXTENDS", "DirectivePlanner", "read_overrides"]
+__all__ = ["MAX_EXTENDS", "DirectivePlanner", "check_body", "read_overrides"]
+
+T = TypeVar("T")
 
 MAX_EXTENDS: Final = 10
 """How many directives an extends chain may have, the first one included."""
 
 _AGENT: Final = ConfigSpec(AGENT_CONFIG, signed=True)
 _RESILIENCE: Final = ConfigSpec("agent/resilience.yaml", signed=True)
+_RISK: Final = ConfigSpec(RISK_CONFIG, signed=True)
+_ERRORS: Final = ConfigSpec(ERROR_CONFIG, signed=True)
 _HOOKS: Final = ConfigSpec("agent/hooks.yaml", signed=True)
+_BUILT_IN_HOOKS: Final = ConfigSpec("agent/hook_conditions.yaml", signed=True)
 _HOOK_LAYERS: Final[Mapping[str, HookLayer]] = {
     "host": HookLayer.USER,
     "user": HookLayer.USER,
@@ -148,7 +155,7 @@ class DirectivePlanner:
         return model
 
     def hooks(self, log: Trace) -> tuple[Hook, ...]:
-        """The hooks of every `agent/hooks.yaml`, each in its own layer.
+        """The hooks of every `agent/hooks.yaml`, and those built in, each in its own layer.
 
         Raises:
             RyeError: A file can't be verified or read.
@@ -156,9 +163,18 @@ class DirectivePlanner:
         return self._remembered.recall(_HOOKS, log, self._read_hooks)
 
     def _read_hooks(self, log: Trace, evidence: Evidence) -> tuple[Hook, ...]:
+        layers = [
+            *self._configs.layers(_HOOKS, log, evidence),
+            # This one is the system's alone.
+            *(
+                layer
+                for layer in self._configs.layers(_BUILT_IN_HOOKS, log, evidence)
+                if layer.name.startswith("system")
+            ),
+        ]
         return tuple(
             hook
-            for layer in self._configs.layers(_HOOKS, log, evidence)
+            for layer in layers
             for hook in read_hooks(
                 layer.values,
                 layer.path or _HOOKS.path,
@@ -247,7 +263,7 @@ class DirectivePlanner:
             log: Told which files were read.
 
         Raises:
-            ConfigError: `agent/resilience.yaml` can't be used.
+            RyeError: `agent/resilience.yaml` can't be verified, read or used.
 
         Source: seed 003, "Step 7: Build limits".
         """
@@ -260,16 +276,20 @@ class DirectivePlanner:
         )
 
     def _read_limits(self, log: Trace, evidence: Evidence) -> Limits:
-        declared = self._configs.resolve(_RESILIENCE, log, evidence).get("limits", {})
-        try:
-            if not isinstance(declared, Mapping):
-                raise ValueError("it is no mapping")
-            return DEFAULT_LIMITS.under(read_limits(declared))
-        except ValueError as problem:
-            raise ConfigError(
-                f"{_RESILIENCE.path}, limits: {problem}.",
-                next_step="Mend the file and sign it again.",
-            ) from None
+        limits = DEFAULT_LIMITS
+        # Each layer by itself: one may write `turns`, and the next `max_turns`.
+        for layer in self._configs.layers(_RESILIENCE, log, evidence):
+            declared = layer.values.get("limits", {})
+            try:
+                if not isinstance(declared, Mapping):
+                    raise ValueError("it is no mapping")
+                limits = limits.under(read_limits(declared))
+            except ValueError as problem:
+                raise ConfigError(
+                    f"{layer.path or _RESILIENCE.path}, limits: {problem}.",
+                    next_step="Mend the file and sign it again.",
+                ) from None
+        return limits
 
     def config(self, wish: ConfigSpec, log: Trace) -> Mapping[str, Any]:
         """A configuration file, all its layers as one.
@@ -277,11 +297,29 @@ class DirectivePlanner:
         Raises:
             RyeError: A layer can't be verified or read.
         """
+        return self._remembered.recall((wish, dict), log, self._reader(wish, dict))
 
-        def read(log: Trace, evidence: Evidence) -> Mapping[str, Any]:
-            return self._configs.resolve(wish, log, evidence)
+    def risks(self, log: Trace) -> Risks:
+        """What `agent/capability_risk.yaml` says.
 
-        return self._remembered.recall((wish, "as it is"), log, read)
+        Raises:
+            RyeError: A layer can't be verified, read or used.
+        """
+        return self._remembered.recall(_RISK, log, self._reader(_RISK, read_risks))
+
+    def classification(self, log: Trace) -> Classification:
+        """What `agent/error_classification.yaml` says.
+
+        Raises:
+            RyeError: A layer can't be verified, read or used.
+        """
+        return self._remembered.recall(_ERRORS, log, self._reader(_ERRORS, read_classification))
+
+    def _reader(
+        self, wish: ConfigSpec, read: Callable[[Mapping[str, Any]], T]
+    ) -> Callable[[Trace, Evidence], T]:
+        """What reads a configuration file, all its layers as one."""
+        return lambda log, evidence: read(self._configs.resolve(wish, log, evidence))
 
     def plan(
         self,
@@ -348,6 +386,20 @@ def read_overrides(given: object) -> Limits:
         raise InputError(
             f"limit_overrides: {problem}.", next_step='Pass such as {"turns": 8, "spend": 0.5}.'
         ) from None
+
+
+def check_body(loaded: LoadedDirective) -> None:
+    """Refuse a directive without instructions.
+
+    Raises:
+        MetadataError: It has none.
+    """
+    if not loaded.directive.body:
+        raise MetadataError(
+            f"{loaded.item.source.path} has no instructions behind its XML block.",
+            next_step="Write them there, and sign it again.",
+            path=loaded.item.source.path,
+        )
 
 
 def _check_category(declared: str | None, item: VerifiedItem) -> None:

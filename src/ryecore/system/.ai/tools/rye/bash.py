@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:BLaTEcdRMhC0F6zJ-DPjuaJherLbzryNW4zkCaT25IOOEF9Jd_Lo8a1rYD-IDyiJ1eElfxi4qC_nSgYXM8z9DQ:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:pM36fSm-LUwhRQ_kPqpTXPa9uJLegA5FCnA1LWQucpz7ydkPCcp28jOFr-48xPlXowL0dldaNZAXT-qHAOTZDg:27473b6bf90a4eca
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:QFK2q22yiSPzj3RotaC6kRx7lufsoq_W8CfIQOM78ZhXKnixjS_0SgS4WlczIPEc-5ZwPp2xL41yyv7JY9BRCA:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:MDZ-R3FrOo1upIHFH_-KN20GwyULhm19aYl0qh5tgmc6mdfvLnSJrImri01ImRmDxWMOSW-W_vlzgesFh8VEAw:27473b6bf90a4eca
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

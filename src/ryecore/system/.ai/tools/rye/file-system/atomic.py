@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:B93RpFXnrXGFSbvpmRTO7E99sFUUsA6P61RnDCQUTo7xcihGoW5uWruo6D4Z88J_8LMWEtDyCSIfYiO9Ey91BQ:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:p_FsjF7SOrET6FPoT6en_KF8lsvwAnzO2t6xl5PRmDE95gwCqRKMjEXJ_j3xjJAA3RiCySgQBJAP0UZ5Dp2QDw:27473b6bf90a4eca
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:VOnDUaCKWhPTp4nz-F9d2XNMMFa2ggVEW8ZkH08dMq5MADJ3HhrUlABvC9JmkdG6lhsnNRyjDdqD1M-x48NCBA:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:ZNa-eTDvY6CsDCA4iqmCR4Hs54G6JRXfXfBNtKMiQ5NtQAarKymKtbmzcrW3cwaDPvTLfGr0olsJsMaizes-Dw:27473b6bf90a4eca
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:vh-EeLZtp7FmLo0mqHOAkVMV5_uUyUiRdU8oHdSwB8mcNvuvx0LFBjIWFEKdQqdoHjIFHkQd60fLsKqArzOdDg:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:IGlqpQIBBJRpgxPvsUN7Li8bEFRChigG5P04ZWWH7-Gpep9omcsBzyCJpueyuPTmY8f_ypeZPN9h3CbeJ6eADQ:27473b6bf90a4eca
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:Dmt6siAwsrHngXL2hXdf-cOmg4CrQdnKZdY99yoVJ3ga5xQv8q1SAla_sqDPQ5pCI8YzJs-9vk-8-kIv-nzVAA:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:cKNWdSgVxzDZ59I0KauH-K-KGE9s_3QOi9XgcbT-kZapf9tjKdbSmZSOfGK-8u63LHVJtjyS-YdqvS7mKK3PCQ:27473b6bf90a4eca
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

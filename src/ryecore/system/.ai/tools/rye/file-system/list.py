@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:V1OkdgKTY-0N5PYH9KZBwfFqa520PuTjxflONkOfyJqkxVXpcx4oo9JAtLx1dAC6C9E_2loZb9jCpUxWKYA7CQ:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Qkk0FxGolhfY8gx8KvlUbT_Dmu2fkbaCZBUw2gFHHdzbbtkMKRaJq9JQZcYwrgyfnKPjJpeR6CraNQ115w2vCg:27473b6bf90a4eca
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:GAM0bnRq_7-9jWJaQ84aN_VHT3OGV8BusvoweU4E0wWuM4U-YwtY6LqkLXHJCN0Yuyx9FnaU45w5YQCZ8izPBw:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:xxCaKCFOTqmFR9PhePFUDIopYrecsqq3B9xsetoCtvMc5EEdZGdolVuj2k8vDLkXlA2F9kDM-BfEwfAmydVGDQ:27473b6bf90a4eca
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

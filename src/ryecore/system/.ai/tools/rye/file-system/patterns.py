@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:R8X_prgOMUuIOLp4DBwR4ImfhAgBDqBdZf1Vy_3OMlCuaLFgy4F2ymSEQdr-viPvvruGnBZZ4oXxhlRPBvT9DA:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:XjXvkBpG86xBaLKnOOmVaqUMCwQgj9_9cmYQtvuyj3_VCv64uAy2SRzXpqyJRhnZWbYH4tgyPPo6vfhFwsNuCw:27473b6bf90a4eca
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

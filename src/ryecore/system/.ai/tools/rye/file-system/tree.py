@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:BfgMHuHI_Uag_9eCVND3cbGPdwrD5JmbHScAjDAQDCCX-SdyjTAWJX-9Y2IpZA9Zoz5ne_2CGQwL0UWXg_SFCw:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:YNYOQLWZrfGvte5_abfsswhDcNQ6McprZ2hOC3gaxr8xtZOQXAGXuMkPzcDNNHFCNjyQ0t5IqYltMcg2E35aDw:27473b6bf90a4eca
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T02:29:59Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:mQw019rFNraOkjT3vjpaQ8RtjBE6nacpbmkfGh9Ui94W62kMml3kkHd5L_frRYmYt60wAWd9aRY_uTuL-3yQCw:ed5f52b2ced4ead9
+# rye:signed:2026-11-22T07:39:57Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:ugF0ju6Q6O3ZyVf1P2vhN7mMSXRMuB3A-S423ZeLsxpXKnGWx3rExtvuBn-SAvGzmpphVgoA2mlZ45JsytNICQ:27473b6bf90a4eca
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T02:29:59Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:6aovg-xFYEtDifiUaDKC7gDdwEepheboXwuKNnAK1olsDq1Z3B6H3yao4TjkhT3Zt8j1g7FL95dqARRJcs0OBw:ed5f52b2ced4ead9
+// rye:signed:2026-11-22T07:39:57Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:1nIpohebWJKIrI_wQIUpmnOhbn2H7_zx6Zko7kXFCOY74zWcrOZ3Wq0ITHO72GAHApwWdBOttLvgQpFm_TbsCA:27473b6bf90a4eca
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T02:29:59Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:NaCUmPx0g2uyusKueqGRFUwfSA-AzTk2AoYaoXzNbJrNDNzovzAUvieq7_MGPnyWL-Zz5gCvkt4YrEeE--MxCw:ed5f52b2ced4ead9
+// rye:signed:2026-11-22T07:39:57Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:7GVURNgs_6A4lrYKHW4kaVL3RqICyJEnUKrnvtNLvsedGmQ90kww3TagtXKli9ISUgSJnljBnYYkCAml2CWLDQ:27473b6bf90a4eca
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

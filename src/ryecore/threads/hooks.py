@@ -1,0 +1,294 @@
+"""Run the hooks of a thread: inject knowledge, do something beside its work, steer it.
+
+Source: seed 003, "Hooks Configuration"; decision 42.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, cast
+
+from attrs import define, field, frozen
+
+from ryecore.directives.model import ContextSpec
+from ryecore.errors import IntegrityError, RyeError
+from ryecore.items.knowledge import knowledge_text
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.policy.conditions import look_up
+from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer, in_order
+from ryecore.threads.events import Tell
+from ryecore.threads.ports import Dispatcher, Fetched, ForkOptions
+from ryecore.threads.prompt import ContextBlock
+
+__all__ = ["HookOutcome", "HookRunner", "directive_context", "fill_parameters"]
+
+_STEERING: Final = ("error", "limit")
+"""Once a hook has answered one of these events, no later one is asked."""
+
+_PAST_A_LIMIT: Final[tuple[Control, ...]] = ("fail", "abort", "handoff")
+_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
+_ABSENT: Final = object()
+_MAX_SAID: Final = 500
+
+
+@frozen
+class HookOutcome:
+    """What came of an event's hooks.
+
+    Attributes:
+        blocks: The knowledge that they bring, in order.
+        control: The control result that counts: the first.
+        by: The id of the hook that it came from; empty where there is none.
+    """
+
+    blocks: tuple[ContextBlock, ...] = ()
+    control: Control | None = None
+    by: str = ""
+
+
+_NOTHING: Final = HookOutcome()
+
+
+@define
+class _Run:
+    """What one hook has done so far."""
+
+    blocks: list[ContextBlock] = field(factory=list)
+    control: Control | None = None
+
+
+class HookRunner:
+    """Runs the hooks of one thread.
+
+    Args:
+        hooks: All of them, whichever event they are for.
+        dispatcher: The actions.
+        tell: Told how each hook went.
+        directive_ctx: Within what the directive's own hooks act: the thread's capabilities.
+        host_ctx: Within what the hooks of configuration act.
+        muted: The ids of hooks that don't act here, because one of them started this thread.
+        suppress: The ids of hooks and items whose context is left out, as `<suppress>` says.
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Hook],
+        dispatcher: Dispatcher,
+        tell: Tell,
+        *,
+        directive_ctx: CallContext,
+        host_ctx: CallContext,
+        muted: frozenset[str] = frozenset(),
+        suppress: frozenset[str] = frozenset(),
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._tell = tell
+        self._directive_ctx = directive_ctx
+        self._host_ctx = host_ctx
+        self._muted = muted
+        self._suppress = suppress
+        acting = [hook for hook in in_order(hooks) if hook.id not in muted]
+        self._by_event = {
+            event: tuple(hook for hook in acting if hook.event == event) for event in EVENTS
+        }
+
+    async def run(self, event: str, context: Mapping[str, object]) -> HookOutcome:
+        """Run the hooks of an event, in order of their layers and then as they were defined.
+
+        Args:
+            event: One of `EVENTS`.
+            context: What their conditions see, and what `${path}` in their parameters stands for.
+
+        Returns:
+            What they bring and want. Each that answers is run, but for the events `error` and
+            `limit`: there only those of layer 4, once one has given a control result. A hook that
+            fails is told of, and no more.
+
+        Raises:
+            IntegrityError: What a hook acts on is not what a trusted key signed.
+        """
+        hooks = self._by_event[event]
+        if not hooks:
+            return _NOTHING
+        blocks: list[ContextBlock] = []
+        control: Control | None = None
+        by = ""
+        for hook in hooks:
+            observes = hook.layer is HookLayer.INFRASTRUCTURE
+            if control is not None and event in _STEERING and not observes:
+                continue
+            if not hook.answers(event, context):
+                continue
+            wanted = await self._run(hook, context, blocks)
+            if wanted is not None and control is None:
+                control, by = wanted, hook.id
+        return HookOutcome(tuple(blocks), control, by)
+
+    async def _run(
+        self, hook: Hook, context: Mapping[str, object], blocks: list[ContextBlock]
+    ) -> Control | None:
+        """Run one hook, and tell how it went; its control result, where that counts."""
+        run = _Run()
+        try:
+            for action in hook.actions:
+                await self._act(hook, action, context, run)
+        except IntegrityError as error:
+            self._told(hook, error=str(error))
+            raise
+        except Exception as error:  # whatever it is, it ends the hook and not the thread
+            self._told(hook, error=str(error) or type(error).__name__)
+            return None
+        blocks += run.blocks
+        ignored = _why_ignored(hook, run.control)
+        self._told(hook, control=run.control, ignored=ignored)
+        return None if ignored else run.control
+
+    async def _act(
+        self, hook: Hook, action: HookAction, context: Mapping[str, object], run: _Run
+    ) -> None:
+        ctx = self._directive_ctx if hook.is_directives else self._host_ctx
+        if action.control is not None:
+            run.control = run.control or action.control
+        elif action.item is not None and action.primary == "fetch":
+            if not {hook.id, action.item.id, str(action.item)} & self._suppress:
+                fetched = await self._dispatcher.fetch(action.item, ctx=ctx)
+                text = _text_of(fetched, action.item)
+                run.blocks.append(
+                    ContextBlock(
+                        hook.id,
+                        action.item.id,
+                        action.position,
+                        text,
+                        kind=action.item.kind,
+                        wrap=action.wrap,
+                    )
+                )
+        elif action.item is not None:
+            given = fill_parameters(action.parameters, context)
+            if action.item.kind == "directive":
+                options = ForkOptions(muted_hooks=self._muted | {hook.id})
+                forked = await self._dispatcher.fork(action.item, given, options, ctx=ctx)
+                _check_ended_well(forked.to_dict())
+            else:
+                done = await self._dispatcher.execute(action.item, given, ctx=ctx)
+                if not done.success:
+                    raise RyeError(done.error or f"{action.item} failed.")
+                run.control = run.control or _control_in(done.data)
+
+    def _told(
+        self, hook: Hook, *, error: str = "", control: Control | None = None, ignored: str = ""
+    ) -> None:
+        record: dict[str, object] = {
+            "id": hook.id,
+            "event": hook.event,
+            "layer": int(hook.layer),
+            "ok": not error,
+        }
+        if error:
+            record["error"] = error[:_MAX_SAID]
+        if control is not None:
+            record["control"] = control
+        if ignored:
+            record["ignored"] = ignored
+        self._tell("hook", record)
+
+
+async def directive_context(
+    context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
+) -> tuple[ContextBlock, ...]:
+    """The knowledge that a directive puts around its own prompt.
+
+    Args:
+        context: What it declares, composed with its ancestors'.
+        dispatcher: The actions.
+        ctx: Within what it is read.
+
+    Returns:
+        The blocks; those for the system prompt stand there without a tag around them.
+
+    Raises:
+        RyeError: An item can't be found, verified or read: the directive can't do without it.
+    """
+    blocks: list[ContextBlock] = []
+    for position, ids in (
+        ("system", context.system),
+        ("before", context.before),
+        ("after", context.after),
+    ):
+        for item_id in ids:
+            ref = ItemRef.parse(item_id, "knowledge")
+            text = _text_of(await dispatcher.fetch(ref, ctx=ctx), ref)
+            wrap = position != "system"
+            blocks.append(
+                ContextBlock(None, ref.id, position, text, kind=ref.kind, wrap=wrap)  # type: ignore[arg-type]
+            )
+    return tuple(blocks)
+
+
+def fill_parameters(
+    parameters: Mapping[str, object], context: Mapping[str, object]
+) -> dict[str, object]:
+    """Put an event's context in for `${path}`, in one pass.
+
+    Args:
+        parameters: A hook's. A text that is one placeholder alone becomes the value, whatever its
+            type; within a longer text, what is no text is written as JSON. One that leads nowhere
+            stays as it is.
+        context: The event's.
+    """
+    return {name: _filled(value, context) for name, value in parameters.items()}
+
+
+def _filled(value: object, context: Mapping[str, object]) -> object:
+    if isinstance(value, str):
+        whole = _PLACEHOLDER.fullmatch(value)
+        if whole is not None:
+            return look_up(whole[1], context, value)
+        return _PLACEHOLDER.sub(lambda found: _as_text(found, context), value)
+    if isinstance(value, Mapping):
+        return {key: _filled(one, context) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(one, context) for one in value]
+    return value
+
+
+def _as_text(found: re.Match[str], context: Mapping[str, object]) -> str:
+    value = look_up(found[1], context, _ABSENT)
+    if value is _ABSENT:
+        return found[0]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _why_ignored(hook: Hook, control: Control | None) -> str:
+    """Why a hook's control result doesn't count; empty where it does, or there is none."""
+    if control is None:
+        return ""
+    if hook.layer is HookLayer.INFRASTRUCTURE:
+        return f"layer {hook.layer:d} observes, and steers nothing"
+    if hook.event == "limit" and control not in _PAST_A_LIMIT:
+        return f"past a limit there is no {control}"
+    return ""
+
+
+def _control_in(data: object) -> Control | None:
+    """The control result that a tool returns as `{"control": ...}`."""
+    wanted = data.get("control") if isinstance(data, Mapping) else None
+    if wanted is None:
+        return None
+    if wanted not in CONTROLS:
+        raise RyeError(
+            f"It returned the control {str(wanted)[:40]!r}, none of {', '.join(CONTROLS)}."
+        )
+    return cast("Control", wanted)
+
+
+def _text_of(fetched: Fetched, ref: ItemRef) -> str:
+    if fetched.to_dict().get("encoding", "utf-8") != "utf-8":
+        raise RyeError(f"{ref} is no text, so it can't be put before a model.")
+    return knowledge_text(fetched.content)
+
+
+def _check_ended_well(response: Mapping[str, object]) -> None:
+    if response.get("status") == "error" or response.get("state") in ("error", "killed"):
+        raise RyeError(str(response.get("error") or "Its thread failed."))

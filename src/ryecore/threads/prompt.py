@@ -1,0 +1,164 @@
+"""What a thread's model is told first: the directive, and the knowledge around it. Pure.
+
+Source: seed 003, "First Message Construction"; seed 001, "<returns> injection"; decision 48.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from attrs import frozen
+
+from ryecore.directives.model import Directive
+from ryecore.directives.returns import render_returns
+
+if TYPE_CHECKING:
+    from ryecore.threads.wish import Continuation, ContinuationKind
+
+__all__ = [
+    "ContextBlock",
+    "continued_message",
+    "directive_prompt",
+    "first_message",
+    "system_text",
+]
+
+_CONTEXT_TAG: Final = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
+_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+_GO_ON: Final[Mapping["ContinuationKind", str]] = {
+    "handoff": (
+        "The conversation above grew too long, and only its end is left. "
+        "Go on with the work from there."
+    ),
+    "resume": "Go on with the work from here.",
+    "fork": "Go on with the work from here.",
+}
+
+
+@frozen
+class ContextBlock:
+    """Knowledge that a hook or a directive puts around the prompt.
+
+    Attributes:
+        hook_id: The hook that brought it; None for the directive's own `<context>`.
+        item_id: The item's id.
+        position: `before` or `after` the prompt, or in the `system` prompt.
+        text: The item's text, without its signature and metadata.
+        kind: The item's kind.
+        wrap: Whether the text is put inside a tag that names the item.
+    """
+
+    hook_id: str | None
+    item_id: str
+    position: Literal["system", "before", "after"]
+    text: str
+    kind: str = "knowledge"
+    wrap: bool = True
+
+    def render(self) -> str:
+        """The block as the model sees it. Its text can neither end its tag nor begin another."""
+        if not self.wrap:
+            return self.text
+        text = _CONTEXT_TAG.sub("&lt;", self.text)
+        item_id, kind = self.item_id.translate(_ESCAPES), self.kind.translate(_ESCAPES)
+        return f'<context id="{item_id}" type="{kind}">\n{text}\n</context>'
+
+    def to_dict(self) -> dict[str, object]:
+        """The block as the transcript's `context_injected` holds it."""
+        return {
+            "hook": self.hook_id,
+            "item_id": self.item_id,
+            "position": self.position,
+            "text": self.text,
+        }
+
+
+def system_text(blocks: Iterable[ContextBlock]) -> str:
+    """The system prompt; empty, which is none, where no block is for it. Source: decision 48."""
+    return _joined(block.render() for block in blocks if block.position == "system")
+
+
+def directive_prompt(directive: Directive, returns: str = "") -> str:
+    """The directive as its model sees it: what it is for, the instructions, what to hand back.
+
+    Args:
+        directive: The directive, inputs put in.
+        returns: The `<returns>` section, as `render_returns` gave it. The raw `<outputs>`, and what
+            else of the XML only concerns the host, are left out.
+
+    Source: seed 001, "<returns> injection"; reference "Prompt sent in fork".
+    """
+    said = directive.description.translate(_ESCAPES)
+    inside = _joined(
+        (f"<description>{said}</description>" if said else "", directive.body, returns)
+    )
+    return f"{_opening(directive)}\n{inside}\n</directive>"
+
+
+def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns: str = "") -> str:
+    """The text of a fresh thread's first message.
+
+    Args:
+        blocks: What hooks and the directive's own `<context>` bring.
+        directive: The directive, inputs put in.
+        returns: The `<returns>` section; empty where it declares no outputs.
+
+    Returns:
+        What hooks bring before it, what the directive does, the directive, then what the directive
+        and hooks bring behind it; blank lines between.
+
+    Source: seed 003, "First Message Construction".
+    """
+    return _around(directive_prompt(directive, returns), blocks)
+
+
+def continued_message(
+    blocks: Sequence[ContextBlock], directive: Directive, continues: "Continuation"
+) -> str:
+    """The text of the user's message with which a thread goes on that another one began.
+
+    Args:
+        blocks: What hooks of `thread_continued` and the directive's own `<context>` bring.
+        directive: The directive, inputs put in. It is told again where what is left of the
+            conversation doesn't hold it.
+        continues: What it goes on from.
+
+    Returns:
+        What is said to the model now, with the context around it.
+
+    Source: seed 003, "First Message Construction"; decision 45.
+    """
+    opening = _opening(directive)
+    is_told = any(opening in one.text for one in continues.messages if one.role == "user")
+    told = "" if is_told else directive_prompt(directive, render_returns(directive.outputs))
+    said = continues.message or _GO_ON[continues.kind]
+    return _around(_joined((told, said)), blocks)
+
+
+def _around(prompt: str, blocks: Sequence[ContextBlock]) -> str:
+    """A prompt within what hooks bring, within that what the directive does."""
+
+    def rendered(position: str, *, own: bool) -> list[str]:
+        return [
+            block.render()
+            for block in blocks
+            if block.position == position and (block.hook_id is None) is own
+        ]
+
+    return _joined(
+        (
+            *rendered("before", own=False),
+            *rendered("before", own=True),
+            prompt,
+            *rendered("after", own=True),
+            *rendered("after", own=False),
+        )
+    )
+
+
+def _opening(directive: Directive) -> str:
+    return f'<directive name="{directive.name.translate(_ESCAPES)}">'
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(text for text in texts if text)

@@ -1,0 +1,229 @@
+"""How dangerous capabilities are, and whether that was acknowledged. Pure.
+
+`agent/capability_risk.yaml`, signed:
+
+    patterns: {"rye.execute.tool.acme.deploy": unrestricted, "rye.execute.tool.acme.*": safe}
+
+Source: decision 13; reference "Limits, permissions, risk".
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+
+from attrs import field, frozen
+
+from ryecore.directives.permissions import AcknowledgedRisk
+from ryecore.errors import ConfigError, InputError
+from ryecore.policy.capabilities import allows
+
+if TYPE_CHECKING:
+    from ryecore.chain.trace import Trace
+    from ryecore.threads.planning import DirectivePlanner
+
+__all__ = [
+    "DEFAULT_RISKS",
+    "RISK_CLASSES",
+    "RISK_CONFIG",
+    "RiskClass",
+    "RiskReport",
+    "Risks",
+    "check_risks",
+    "judge",
+    "read_risks",
+    "risk_of",
+]
+
+RISK_CONFIG: Final = "agent/capability_risk.yaml"
+
+RiskClass: TypeAlias = Literal["safe", "write", "elevated", "unrestricted"]
+RISK_CLASSES: Final[tuple[RiskClass, ...]] = ("safe", "write", "elevated", "unrestricted")
+"""From what needs no thought to what is blocked unless it was acknowledged."""
+
+Risks: TypeAlias = Mapping[str, RiskClass]
+
+DEFAULT_RISKS: Final[Risks] = {
+    "rye.*": "unrestricted",
+    "rye.sign.*": "unrestricted",
+    "rye.fetch.*": "safe",
+    "rye.execute.*": "elevated",
+    "rye.execute.directive.*": "write",
+    "rye.execute.tool.*": "write",
+    "rye.execute.tool.rye.*": "elevated",
+    "rye.execute.tool.rye.file-system.*": "write",
+    "rye.execute.tool.rye.file-system.glob": "safe",
+    "rye.execute.tool.rye.file-system.grep": "safe",
+    "rye.execute.tool.rye.file-system.list": "safe",
+    "rye.execute.tool.rye.file-system.read": "safe",
+    "rye.execute.tool.rye.file-system.tree": "safe",
+}
+"""What the system bundle's file says too."""
+
+
+@frozen
+class RiskReport:
+    """What of a thread's capabilities is granted, and at which risk.
+
+    Attributes:
+        allowed: What is granted, in the given order.
+        warnings: What was granted and nobody acknowledged; a sentence each.
+        blocked: What is not granted, because it is unrestricted and not acknowledged.
+        classes: Each capability's class.
+    """
+
+    allowed: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    classes: Mapping[str, RiskClass] = field(factory=dict)
+
+
+def check_risks(
+    capabilities: Iterable[str],
+    acknowledged: Iterable[AcknowledgedRisk],
+    planner: "DirectivePlanner",
+    log: "Trace",
+) -> RiskReport:
+    """Refuse a thread that asks for what is unrestricted, unless its directive acknowledges that.
+
+    Args:
+        capabilities: What it may do, attenuated already.
+        acknowledged: What its directive acknowledges.
+        planner: Reads the signed classes.
+        log: Told the warnings.
+
+    Raises:
+        InputError: Something is blocked.
+        RyeError: `agent/capability_risk.yaml` can't be verified, read or used.
+    """
+    report = judge(capabilities, acknowledged, planner.risks(log))
+    if report.blocked:
+        named = ", ".join(repr(one) for one in report.blocked)
+        raise InputError(
+            f"The directive asks for {named}: unrestricted, and not acknowledged.",
+            next_step=(
+                'Grant less in its <permissions>, or write <acknowledge risk="unrestricted">why'
+                "</acknowledge> into them, and sign it again."
+            ),
+        )
+    if report.warnings:
+        log.add("risk", warnings=list(report.warnings))
+    return report
+
+
+def judge(
+    capabilities: Iterable[str],
+    acknowledged: Iterable[AcknowledgedRisk],
+    risks: Risks = DEFAULT_RISKS,
+) -> RiskReport:
+    """Judge capabilities by their risk.
+
+    Args:
+        capabilities: What a thread may do, attenuated already.
+        acknowledged: What its directive acknowledges; a class covers the ones below it.
+        risks: The class of each pattern.
+
+    Returns:
+        What is granted. `safe` and `write` are; `elevated` is, with a warning unless it is
+        acknowledged; `unrestricted` is where it is acknowledged.
+
+    Source: reference "Limits, permissions, risk".
+    """
+    said = {one.risk.strip().lower() for one in acknowledged}
+    highest = max((rank for rank, name in enumerate(RISK_CLASSES) if name in said), default=-1)
+    allowed: list[str] = []
+    warnings: list[str] = []
+    blocked: list[str] = []
+    classes: dict[str, RiskClass] = {}
+    for one in capabilities:
+        risk = classes[one] = risk_of(one, risks)
+        if RISK_CLASSES.index(risk) <= highest or risk in ("safe", "write"):
+            allowed.append(one)
+        elif risk == "elevated":
+            allowed.append(one)
+            warnings.append(f"The capability {one!r} is of elevated risk, and not acknowledged.")
+        else:
+            blocked.append(one)
+    return RiskReport(tuple(allowed), tuple(warnings), tuple(blocked), classes)
+
+
+def risk_of(capability: str, risks: Risks = DEFAULT_RISKS) -> RiskClass:
+    """The class of a capability, which may be a pattern itself.
+
+    Of the patterns that cover it the most specific counts. A wide one also grants what lies
+    within it, so it is of no lower class than any more specific pattern that it meets. What no
+    pattern covers is unrestricted, and so is signing, whatever is configured.
+    """
+    if capability.startswith("rye.sign."):
+        return "unrestricted"
+    covering = [one for one in risks if allows((one,), capability)]
+    if not covering:
+        return "unrestricted"
+    ranks = {one: RISK_CLASSES.index(risk) for one, risk in risks.items()}
+    nearest = max(covering, key=lambda one: (_specificity(one), ranks[one]))
+    found = [ranks[nearest]]
+    if "*" in capability:
+        bound = _specificity(nearest)
+        found += [
+            ranks[one] for one in risks if _specificity(one) > bound and _meet(one, capability)
+        ]
+    return RISK_CLASSES[max(found)]
+
+
+def read_risks(config: Mapping[str, object]) -> Risks:
+    """Read `agent/capability_risk.yaml`.
+
+    Args:
+        config: All its layers as one; where it is empty the defaults hold.
+
+    Returns:
+        The class of each pattern.
+
+    Raises:
+        ConfigError: It has another form.
+    """
+    if not config:
+        return DEFAULT_RISKS
+    patterns = config.get("patterns")
+    if set(config) != {"patterns"} or not isinstance(patterns, Mapping):
+        raise _misconfigured("it is a mapping of patterns to classes, under 'patterns'")
+    read: dict[str, RiskClass] = {}
+    for pattern, risk in patterns.items():
+        if not isinstance(pattern, str) or not pattern.startswith("rye."):
+            raise _misconfigured(f"{str(pattern)[:60]!r} is no pattern of capabilities")
+        if risk not in RISK_CLASSES:
+            raise _misconfigured(f"{pattern} is {risk!r}, none of {', '.join(RISK_CLASSES)}")
+        read[pattern] = cast("RiskClass", risk)
+    return read
+
+
+def _specificity(pattern: str) -> tuple[int, int]:
+    return pattern.count("."), len(pattern.replace("*", ""))
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether two patterns have anything in common; `*` stands for any text."""
+    # `reached` holds how much of the other one may be used up after each character of this one.
+    reached = _past_stars({0}, other)
+    for character in one:
+        if character == "*":
+            reached = set(range(min(reached, default=len(other) + 1), len(other) + 1))
+        else:
+            stepped = {
+                at if other[at] == "*" else at + 1
+                for at in reached
+                if at < len(other) and other[at] in ("*", character)
+            }
+            reached = _past_stars(stepped, other)
+    return len(other) in reached
+
+
+def _past_stars(reached: set[int], pattern: str) -> set[int]:
+    """These places, and those behind the wildcards that may stand for nothing."""
+    found = set(reached)
+    for at, character in enumerate(pattern):
+        if at in found and character == "*":
+            found.add(at + 1)
+    return found
+
+
+def _misconfigured(what: str) -> ConfigError:
+    return ConfigError(f"{RISK_CONFIG}: {what}.", next_step="Mend the file and sign it again.")
