@@ -318,7 +318,9 @@ class Chain:
         """A checkpoint's line that was altered, or that somebody else wrote."""
         now = self._open
         turn = record.payload.get("turn")
-        guess = turn if type(turn) is int and turn >= 0 else self._guess(now)
+        guess = self._guess(now)
+        if not now.turn and turn == guess + 1:  # what it says itself may be what was altered
+            guess += 1
         reason = now.bad or f"the checkpoint in line {line.number} doesn't hold"
         self._add(guess, "altered", now.first_line, line.number, reason)
         self.is_broken = True
@@ -327,7 +329,7 @@ class Chain:
         self._open = _Segment(line.number + 1, None, why)
 
     def _guess(self, now: _Segment) -> int:
-        return now.turn or (self.last.turn if self.last is not None else 0)
+        return now.turn or (self.turns[-1].turn if self.turns else 0)
 
     def _add(self, turn: int, state: TurnState, first: int, last: int, reason: str) -> None:
         self.turns.append(TurnReport(turn, state, first, last, reason))

@@ -16,11 +16,12 @@ from attrs import frozen
 
 from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
-from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.digests import read_digest
+from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.llm.request import ToolSpec
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.documents import fenced, frontmatter, sign_document
+from ryecore.threads.documents import document_holds, fenced, frontmatter, sign_document
 
 __all__ = [
     "CAPABILITIES_FILE",
@@ -30,6 +31,7 @@ __all__ = [
     "Exported",
     "OfferedTool",
     "export_path",
+    "read_export",
     "render_capabilities",
     "render_export",
     "write_capabilities",
@@ -46,6 +48,7 @@ EXPORT_FOLDER: Final = "agent/threads"
 
 _MAX_BLOCK_CHARS: Final = 16_000
 _MAX_CHARS: Final = 1_000_000
+_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 # Capabilities
@@ -297,6 +300,41 @@ def write_export(project_root: Path, thread_id: str, text: str, key: SigningKey)
         raise _unwritable(path, problem) from problem
     _write(path, sign_document(EXPORT_KIND, thread_id, text, key))
     return path
+
+
+def read_export(project_root: Path, thread_id: str, public_key: PublicKey) -> str:
+    """Read an export that this user's run key attested.
+
+    That says who wrote the file; what a model or a tool said in it nobody vouches for, so whoever
+    hands it on marks it as untrusted.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        thread_id: The thread.
+        public_key: The run key's public half.
+
+    Returns:
+        The markdown, without its signature.
+
+    Raises:
+        StateError: It can't be read, or was altered.
+
+    Source: decision 5.
+    """
+    path = export_path(project_root, thread_id)
+    try:
+        content, _ = read_digest(path, max_bytes=_MAX_BYTES)
+    except OSError as problem:
+        raise StateError(
+            f"{path} can't be read: {problem.strerror or problem}.",
+            next_step="See which threads there are: rye threads list --all",
+        ) from problem
+    if not document_holds(EXPORT_KIND, thread_id, content, public_key):
+        raise StateError(
+            f"{path} isn't as the thread's export was written.",
+            next_step="If you have changed it and it is yours now, sign it under another name.",
+        )
+    return content.partition(b"\n")[2].decode()
 
 
 def _check_inside(folder: Path, root: Path) -> None:
