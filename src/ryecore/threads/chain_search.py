@@ -10,18 +10,18 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from ryecore.errors import InvalidQuery
 from ryecore.lillux.schema import SchemaValidator
+from ryecore.state.transcript_lines import Record
 
 __all__ = [
     "MAX_QUERY_CHARS",
     "MAX_RESULTS",
     "Found",
-    "SearchRecord",
     "SearchType",
     "matcher",
     "search_records",
@@ -41,25 +41,6 @@ _BATCH: Final = 64
 
 Match: TypeAlias = Callable[[Sequence[str]], Sequence[int]]
 """Says which of some lines match."""
-
-
-class SearchRecord(Protocol):
-    """What is read of a transcript's record."""
-
-    @property
-    def timestamp(self) -> float:
-        """When, in seconds since 1970 (UTC)."""
-        ...
-
-    @property
-    def type(self) -> str:
-        """What happened."""
-        ...
-
-    @property
-    def payload(self) -> Mapping[str, Any]:
-        """The rest."""
-        ...
 
 
 @frozen
@@ -136,7 +117,7 @@ class _Pattern:
 
 
 def search_records(
-    records: Iterable[tuple[str, SearchRecord]],
+    records: Iterable[tuple[str, Record]],
     match: Match,
     *,
     most: int,
@@ -145,7 +126,7 @@ def search_records(
     """Find the records that match, the oldest first.
 
     Args:
-        records: The records, each with its thread's id.
+        records: The records, each with the id of the thread whose file it stands in.
         match: What a query means.
         most: How many are wanted.
         until: The monotonic time in seconds when to stop with what was found.

@@ -6,10 +6,11 @@ answers as what doesn't exist does.
 Source: reference "Orchestrator operations"; decisions 41 and 46.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,8 @@ from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
 from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
+from ryecore.state.transcript_check import read_records
+from ryecore.state.transcript_lines import Record
 from ryecore.threads.chain_search import MAX_RESULTS, SearchType, matcher, search_records
 from ryecore.threads.outcomes import Document, bounded, outcome, standing
 from ryecore.threads.ports import Shown
@@ -338,7 +341,7 @@ def read_transcript(
             f"tail_lines is {tail_lines}, not from 1 to {MAX_TAIL_LINES}.", next_step="Pass 50."
         )
     find(store, thread_id, caller)
-    tail: deque[Any] = deque(maxlen=tail_lines)
+    tail: deque[Record] = deque(maxlen=tail_lines)
     total = 0
     for record in _records(store, thread_id):
         if record.type in types if types is not None else record.type not in _QUIET:
@@ -425,10 +428,10 @@ def _listed(thread_ids: Iterable[str]) -> tuple[str, ...]:
     return ids
 
 
-def _records(store: ThreadStore, thread_id: str) -> Iterator[Any]:
-    from ryecore.state.transcript_check import read_records  # noqa: PLC0415
-
-    return iter(read_records(store.folder_of(thread_id) / "transcript.jsonl"))
+def _records(store: ThreadStore, thread_id: str) -> Iterator[Record]:
+    path = store.folder_of(thread_id) / "transcript.jsonl"
+    # A tool's thread has none, and one that has just begun has none yet.
+    return read_records(path) if os.path.lexists(path) else iter(())
 
 
 def _outcomes(store: ThreadStore, thread_ids: Sequence[str]) -> list[Document]:

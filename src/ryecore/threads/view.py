@@ -31,6 +31,7 @@ _GAP: Final = "  "
 _LEAST_NAME: Final = 24
 """Columns are given up before a name has less room than this."""
 _MAX_NOTES: Final = 3
+_LEAST_WIDTH: Final = 16
 
 _NAMES: Final = ("turns", "tokens", "spend", "time")
 
@@ -106,7 +107,7 @@ def render_tree(
 
     Args:
         nodes: The threads at the top.
-        width: How many columns there are. In few, limits and columns are left out.
+        width: How many columns there are, at least 16. In few, limits and columns are left out.
         now: The time in seconds since 1970 (UTC), for those that still run.
         max_rows: How many rows the tree may have. Of a larger one, what runs is shown first, and
             the rest is counted.
@@ -114,7 +115,7 @@ def render_tree(
     Returns:
         The tree, its totals, and of at most three threads what there is to say.
     """
-    width = max(width, 8)
+    width = max(width, _LEAST_WIDTH)
     everyone = [one for root in nodes for one in root.walk()]
     lines = [_line(row, now) for row in rows_of(nodes, max_rows)]
     total = _total(nodes, everyone, now) if len(everyone) > 1 else None
@@ -171,11 +172,14 @@ def _add_counts(text: StyledText, everyone: Sequence[TreeNode], width: int) -> N
         if not counts[status]:
             continue
         said = f"{counts[status]:,} {status}"
-        if spans and room < len(said) + 2:
+        if spans and room < len(said) + 2 + len(_GAP):
             text.line(*spans)
             spans, room = [], width
-        spans += [(f"{_MARKS[status]} ", style), (said + _GAP, "dim")]
-        room -= len(said) + 2 + len(_GAP)
+        if spans:
+            spans.append((_GAP, ""))
+            room -= len(_GAP)
+        spans += [(f"{_MARKS[status]} ", style), (said, "dim")]
+        room -= len(said) + 2
     text.line(*spans)
 
 

@@ -1,0 +1,117 @@
+"""The tree of threads as the store knows it, and while it runs."""
+
+import time
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from ryecore.errors import ThreadNotFound
+from ryecore.state.model import Cost
+from ryecore.threads.tree import TreeNode
+from ryecore.threads.watching import load_tree, watch_tree
+from tests.house import House
+from tests.unit.threads.family import Family
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def family(house: House) -> Iterator[Family]:
+    family = Family(house)
+    yield family
+    family.store.close()
+
+
+def shape(node: TreeNode) -> object:
+    return {node.thread_id: [shape(one) for one in node.children]}
+
+
+def test_a_tree_is_what_threads_have_started_with_what_they_used(family: Family) -> None:
+    family.start("elsewhere")
+    family.start("root", limits={"turns": 8, "tokens": 1000, "spend": 0.5})
+    for name in ("a", "b"):
+        family.start(name, "root")
+    family.start("a-1", "a")
+    family.store.registry.update_cost_snapshot("a-1", Cost(2, 30, 4, 500))
+    family.end("b", "error", {"status": "error", "error": "It broke.\nBadly."})
+    family.store.cancel("a")
+    tree = load_tree(family.store, "root")
+    assert shape(tree) == {"root": [{"a": [{"a-1": []}]}, {"b": []}]}
+    a, b = tree.children
+    (one,) = a.children
+    assert (one.turns, one.tokens, one.spend_microcents) == (2, 34, 500)
+    assert (tree.limits.turns, tree.limits.spend_microcents) == (8, 50_000_000)
+    assert b.note == "It broke.\nBadly."
+    assert a.note == one.note == "It was asked to stop."
+    assert abs(tree.started_at - time.time()) < 60
+    assert tree.ended_at is None
+    assert b.ended_at is not None
+    assert shape(load_tree(family.store, "a")) == {"a": [{"a-1": []}]}
+
+
+def test_what_continues_the_root_stands_below_it_and_any_other_beside_it(family: Family) -> None:
+    family.start("root")
+    family.start("child", "root")
+    family.hand_off("child", "child-2", "root")
+    family.hand_off("root", "root-2")
+    family.start("late", "root-2")
+    tree = load_tree(family.store, "root")
+    assert shape(tree) == {"root": [{"child": []}, {"child-2": []}, {"root-2": [{"late": []}]}]}
+    assert tree.note == "It goes on as root-2."
+    assert shape(load_tree(family.store, "root-2")) == {"root-2": [{"late": []}]}
+
+
+def test_there_is_no_tree_of_a_thread_that_is_not_there(family: Family) -> None:
+    for name in ("nobody", "../x"):
+        with pytest.raises(ThreadNotFound):
+            load_tree(family.store, name)
+
+
+async def test_a_tree_is_drawn_until_all_of_it_has_ended(family: Family) -> None:
+    family.start("root")
+    family.start("child", "root")
+    drawn: list[str] = []
+    first, second = anyio.Event(), anyio.Event()
+
+    def draw(tree: TreeNode) -> None:
+        drawn.append(" ".join(one.status for one in tree.walk()))
+        first.set()
+        if drawn[-1] == "completed running":  # the end of its root ends no tree
+            second.set()
+
+    async def work() -> None:
+        await first.wait()
+        await anyio.to_thread.run_sync(family.end, "root")
+        await second.wait()
+        await anyio.to_thread.run_sync(family.end, "child")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        with anyio.fail_after(20):
+            tree = await watch_tree(family.store, "root", draw, every_s=0.1)
+    assert drawn[0] == "running running"
+    assert drawn[-1] == "completed completed"
+    assert tree.ended
+
+
+async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(family: Family) -> None:
+    family.start("root")
+    began = time.monotonic()
+
+    def draw(tree: TreeNode) -> None:
+        if not tree.ended:
+            family.end("root")
+
+    await watch_tree(family.store, "root", draw, every_s=30)
+    assert time.monotonic() - began < 10
+
+
+def test_a_thousand_threads_are_read_in_the_time_of_a_glance(family: Family) -> None:
+    register = family.store.registry.register
+    register("t-0", "directive:x")
+    for n in range(1, 1000):
+        register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}")
+    began = time.monotonic()
+    assert sum(1 for _ in load_tree(family.store, "t-0").walk()) == 1000
+    assert time.monotonic() - began < 5
