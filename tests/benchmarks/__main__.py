@@ -11,6 +11,7 @@ _QUICK = (
     "search",
     "threads",
     "tools",
+    "transcript",
     "turns",
 )
 

@@ -157,7 +157,7 @@ class Transcript:
                 )
             if chain.dropped():
                 os.ftruncate(descriptor, tail.end)
-                os.fdatasync(descriptor)
+                _sync_data(descriptor)
         except OSError as problem:
             os.close(descriptor)
             raise _unusable(path, problem) from problem
@@ -310,7 +310,7 @@ class Transcript:
         if self._failure:
             self._refuse(self._failure)
         try:
-            os.fdatasync(self._descriptor)
+            _sync_data(self._descriptor)
         except OSError as problem:
             # The kernel may have dropped what it couldn't write, and would call the next one good.
             self._failure = problem.strerror or str(problem)
@@ -359,6 +359,10 @@ def _lock(descriptor: int, path: Path) -> None:
         ) from None
     except OSError as problem:
         raise _unusable(path, problem) from problem
+
+
+def _sync_data(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # not every system has it
 
 
 def _sync_folder(folder: Path) -> None:

@@ -36,6 +36,7 @@ TurnState: TypeAlias = Literal["attested", "altered", "cut", "unattested"]
 or no checkpoint speaks for it."""
 
 _MAX_NAMED: Final = 100  # of the turns that a gap may hold
+_MAX_BROKEN: Final = 1000  # reports of a file of somebody's making
 
 
 @frozen
@@ -332,7 +333,8 @@ class Chain:
         return now.turn or (self.turns[-1].turn if self.turns else 0)
 
     def _add(self, turn: int, state: TurnState, first: int, last: int, reason: str) -> None:
-        self.turns.append(TurnReport(turn, state, first, last, reason))
+        if not self.is_broken or len(self.turns) < _MAX_BROKEN or state == "attested":
+            self.turns.append(TurnReport(turn, state, first, last, reason))
 
     def tail(self) -> Tail | None:
         """What stands behind the last checkpoint, up to a line that is none; None if broken."""

@@ -311,3 +311,11 @@ def test_records_are_read_from_and_to_any_of_them(written: Written) -> None:
     assert list(read_records(written.path)) == records[:3]
     written.path.write_bytes(b"".join(written.lines[:2]) + ADDED["a record of an unknown type"])
     assert [record.type for record in read_records(written.path)][-1] == "dance"
+
+
+def test_a_file_of_forged_checkpoints_is_reported_in_bounded_memory(written: Written) -> None:
+    forged = written.lines[3].replace(b'"_signature":"rye', b'"_signature":"eyr')
+    report = written.verify(b"".join(written.lines[:4]) + forged * 3000)
+    assert not report.ok
+    assert states(report)[0] == (1, "attested")
+    assert len(report.turns) < 1100

@@ -1,0 +1,121 @@
+"""A thread's transcript: records, deltas and checkpoints, beside bare writes of prebuilt lines."""
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ryecore import SigningKey
+from ryecore.state.transcript import Transcript
+from ryecore.state.transcript_check import verify_transcript
+from tests.benchmarks.harness import compare, report
+
+_THREAD = "acme/research-1739820456"
+_PAYLOAD = {"turn": 1, "call_id": "c1", "tool": "rye_bash", "input": {"command": "ls -la"}}
+_RECORD = {
+    "timestamp": 1763796896.104512,
+    "thread_id": _THREAD,
+    "event_type": "tool_call_start",
+    "payload": _PAYLOAD,
+}
+_LINE = json.dumps(_RECORD, separators=(",", ":")).encode() + b"\n"
+_A_TURN, _A_COMMIT = 8, 100
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+def run() -> None:
+    """Print the figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        _measure(Path(folder))
+
+
+def _measure(folder: Path) -> None:
+    key = SigningKey.generate()
+    bare = os.open(folder / "bare", _FLAGS, 0o600)
+    path = folder / "process.jsonl"
+    transcript = Transcript.create(path, _THREAD, key, "process")
+
+    def several(count: int) -> Callable[[], None]:
+        def kept() -> None:
+            for _ in range(count):
+                transcript.append("tool_call_start", _PAYLOAD)
+            transcript.commit()
+
+        return kept
+
+    goal = "<= 3 us an event in process durability"
+    compare(
+        f"transcript, {_A_TURN} records and their commit",
+        several(_A_TURN),
+        lambda: os.write(bare, _LINE * _A_TURN),
+        goal=f"{goal}: {3 * _A_TURN} us",
+        calls=500,
+    )
+    compare(
+        "transcript, one record and its commit",
+        several(1),
+        lambda: os.write(bare, _LINE),
+        goal="what an intent before an effect costs",
+        calls=2_000,
+    )
+    pieces: list[str] = []
+    compare(
+        "transcript, one streamed delta",
+        lambda: transcript.delta("word "),
+        lambda: pieces.append("word "),
+        goal="well under 1 us",
+        calls=10_000,
+    )
+    said = b"x" * 300
+
+    def sign_and_write() -> None:
+        os.write(bare, said + key.sign(said))
+
+    compare(
+        "transcript, one checkpoint",
+        lambda: transcript.checkpoint(1),
+        sign_and_write,
+        goal="<= 45 us, of which the signature is most",
+        calls=300,
+    )
+    transcript.close()
+    begun = time.perf_counter()
+    proved = verify_transcript(path, _THREAD, key.public, None, ended=True)
+    took_s = time.perf_counter() - begun
+    report("transcript, proved", proved.size_bytes / took_s / 1e6, "MB/s", ok=proved.ok)
+    _measure_machine(folder, key)
+    os.close(bare)
+
+
+def _measure_machine(folder: Path, key: SigningKey) -> None:
+    """Events a second that survive the loss of power: a commit for many, and a sync for each."""
+    bare = os.open(folder / "synced", _FLAGS, 0o600)
+    transcript = Transcript.create(folder / "machine.jsonl", _THREAD, key, "machine")
+    ours: list[float] = []
+    floors: list[float] = []
+    for _ in range(31):
+        begun = time.perf_counter()
+        for _ in range(10):
+            for _ in range(_A_COMMIT):
+                transcript.append("tool_call_start", _PAYLOAD)
+            transcript.commit()
+        between = time.perf_counter()
+        for _ in range(10):
+            os.write(bare, _LINE)
+            os.fdatasync(bare)
+        ours.append(10 * _A_COMMIT / (between - begun))
+        floors.append(10 / (time.perf_counter() - between))
+    transcript.close()
+    os.close(bare)
+    value, floor = statistics.median(ours[1:]), statistics.median(floors[1:])
+    report(
+        f"transcript, machine durability, {_A_COMMIT} records a commit",
+        value, "events/s", floor=floor, ratio=value / floor, goal=">= 100,000 events/s",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    run()
