@@ -5,6 +5,7 @@ registry and is pushed by the thread's folder; TERM counts as one.
 """
 
 import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -19,14 +20,17 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 from attrs import evolve
 
-from ryecore.actions.payload import Payload
+from ryecore.actions.payload import Fork, Payload
 from ryecore.errors import CallCancelled, ConfigError, RyeError, StateError, ThreadConflict
+from ryecore.items.refs import ItemRef
 from ryecore.policy import CancelToken
+from ryecore.policy.limits import read_limits
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
+from ryecore.threads.naming import PARENT_ID
 
 __all__ = ["main"]
 
@@ -46,10 +50,14 @@ def main() -> None:
         Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai", settings.durability
     )
     try:
-        fence = threads.registry.claim(payload.thread_id, owns_process=True)
+        token = None if payload.fork is None else payload.fork.token
+        fence = threads.registry.claim(payload.thread_id, owns_process=True, token=token)
     except ThreadConflict:
         return  # it was stopped before it began
     threads.announce(payload.thread_id, "running")
+    if payload.fork is not None:
+        anyio.run(partial(_run_thread, payload, payload.fork, fence, told))
+        return
     try:
         status, result = anyio.run(partial(_carry_out, payload, threads, fence, told))
     except Exception as error:  # whatever it is, the thread has to end with it
@@ -79,6 +87,34 @@ async def _carry_out(
         finally:
             helpers.cancel_scope.cancel()
     raise AssertionError("the task group is left by one of the returns above")
+
+
+async def _run_thread(payload: Payload, fork: Fork, fence: int, told: Sequence[int]) -> None:
+    """Run a directive's thread, which ends its own row."""
+    from ryecore.threads.wish import Registered, ThreadWish  # noqa: PLC0415 - not for tools
+
+    stop = CancelToken()
+    wish = ThreadWish(
+        ItemRef.parse(payload.item_id, "directive"),
+        payload.parameters,
+        fork.model,
+        read_limits(fork.limits),
+        fork.muted_hooks,
+        Registered(payload.thread_id, fence),
+    )
+    options = payload.settings.to_options() | _injected(payload.settings.deps_factory)
+    # No tool is to take itself for a child that its thread has started.
+    environ = {name: value for name, value in os.environ.items() if name != PARENT_ID}
+    async with anyio.create_task_group() as helpers, Rye.open(environ=environ, **options) as rye:
+        await helpers.start(_stop_by_signal, stop)
+        if told:
+            stop.cancel()
+        try:
+            await rye.threads.run(wish, evolve(payload.context, cancellation=stop))
+        except RyeError as error:  # its row says so
+            sys.stderr.write(f"ryecore: {error}\n")
+        finally:
+            helpers.cancel_scope.cancel()
 
 
 async def _execute(

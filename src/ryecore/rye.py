@@ -23,6 +23,7 @@ from ryecore.items.spaces import Space, discover_bundles
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
+from ryecore.policy.limits import Limits
 from ryecore.state.model import Durability
 from ryecore.wiring import Parts
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.sign import SignReport
     from ryecore.actions.verify import VerifyReport
+    from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.policy.approval import Approve
     from ryecore.search.model import SearchResults
+    from ryecore.threads.thread import Thread
 
 __all__ = ["Rye"]
 
@@ -57,7 +60,7 @@ class Rye:
         self.keys = parts.keys
         self._parts = parts
         self._running = Running()
-        self.threads = Threads(parts.store.open_existing, self._running)
+        self.threads = Threads(parts.store.open_existing, self._running, lambda: parts.threads)
 
     @classmethod
     def open(
@@ -73,6 +76,7 @@ class Rye:
         config: HostConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         approve: "Approve | None" = None,
+        agent: "AgentRunnerDeps | None" = None,
         deps_factory: str | None = None,
         durability: Durability = "process",
     ) -> Self:
@@ -92,8 +96,10 @@ class Rye:
             cache_dir: Where verified files are sealed; `.ai/cache/sealed` in user space by default.
             approve: Asked before a model, a tool or an MCP client signs or copies anything; without
                 it they can't.
+            agent: The models, keys and tools with which directives run in threads of their own.
             deps_factory: `package.module:function`, called in a detached process: it returns the
-                arguments of `Rye.open` that hold callables, such as `approve`, which can't travel.
+                arguments of `Rye.open` that hold callables, such as `approve` and `agent`: they
+                can't travel.
             durability: What a change of `.ai/state` survives: the death of the `process`, or the
                 loss of power too (`machine`).
 
@@ -120,7 +126,7 @@ class Rye:
             durability=durability,
             deps_factory=check_factory(deps_factory),
         )
-        return cls(Parts(settings, environ, approve))
+        return cls(Parts(settings, environ, approve, agent))
 
     async def execute(
         self,
@@ -146,7 +152,7 @@ class Rye:
                 inputs, each checked against its declared type.
             dry_run: Verify, validate and plan, and run nothing.
             target: Where: `local`.
-            thread: How: `inline`.
+            thread: How: `inline`, or for a directive `fork`: a managed thread with a model loop.
             async_: Return at once.
             model: A directive's: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limit_overrides: A directive's: limits by name, such as `{"turns": 8}`.
@@ -157,7 +163,7 @@ class Rye:
 
         Returns:
             What came of it; a tool that ran and failed has the status `error`. A directive's is a
-            `DirectiveResult` with `your_directions`.
+            `DirectiveResult` with `your_directions`, or a `ThreadResult`.
 
         Raises:
             RyeError: Nothing ran. The error says why and what to do, with the partial chain.
@@ -174,6 +180,35 @@ class Rye:
             None if output_log is None else os.fspath(output_log),
         )
         call = partial(self._parts.execute, ref, parameters, options, ctx or CallContext())
+        return await self._running.run(ref, call)
+
+    async def start(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        model: str | None = None,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "Thread":
+        """Start a directive in a managed thread, and return as soon as it runs.
+
+        Args:
+            ref: `directive:ID`, or its bare id.
+            inputs: The directive's inputs, each checked against its declared type.
+            model: `provider/model`, or a tier or name of `agent/agent.yaml`.
+            limits: What bounds it, above what the directive and configuration say.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            The thread: its events, its result, its cost, and a way to stop it. It is cancelled
+            when the Rye is closed.
+
+        Raises:
+            RyeError: Nothing runs: the Rye has no models or was not entered, or the directive
+                can't be found, verified or afforded.
+        """
+        call = partial(self._parts.execute.start, ref, inputs, model, limits, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
@@ -367,10 +402,12 @@ class Rye:
     async def aclose(self) -> None:
         """Cancel what still runs, and wait until none of its processes is left."""
         await self._running.aclose()
+        await self._parts.tasks.stop()
         with anyio.CancelScope(shield=True):
             await self._parts.aclose()
 
     async def __aenter__(self) -> Self:
+        await self._parts.tasks.open()
         return self
 
     async def __aexit__(
@@ -380,6 +417,7 @@ class Rye:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+        await self._parts.tasks.close()
 
     def __repr__(self) -> str:
         return f"Rye({str(self.project)!r}{', closed' if self._running.is_closed else ''})"

@@ -1,7 +1,7 @@
 """SyncRye: the same verbs for scripts, and for notebooks whose event loop is running already."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
+    from ryecore.policy.budget import Amount
     from ryecore.search.model import SearchResults
     from ryecore.state.model import ThreadRecord
+    from ryecore.threads.events import ThreadEvent
+    from ryecore.threads.result import ThreadResult
+    from ryecore.threads.thread import Thread as DirectiveThread
 
-__all__ = ["SyncRye", "SyncThreads"]
+__all__ = ["SyncRye", "SyncThread", "SyncThreads"]
 
 T = TypeVar("T")
 
@@ -41,11 +45,11 @@ class SyncRye:
     `with SyncRye.open(".") as rye: ...`.
     """
 
-    def __init__(self, rye: Rye, portal: "BlockingPortal", thread: Thread) -> None:
+    def __init__(self, rye: Rye, portal: "BlockingPortal", end: anyio.Event, thread: Thread):
         self._rye = rye
         self._portal = portal
         # One that nobody closes is closed once it is garbage, or the interpreter ends.
-        self._close = finalize(self, _close, rye, portal, thread)
+        self._close = finalize(self, _close, portal, end, thread)
 
     @classmethod
     def open(cls, project_path: str | os.PathLike[str] = ".", **options: Any) -> Self:
@@ -54,7 +58,8 @@ class SyncRye:
         Raises:
             ConfigError: The project isn't a folder, or a bundle can't be loaded.
         """
-        return cls(Rye.open(project_path, **options), *_start_loop())
+        rye = Rye.open(project_path, **options)
+        return cls(rye, *_start_loop(rye))
 
     @property
     def project(self) -> Path:
@@ -83,6 +88,13 @@ class SyncRye:
             RyeError: Nothing ran.
         """
         return self._call(ref, partial(self._rye.execute, ref, parameters, **options))
+
+    def start(
+        self, ref: str | ItemRef, inputs: Mapping[str, Any] | None = None, **options: Any
+    ) -> "SyncThread":
+        """Start a directive in a managed thread; see `Rye.start` for the options."""
+        started = self._call(ref, partial(self._rye.start, ref, inputs, **options))
+        return SyncThread(started, self._call)
 
     def trace(self, ref: str | ItemRef) -> ChainTrace:
         """Show a tool's chain and every decision that leads to it; see `Rye.trace`."""
@@ -148,16 +160,19 @@ class SyncRye:
         return f"SyncRye({str(self.project)!r}{'' if self._close.alive else ', closed'})"
 
 
-def _start_loop() -> "tuple[BlockingPortal, Thread]":
-    """An event loop on a thread that an interpreter which ends does not wait for."""
+def _start_loop(rye: Rye) -> "tuple[BlockingPortal, anyio.Event, Thread]":
+    """An event loop for a Rye, on a thread that an interpreter which ends does not wait for."""
     from anyio.from_thread import BlockingPortal  # noqa: PLC0415 - a large import
 
-    started: Future[BlockingPortal] = Future()
+    started: Future[tuple[BlockingPortal, anyio.Event]] = Future()
 
     async def serve() -> None:
         async with BlockingPortal() as portal:
-            started.set_result(portal)
-            await portal.sleep_until_stopped()
+            async with rye:
+                end = anyio.Event()
+                started.set_result((portal, end))
+                await end.wait()
+            await portal.stop()
 
     def run() -> None:
         try:
@@ -169,19 +184,83 @@ def _start_loop() -> "tuple[BlockingPortal, Thread]":
 
     thread = Thread(target=run, name="ryecore-loop", daemon=True)
     thread.start()
-    return started.result(), thread
+    return (*started.result(), thread)
 
 
-def _close(rye: Rye, portal: "BlockingPortal", thread: Thread) -> None:
+def _close(portal: "BlockingPortal", end: anyio.Event, thread: Thread) -> None:
     if not thread.is_alive():  # in a forked child, which has none of its parent's threads
         return
     if current_thread() is thread:  # what is garbage may be found on any thread
-        portal.start_task_soon(rye.aclose)
-        portal.start_task_soon(portal.stop)
+        end.set()
         return
-    portal.call(rye.aclose)
-    portal.call(portal.stop)
+    portal.call(end.set)
     thread.join()
+
+
+class SyncThread:
+    """A directive's thread that was started: what `Rye.start` gives, with calls that block.
+
+    Args:
+        thread: The thread.
+        call: Makes a call on the event loop's thread, and waits for it.
+    """
+
+    def __init__(
+        self, thread: "DirectiveThread", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
+    ) -> None:
+        self._thread = thread
+        self._call = call
+
+    @property
+    def thread_id(self) -> str:
+        """What `rye.threads` knows it by."""
+        return self._thread.thread_id
+
+    @property
+    def status(self) -> str:
+        """Where it stands; see `Thread.status`."""
+        return self._thread.status
+
+    @property
+    def cost(self) -> "Amount":
+        """The money and the tokens that it and all below it have used so far."""
+        return self._thread.cost
+
+    @property
+    def children(self) -> "tuple[ThreadRecord, ...]":
+        """The threads that it has started, oldest first."""
+        return self._thread.children
+
+    def result(self) -> "ThreadResult":
+        """Wait until it has ended; see `Thread.result`."""
+        result: ThreadResult = self._call(self.thread_id, self._thread.result)
+        return result
+
+    def events(self, *, from_start: bool = True) -> "Iterator[ThreadEvent]":
+        """What happens in it, until it has ended; see `Thread.events`."""
+        events = self._thread.events(from_start=from_start)
+        try:
+            while True:
+                event = self._call(self.thread_id, partial(anext, events, None))
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._call(self.thread_id, events.aclose)
+
+    def cancel(self) -> None:
+        """Ask it, and all below it, to stop."""
+        self._call(self.thread_id, partial(_at_once, self._thread.cancel))
+
+    def __repr__(self) -> str:
+        return f"SyncThread({self.thread_id!r})"
+
+    def _repr_html_(self) -> str:
+        return self._thread._repr_html_()
+
+
+async def _at_once(function: Callable[[], T]) -> T:
+    return function()
 
 
 class SyncThreads:

@@ -29,6 +29,7 @@ from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.state.lazy import LazyThreadStore
+from ryecore.threads.tasks import Tasks
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
     from ryecore.actions.verify import VerifyAction
+    from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.policy.approval import Approve
     from ryecore.threads.planning import DirectivePlanner
+    from ryecore.threads.service import ThreadService
 
 __all__ = ["Parts"]
 
@@ -52,6 +55,7 @@ class Parts:
         settings: How the Rye is opened.
         environ: The environment that tools may inherit from.
         approve: Asked before anything is signed or copied on behalf of a model.
+        agent: What the threads of directives ask models with; None where they can't.
 
     Attributes:
         project: The project's folder.
@@ -60,6 +64,7 @@ class Parts:
         keys: The author's keys.
         store: The project's threads.
         execute: Executes tools and directives.
+        tasks: What runs in the Rye without anybody waiting for it.
 
     Raises:
         ConfigError: A setting can't be used.
@@ -67,11 +72,17 @@ class Parts:
     """
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], approve: "Approve | None"
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        approve: "Approve | None",
+        agent: "AgentRunnerDeps | None",
     ) -> None:
         self._settings = settings
         self._environ = environ
         self._approve = approve
+        self._agent = agent
+        self.tasks = Tasks()
         self.project = project = Path(settings.project_path)
         user = Space("user", Path(settings.user_space) / ".ai")
         self.spaces = Spaces(Space("project", project / ".ai"), user, settings.system_spaces)
@@ -111,7 +122,11 @@ class Parts:
         )
         self._executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
         self.execute = ExecuteAction(
-            self.spaces, self._executor, lambda: self._launch, lambda: self._directives
+            self.spaces,
+            self._executor,
+            lambda: self._launch,
+            lambda: self._directives,
+            lambda: self.threads,
         )
 
     @cached_property
@@ -157,10 +172,36 @@ class Parts:
         return DirectivePlanner(self.spaces, self._verifier, self._configs)
 
     @cached_property
+    def threads(self) -> "ThreadService":
+        """Runs directives in managed threads."""
+        from ryecore.actions.dispatch import ActionDispatcher  # noqa: PLC0415
+        from ryecore.search.listing import ToolListing  # noqa: PLC0415
+        from ryecore.threads.host import ThreadHost  # noqa: PLC0415
+        from ryecore.threads.service import ThreadService  # noqa: PLC0415
+
+        host = ThreadHost(
+            self.store.open,
+            self.planner,
+            ActionDispatcher(self, ToolListing(self.spaces, self._forms)),
+            self._agent,
+            project_root=self.spaces.project.root,
+            user_root=self.spaces.user.root,
+            durability=self._settings.durability,
+            environ=self._environ,
+        )
+        return ThreadService(host, self.tasks)
+
+    @cached_property
     def _launch(self) -> "LaunchAction":
         from ryecore.actions.launch import LaunchAction  # noqa: PLC0415
 
-        return LaunchAction(self._executor, self.store.open, self._settings, self._environ)
+        return LaunchAction(
+            self._executor,
+            self.store.open,
+            self._settings,
+            self._environ,
+            lambda: self.planner,
+        )
 
     @cached_property
     def _strict_verifier(self) -> Verifier:

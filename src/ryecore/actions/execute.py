@@ -17,8 +17,12 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
+    from ryecore.policy.limits import Limits
+    from ryecore.threads.service import ThreadService
+    from ryecore.threads.thread import Thread
+    from ryecore.threads.wish import ThreadWish
 
-__all__ = ["ExecuteAction"]
+__all__ = ["ExecuteAction", "thread_wish"]
 
 
 class ExecuteAction:
@@ -29,6 +33,7 @@ class ExecuteAction:
         executor: Executes tools.
         launch: Launches them in a process of their own.
         directives: Makes what executes directives, when the first one is.
+        threads: Makes what runs their threads.
     """
 
     def __init__(
@@ -37,11 +42,13 @@ class ExecuteAction:
         executor: PrimitiveExecutor,
         launch: "Callable[[], LaunchAction]",
         directives: "Callable[[], DirectiveAction]",
+        threads: "Callable[[], ThreadService]",
     ) -> None:
         self._spaces = spaces
         self._executor = executor
         self._launch = launch
         self._directives = directives
+        self._threads = threads
 
     async def __call__(
         self,
@@ -77,6 +84,8 @@ class ExecuteAction:
             error.during(str(item))
             raise
         if ref.kind == "directive":
+            if options.thread == "fork" and not options.dry_run:
+                return await self._fork(ref, given, options, ctx)
             return await self._directives().execute(ref, given, options, ctx)
         if options.async_:
             return await self._launch()(ref, given, options.timeout_s, ctx)
@@ -89,6 +98,46 @@ class ExecuteAction:
             trace=options.trace,
             output_log=options.output_log,
         )
+
+    async def _fork(
+        self, ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
+    ) -> ExecutionResult:
+        """Run a directive in a managed thread, here or in a process of its own."""
+        try:
+            wish = thread_wish(ref, inputs, options)
+            if not options.async_:
+                return await self._threads().run(wish, ctx)
+            if self._launch().can_rebuild_models:
+                return await self._launch().fork(wish, ctx)
+            return await self._threads().launch(wish, ctx)
+        except RyeError as error:
+            error.during(str(ref))
+            raise
+
+    async def start(
+        self,
+        item: str | ItemRef,
+        inputs: Mapping[str, Any] | None,
+        model: str | None,
+        limits: "Limits | Mapping[str, float] | None",
+        ctx: CallContext,
+    ) -> "Thread":
+        """Start a directive's thread; see `Rye.start`.
+
+        Raises:
+            RyeError: Nothing runs.
+        """
+        try:
+            ref = item if isinstance(item, ItemRef) else self._directive_ref(item)
+            check_cell(ref.kind, "local", "fork", async_=False)
+            check_capability("execute", ref, ctx)
+            options = ExecuteOptions(thread="fork", model=model, limit_overrides=limits)
+            return await self._threads().start(
+                thread_wish(ref, _check_mapping(inputs), options), ctx
+            )
+        except RyeError as error:
+            error.during(str(item))
+            raise
 
     async def inspect(self, item: str | ItemRef, ctx: CallContext) -> PreparedChain:
         """Make a tool's chain ready, and run nothing.
@@ -137,10 +186,35 @@ class ExecuteAction:
             raise
         return ref
 
+    def _directive_ref(self, text: str) -> ItemRef:
+        return (
+            self._ref(text)
+            if isinstance(text, str) and ":" in text
+            else ItemRef.parse(text, "directive")
+        )
+
     def _ref(self, text: str) -> ItemRef:
         if not isinstance(text, str) or not text:
             raise InvalidItemId("item_id is required.", next_step="Pass tool:ID or directive:ID.")
         return named(text, self._spaces)
+
+
+def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions) -> "ThreadWish":
+    """What a directive's thread is wanted for.
+
+    Raises:
+        InputError: A limit is unknown, or has a value that can't be.
+    """
+    from ryecore.threads.planning import read_overrides  # noqa: PLC0415 - for threads alone
+    from ryecore.threads.wish import ThreadWish  # noqa: PLC0415
+
+    return ThreadWish(
+        ref,
+        inputs,
+        options.model,
+        read_overrides(options.limit_overrides),
+        options.muted_hooks,
+    )
 
 
 def _check_options(kind: str, options: ExecuteOptions) -> None:

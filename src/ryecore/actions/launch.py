@@ -1,4 +1,4 @@
-"""Launch an execution in a process of its own, and return at once.
+"""Launch a tool, or a directive's thread, in a process of its own, and return at once.
 
 The thread is registered before anything starts. From then on whatever happens is told by the
 registry: the process ends the thread itself, or is found dead.
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio.to_thread
 from attrs import frozen
 
-from ryecore.actions.payload import Payload
+from ryecore.actions.payload import Fork, Payload
 from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult
+from ryecore.chain.trace import Trace
 from ryecore.errors import InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
@@ -27,11 +28,16 @@ from ryecore.policy import CallContext
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
+    from ryecore.state.model import ThreadRecord
     from ryecore.state.store import ThreadStore
+    from ryecore.threads.planning import DirectivePlanner
+    from ryecore.threads.result import StartedThread
+    from ryecore.threads.wish import ThreadWish
 
 __all__ = ["LaunchAction", "LaunchedThread"]
 
 _RUNNER: Final = "ryecore.detached"
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @frozen(kw_only=True)
@@ -89,6 +95,7 @@ class LaunchAction:
         threads: Opens the project's threads.
         settings: How the process opens the same Rye.
         environ: The environment of the process, which is ryecore's own and no tool's.
+        planner: Reads directives.
     """
 
     def __init__(
@@ -97,11 +104,13 @@ class LaunchAction:
         threads: "Callable[[], ThreadStore]",
         settings: Settings,
         environ: Mapping[str, str],
+        planner: "Callable[[], DirectivePlanner]",
     ) -> None:
         self._executor = executor
         self._threads = threads
         self._settings = settings
         self._environ = environ
+        self._planner = planner
 
     async def __call__(
         self,
@@ -136,6 +145,7 @@ class LaunchAction:
             item_id=str(ref),
             parameters=parameters,
             timeout_s=timeout_s,
+            fork=None,
             capabilities=ctx.capabilities,
             budget_account=ctx.budget_account,
             depth=ctx.depth,
@@ -144,7 +154,7 @@ class LaunchAction:
             parent=ctx.parent,
         )
         try:
-            process = await anyio.to_thread.run_sync(self._start, payload, payload.to_bytes())
+            process = await anyio.to_thread.run_sync(self._register_and_start, payload)
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
@@ -159,7 +169,76 @@ class LaunchAction:
             pid=process.pid,
         )
 
-    def _start(self, payload: Payload, document: bytes) -> ProcessId:
+    @property
+    def can_rebuild_models(self) -> bool:
+        """Whether another process can be given the models that threads ask."""
+        return self._settings.deps_factory is not None
+
+    async def fork(self, wish: "ThreadWish", ctx: CallContext) -> "StartedThread":
+        """Launch a directive's thread.
+
+        Args:
+            wish: What it is wanted for.
+            ctx: On whose behalf. Its cancellation and its event sink end with this call.
+
+        Returns:
+            The thread.
+
+        Raises:
+            RyeError: Nothing was started: the directive can't be verified, the inputs don't fit
+                it, or its thread can't be registered.
+        """
+        from ryecore.threads.result import StartedThread  # noqa: PLC0415 - for threads alone
+
+        started = time.perf_counter()
+        thread_id, process = await anyio.to_thread.run_sync(self._fork, wish, ctx)
+        return StartedThread(
+            status="success",
+            item_id=str(wish.ref),
+            data={"thread_id": thread_id},
+            error=None,
+            duration_ms=(time.perf_counter() - started) * 1000,
+            thread_id=thread_id,
+            pid=process.pid,
+        )
+
+    def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
+        from ryecore.threads.naming import PARENT_ID, register_thread  # noqa: PLC0415 - threads alone
+
+        planner, log = self._planner(), Trace(ctx.event_sink)
+        planner.inputs(planner.load(wish.ref, log), wish.inputs, log)
+        registry = self._threads().registry
+        thread_id = register_thread(registry, wish.ref, ctx.budget_account)
+        payload = Payload(
+            settings=self._settings,
+            thread_id=thread_id,
+            item_id=str(wish.ref),
+            parameters=wish.inputs,
+            timeout_s=None,
+            fork=Fork(
+                wish.model,
+                wish.overrides.to_dict(),
+                wish.muted_hooks,
+                registry.mint_token(thread_id),
+            ),
+            capabilities=ctx.capabilities,
+            budget_account=ctx.budget_account,
+            depth=ctx.depth,
+            deadline=ctx.deadline,
+            call_id=ctx.call_id,
+            parent=ctx.parent,
+        )
+        parent = {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
+        return thread_id, self._start(payload, registry.get_thread(thread_id), parent)
+
+    def _register_and_start(self, payload: Payload) -> ProcessId:
+        threads = self._threads()
+        threads.make_folder(payload.thread_id)
+        return self._start(payload, threads.registry.register(payload.thread_id, payload.item_id))
+
+    def _start(
+        self, payload: Payload, record: "ThreadRecord", environ: Mapping[str, str] = _NOTHING
+    ) -> ProcessId:
         if not sys.executable:
             raise InputError(
                 "This Python doesn't know its own program, so no other process can be started.",
@@ -167,18 +246,17 @@ class LaunchAction:
             )
         threads = self._threads()
         thread_id = payload.thread_id
-        folder = threads.make_folder(thread_id)
-        record = threads.registry.register(thread_id, payload.item_id)
         process = None
         try:
+            folder = threads.make_folder(thread_id)
             process = spawn_detached(
                 # -P: what lies in the working folder can't stand in for a module.
                 ProcessSpec(
                     sys.executable,
                     ("-P", "-m", _RUNNER),
                     cwd=str(folder),
-                    env=dict(self._environ),
-                    stdin=document,
+                    env={**self._environ, **environ},
+                    stdin=payload.to_bytes(),
                 ),
                 threads.log_of(thread_id),
             )

@@ -84,16 +84,9 @@ def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
             "An inline directive can't be asynchronous: there is nothing to detach.",
             next_step='Pass thread="fork", or leave async out.',
         )
-    missing = _missing(kind, is_remote=is_remote, thread=thread)
-    if missing is not None:
-        raise NotAvailableYet(
-            f"Not available yet: {missing}.",
-            next_step="Execute it locally, and inline.",
-            missing=missing,
-        )
-
-
-def _missing(kind: str, *, is_remote: bool, thread: str) -> str | None:
     if is_remote:
-        return "remote targets"
-    return "managed threads" if thread == "fork" else None
+        raise NotAvailableYet(
+            "Not available yet: remote targets.",
+            next_step="Execute it locally.",
+            missing="remote targets",
+        )

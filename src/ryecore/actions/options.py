@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from ryecore.policy.limits import Limits
+
 __all__ = ["ExecuteOptions"]
 
 
@@ -20,6 +22,7 @@ class ExecuteOptions:
         limit_overrides: Limits of a directive's thread.
         timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
         trace: Whether the result carries the events.
+        muted_hooks: The ids of hooks that don't act in a directive's thread.
         output_log: A file that a tool's output is also written to as it comes.
     """
 
@@ -28,7 +31,8 @@ class ExecuteOptions:
     thread: str = "inline"
     async_: bool = False
     model: str | None = None
-    limit_overrides: Mapping[str, float] | None = None
+    limit_overrides: Mapping[str, float] | Limits | None = None
     timeout_s: float | None = None
     trace: bool = False
     output_log: str | None = None
+    muted_hooks: frozenset[str] = frozenset()

@@ -16,9 +16,26 @@ from ryecore.errors import InputError
 from ryecore.items.spaces import Space
 from ryecore.policy import CallContext
 
-__all__ = ["Payload"]
+__all__ = ["Fork", "Payload"]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+
+
+@frozen
+class Fork:
+    """How the thread of a directive is started.
+
+    Attributes:
+        model: The caller's choice of a model.
+        limits: The caller's limits, by the names that files use.
+        muted_hooks: The ids of hooks that don't act in it.
+        token: Proves to the registry that this process was started for the thread.
+    """
+
+    model: str | None
+    limits: Mapping[str, Any]
+    muted_hooks: frozenset[str]
+    token: str = field(repr=False)
 
 
 @frozen
@@ -31,6 +48,7 @@ class Payload:
         item_id: What to execute, as a canonical ref.
         parameters: What it is given.
         timeout_s: The caller's timeout, in seconds.
+        fork: How a directive's thread is started; None for a tool.
         capabilities: What the caller may do; None for the host itself.
         budget_account: The ledger account that pays.
         depth: How many actions lie between this one and the host.
@@ -45,6 +63,7 @@ class Payload:
     item_id: str
     parameters: Mapping[str, Any] = field(repr=False)
     timeout_s: float | None
+    fork: Fork | None
     capabilities: frozenset[str] | None
     budget_account: str | None
     depth: int
@@ -95,10 +114,13 @@ class Payload:
             for one in settings.pop("system_spaces")
         )
         keys = tuple(settings.pop("trusted_keys"))
-        capabilities = values.pop("capabilities")
+        capabilities, fork = values.pop("capabilities"), values.pop("fork")
+        if fork is not None:
+            fork = Fork(**{**fork, "muted_hooks": frozenset(fork["muted_hooks"])})
         return cls(
             Settings(system_spaces=spaces, trusted_keys=keys, **settings),
             capabilities=None if capabilities is None else frozenset(capabilities),
+            fork=fork,
             **values,
         )
 

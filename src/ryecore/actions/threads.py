@@ -14,11 +14,16 @@ from attrs import field, frozen
 from ryecore.actions.render import render_thread
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError, ThreadNotFound
+from ryecore.policy import CallContext
 from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
+    from ryecore.threads.result import ThreadResult
+    from ryecore.threads.service import ThreadService
+    from ryecore.threads.thread import Thread
+    from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadReport", "Threads"]
 
@@ -95,11 +100,18 @@ class Threads:
     Args:
         store: Opens the project's threads; None where there are none yet and none is asked for.
         running: The calls of the Rye, which end when it is closed.
+        service: Runs the threads of directives.
     """
 
-    def __init__(self, store: "Callable[[], ThreadStore | None]", running: Running) -> None:
+    def __init__(
+        self,
+        store: "Callable[[], ThreadStore | None]",
+        running: Running,
+        service: "Callable[[], ThreadService]",
+    ) -> None:
         self._store = store
         self._running = running
+        self._service = service
 
     async def list(
         self,
@@ -137,6 +149,73 @@ class Threads:
             return store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
         active = store.look_at_all(lambda found: found.list_active())
         return active[offset : offset + limit]
+
+    async def run(self, wish: "ThreadWish", ctx: CallContext) -> "ThreadResult":
+        """Run a directive's thread to its end; for whoever has claimed its row."""
+        return await self._running.run(wish.ref, partial(self._service().run, wish, ctx))
+
+    async def thread(self, thread_id: str) -> "Thread":
+        """The handle of a directive's thread, wherever it runs or ran: its events and its cost.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        store, found = await self._call(thread_id, self._find, thread_id)
+        del store
+        return self._service().thread(found)
+
+    async def resume(
+        self, thread_id: str, message: str = "", *, ctx: CallContext | None = None
+    ) -> "ThreadResult":
+        """Go on with a thread that has ended or was killed, in a new one; wait for its end.
+
+        What a tool was doing when its process was killed is not known, and is not done again by
+        itself: the model is told so.
+
+        Args:
+            thread_id: The thread.
+            message: What is said to the model; by default, that it was interrupted.
+            ctx: On whose behalf; the host's own by default.
+
+        Raises:
+            ThreadConflict: It still runs.
+            RyeError: Nothing runs.
+
+        Source: decision 47.
+        """
+
+        async def resume() -> ThreadResult:
+            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            return await self._service().resume(found, message, ctx or CallContext())
+
+        return await self._running.run(thread_id, resume)
+
+    async def fork(
+        self, thread_id: str, *, at: int, message: str = "", ctx: CallContext | None = None
+    ) -> "ThreadResult":
+        """Run a new thread that begins where another one stood after a turn; wait for its end.
+
+        It has an account of its own, what the other might do and today's directive allows, and
+        none of its children.
+
+        Args:
+            thread_id: The thread.
+            at: The turn behind whose results the conversation is cut.
+            message: What is said to the model then.
+            ctx: On whose behalf; the host's own by default.
+
+        Raises:
+            StateError: The turn isn't there.
+            RyeError: Nothing runs.
+
+        Source: decision 47.
+        """
+
+        async def fork() -> ThreadResult:
+            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            return await self._service().fork_at(found, at, message, ctx or CallContext())
+
+        return await self._running.run(thread_id, fork)
 
     async def show(self, thread_id: str) -> ThreadReport:
         """Show a thread and what came of it.

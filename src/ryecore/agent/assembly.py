@@ -3,7 +3,7 @@
 Source: seed 004, "What the adapter does for an agent vertex".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ryecore.agent.deps import AgentRunnerDeps
@@ -14,10 +14,10 @@ from ryecore.agent.outcome import turn_error
 from ryecore.agent.output import OutputSchema
 from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import TurnPolicy
-from ryecore.llm.cost import CostTracker
+from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.options import ChainOptions
-from ryecore.llm.plan import Backoff, FallbackPlanEntry
+from ryecore.llm.plan import AttemptRecord, Backoff, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.tools.context import ToolContext
@@ -130,9 +130,21 @@ def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema 
         ) from None
 
 
-def cost_meter(deps: AgentRunnerDeps, emit: Emit, node_id: str) -> CostMeter:
-    """The cost path of one run, which shares no tracker with any other."""
-    return CostMeter(CostTracker(deps.price_of), emit, node_id, deps.observer)
+def cost_meter(
+    deps: AgentRunnerDeps,
+    emit: Emit,
+    node_id: str,
+    on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
+) -> CostMeter:
+    """The cost path of one run, which shares no tracker with any other.
+
+    Args:
+        deps: What the host injects.
+        emit: Told of each cost.
+        node_id: The vertex, or the session.
+        on_cost: Told what each try cost, before anybody else is.
+    """
+    return CostMeter(CostTracker(deps.price_of), emit, node_id, deps.observer, on_cost)
 
 
 def build_setup(

@@ -14,7 +14,9 @@ from typing import Final
 
 from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
+from ryecore.policy.budget import Amount
 from ryecore.state.accounts import release
+from ryecore.state.handover import hand_over
 from ryecore.state.liveness import LEASE_S, is_abandoned
 from ryecore.state.model import (
     Cost,
@@ -402,6 +404,29 @@ class ThreadRegistry(ThreadQueries):
                 f" updated_at = {NOW} WHERE thread_id = ?",
                 (chain_root_id, continuation_of, thread_id),
             )
+
+    def link_continuation(self, thread_id: str, continuation_thread_id: str) -> None:
+        """Say which thread goes on with this one; how it ends is said by `settle`."""
+        with self._database.write() as run:
+            self._row(run, thread_id)
+            run.execute(
+                "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",
+                (continuation_thread_id, thread_id),
+            )
+
+    def hand_over(self, thread_id: str, continuation_thread_id: str) -> Amount:
+        """Close a thread's account, and open the one of the thread that goes on with the rest.
+
+        Returns:
+            What that thread may spend.
+
+        Raises:
+            InsufficientBudget: The account was stopped, or is closed.
+
+        Source: decision 45.
+        """
+        with self._database.write() as run:
+            return hand_over(run, thread_id, continuation_thread_id)
 
     # Rows
 

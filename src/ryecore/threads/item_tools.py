@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ryecore.errors import InvalidInputs, RyeError
+from ryecore.errors import InvalidInputs, RyeError, ToolCallError
 from ryecore.policy.capabilities import Action
 from ryecore.threads.guard import strip_envelope
 from ryecore.threads.ports import Dispatcher, ForkOptions
@@ -160,6 +160,8 @@ class _Bound:
         name = BUILT_IN_NAMES[self.action]
         try:
             document = strip_envelope(await self._response(arguments, ctx))
+        except ToolCallError:
+            raise
         except InvalidInputs as error:
             raise invalid_arguments(name, *error.failures, error.next_step) from None
         except RyeError as error:

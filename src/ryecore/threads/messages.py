@@ -258,8 +258,9 @@ class _Conversation:
                 self.results.setdefault(call_id, []).append(_result(payload, call_id, name))
             case "model_call":
                 self.asked_turn = max(self.asked_turn, _turn_of(payload))
-            case "thread_started" | "thread_resumed":
+            case "thread_started" | "thread_resumed" | "thread_forked":
                 self.status = None
+                self.messages.extend(map(message_from_json, payload.get("messages", ())))
             case _ if record.type.startswith(_ENDS) and record.type[len(_ENDS) :] in _STATUSES:
                 self.status = record.type[len(_ENDS) :]
             case _:

@@ -67,11 +67,12 @@ PARAMETERS: Final[Mapping[str, Any]] = {
         "thread_id": {
             "type": "string",
             "minLength": 1,
+            "maxLength": 512,
             "description": "One thread. chain_search searches your own chain without it.",
         },
         "thread_ids": {
             "type": "array",
-            "items": {"type": "string", "minLength": 1},
+            "items": {"type": "string", "minLength": 1, "maxLength": 512},
             "minItems": 1,
             "maxItems": MAX_THREAD_IDS,
             "description": "Several threads.",
@@ -79,7 +80,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
         "timeout_s": {
             "type": "number",
             "minimum": 0,
-            "maximum": MAX_WAIT_S,
+            "maximum": int(MAX_WAIT_S),
             "default": 600,
             "description": "wait_threads: seconds to wait at most.",
         },
@@ -117,13 +118,15 @@ PARAMETERS: Final[Mapping[str, Any]] = {
         },
         "types": {
             "type": "array",
-            "items": {"type": "string"},
+            "items": {"type": "string", "maxLength": 64},
             "minItems": 1,
+            "maxItems": 50,
             "description": "read_transcript: only records of these types, such as cognition_out.",
         },
         "message": {
             "type": "string",
             "minLength": 1,
+            "maxLength": 100_000,
             "description": "resume_thread: what the thread is told.",
         },
     },

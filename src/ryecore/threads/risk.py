@@ -149,8 +149,8 @@ def risk_of(capability: str, risks: Risks = DEFAULT_RISKS) -> RiskClass:
     """The class of a capability, which may be a pattern itself.
 
     Of the patterns that cover it the most specific counts. A wide one also grants what lies
-    within it, so it is of no lower class than any more specific pattern that it meets. What no
-    pattern covers is unrestricted, and so is signing, whatever is configured.
+    within it, so it is of no lower class than any pattern that it meets and is as specific. What
+    no pattern covers is unrestricted, and so is signing, whatever is configured.
     """
     if capability.startswith("rye.sign."):
         return "unrestricted"
@@ -163,7 +163,7 @@ def risk_of(capability: str, risks: Risks = DEFAULT_RISKS) -> RiskClass:
     if "*" in capability:
         bound = _specificity(nearest)
         found += [
-            ranks[one] for one in risks if _specificity(one) > bound and _meet(one, capability)
+            ranks[one] for one in risks if _specificity(one) >= bound and _meet(one, capability)
         ]
     return RISK_CLASSES[max(found)]
 

@@ -56,7 +56,7 @@ class TreeNode:
 
     def walk(self) -> Iterator["TreeNode"]:
         """The thread and all below it, each before those that it has started."""
-        waiting = [self]
+        waiting: list[TreeNode] = [self]
         while waiting:
             one = waiting.pop()
             yield one
@@ -181,7 +181,9 @@ def rows_of(roots: Sequence[TreeNode], max_rows: int) -> list[TreeRow]:
     while waiting:
         one, guides, under = waiting.pop()
         if isinstance(one, list):
-            statuses = tuple(status for each in one for status in flat.below(each))
+            statuses: tuple[Status, ...] = tuple(
+                status for each in one for status in flat.below(each)
+            )
             rows.append(TreeRow(guides, None, left_out=statuses))
         else:
             rows.append(TreeRow(guides, flat.nodes[one], flat.tokens[one], flat.spend[one]))

@@ -203,6 +203,8 @@ def _arrange(text: StyledText, lines: list[_Line], total: _Line | None, width: i
     counted = [*lines, total] if total is not None else lines
     lines_with_cells = [one for one in counted if one.cells]
     longest = max((one.lead + _width(one.name[0]) for one in counted if one.cells), default=0)
+    columns: list[_Column] = []
+    room = width
     for layout in _LAYOUTS:
         columns = [_Column.of(name, lines_with_cells, layout) for name in layout.columns]
         room = width - sum(len(_GAP) + one.width for one in columns)

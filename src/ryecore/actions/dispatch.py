@@ -1,0 +1,126 @@
+"""The actions of one Rye, as threads are handed them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ryecore.actions.execute import ExecuteAction
+from ryecore.actions.options import ExecuteOptions
+from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.search.listing import ToolListing
+from ryecore.search.model import SearchResults
+from ryecore.threads.ports import Fetched, ForkOptions, Shown
+
+if TYPE_CHECKING:
+    from ryecore.actions.fetch import FetchAction
+    from ryecore.actions.search import SearchAction
+    from ryecore.actions.sign import SignAction
+
+__all__ = ["ActionDispatcher", "Actions"]
+
+
+class Actions(Protocol):
+    """The parts of a Rye that act; each is made when it is first needed."""
+
+    execute: ExecuteAction
+
+    @property
+    def fetch(self) -> "FetchAction":
+        """Reads items."""
+        ...
+
+    @property
+    def search(self) -> "SearchAction":
+        """Finds items."""
+        ...
+
+    @property
+    def sign(self) -> "SignAction":
+        """Signs items."""
+        ...
+
+
+class ActionDispatcher:
+    """Hands each call on to the action that serves it, with the caller's context.
+
+    Args:
+        actions: The actions.
+        listing: Lists the tools of all spaces.
+    """
+
+    def __init__(self, actions: Actions, listing: ToolListing) -> None:
+        self._actions = actions
+        self._listing = listing
+
+    async def execute(
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+        ctx: CallContext | None = None,
+    ) -> ExecutionResult:
+        """Execute a tool, or get a directive's directions."""
+        options = ExecuteOptions(dry_run=dry_run)
+        return await self._actions.execute(ref, parameters, options, ctx or CallContext())
+
+    async def launch(
+        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+    ) -> Shown:
+        """Launch a tool in a process of its own."""
+        return await self._actions.execute(ref, parameters, ExecuteOptions(async_=True), ctx)
+
+    async def fork(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any],
+        options: ForkOptions,
+        *,
+        ctx: CallContext,
+    ) -> Shown:
+        """Run a directive in a managed thread."""
+        how = ExecuteOptions(
+            thread="fork",
+            async_=options.async_,
+            model=options.model,
+            limit_overrides=options.limit_overrides,
+            muted_hooks=options.muted_hooks,
+        )
+        return await self._actions.execute(ref, inputs, how, ctx)
+
+    async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
+        """A tool's verified chain and the decisions that lead to it."""
+        prepared = await self._actions.execute.inspect(ref, ctx or CallContext())
+        return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
+
+    async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
+        """A tool's verified chain."""
+        return await self._actions.execute.chain(ref, ctx or CallContext())
+
+    def tool_ids(self) -> tuple[str, ...]:
+        """The ids of all tools of all spaces."""
+        return self._listing.ids()
+
+    async def search(
+        self,
+        query: str,
+        *,
+        scope: str = "*",
+        limit: int = 10,
+        offset: int = 0,
+        ctx: CallContext | None = None,
+    ) -> SearchResults:
+        """Items by what they hold."""
+        ctx = ctx or CallContext()
+        return await self._actions.search(query, scope, None, limit, offset, ctx)
+
+    async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
+        """Read one item, verified."""
+        from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
+
+        return await self._actions.fetch(ref, FetchOptions(), ctx)
+
+    async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
+        """Sign what a glob matches, once the host has approved."""
+        return await self._actions.sign.on_behalf(pattern, ctx)

@@ -1,0 +1,62 @@
+"""Hand a thread's account over to the thread that goes on with it, in one transaction.
+
+Source: decision 45.
+"""
+
+import sqlite3
+from typing import Final
+
+from ryecore.policy.budget import Amount
+from ryecore.state.accounts import path_of, release
+from ryecore.state.refusals import not_registered, refuse_closed
+
+__all__ = ["hand_over"]
+
+_RESERVE: Final = (
+    "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
+    " WHERE thread_id = ?"
+)
+_OPEN: Final = (
+    "INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens, spend_ceiling,"
+    " tokens_ceiling) VALUES (?, ?, ?, ?, ?, ?)"
+)
+
+
+def hand_over(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> Amount:
+    """Close an account, and open one below the same parent with what it has left.
+
+    Args:
+        run: The transaction: between the two steps nobody can take what is handed over.
+        thread_id: The thread that ends.
+        continuation_id: The thread that goes on. The registry knows it.
+
+    Returns:
+        The new account's ceilings. Said again, they are the same.
+
+    Raises:
+        InsufficientBudget: The account was stopped, or is closed.
+        BudgetNotRegistered: There is none.
+    """
+    there = _ceilings(run, continuation_id)
+    if there is not None:
+        return there
+    old = run.execute("SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
+    if old is None:
+        raise not_registered(thread_id)
+    refuse_closed(thread_id, old["state"], old["stopped"], Amount())
+    release(run, thread_id, "continued")
+    old = run.execute("SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
+    spend = max(old["spend_ceiling"] - old["spend_own"] - old["spend_children"], 0)
+    tokens = max(old["tokens_ceiling"] - old["tokens_own"] - old["tokens_children"], 0)
+    reserves = (old["reserves_spend"], old["reserves_tokens"])
+    run.execute(_OPEN, (continuation_id, old["parent_id"], *reserves, spend, tokens))
+    for step in path_of(run, old["parent_id"], *reserves):
+        run.execute(_RESERVE, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
+    return Amount(spend, tokens)
+
+
+def _ceilings(run: sqlite3.Connection, thread_id: str) -> Amount | None:
+    row = run.execute(
+        "SELECT spend_ceiling, tokens_ceiling FROM accounts WHERE thread_id = ?", (thread_id,)
+    ).fetchone()
+    return None if row is None else Amount(row[0], row[1])

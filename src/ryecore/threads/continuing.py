@@ -1,0 +1,106 @@
+"""What a thread that goes on from another one begins with.
+
+Source: seed 003, "Step 6"; decisions 45 and 47.
+"""
+
+from typing import Any, Final
+
+from ryecore.lillux.keys import PublicKey
+from ryecore.llm.parts import Message
+from ryecore.state.model import ThreadRecord
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import THREAD_FILE, read_thread_file
+from ryecore.state.transcript_check import read_records
+from ryecore.threads.messages import cut_after, keep_tail, message_to_json, rebuild
+from ryecore.threads.wish import Continuation
+
+__all__ = [
+    "TRANSCRIPT", "continued_record", "fork_of", "handoff_of", "resume_of",
+]  # fmt: skip
+
+TRANSCRIPT: Final = "transcript.jsonl"
+
+
+def continued_record(continues: Continuation) -> tuple[str, dict[str, Any]]:
+    """The record by which such a thread's transcript says what it goes on from."""
+    payload: dict[str, Any] = {
+        "from": continues.previous_id,
+        "kind": continues.kind,
+        "messages": [message_to_json(message) for message in continues.messages],
+    }
+    if continues.kind == "fork":
+        return "thread_forked", payload | {"turn": continues.turn, "digest": continues.digest}
+    return "thread_resumed", payload | {"message": continues.message}
+
+
+def handoff_of(
+    record: ThreadRecord, messages: list[Message], capabilities: frozenset[str], max_tokens: int
+) -> Continuation:
+    """What a thread hands on: the end of its conversation, within a budget of tokens."""
+    return Continuation(
+        "handoff",
+        record.thread_id,
+        record.chain_root_id or record.thread_id,
+        tuple(keep_tail(messages, max_tokens)),
+        capabilities=capabilities,
+    )
+
+
+def resume_of(
+    store: ThreadStore, record: ThreadRecord, key: PublicKey, message: str, max_tokens: int
+) -> Continuation:
+    """What a thread that has ended is taken up with: its conversation, trimmed to its end.
+
+    Args:
+        store: The project's threads.
+        record: The thread's row.
+        key: The run key, which signed what it left.
+        message: What is said to the model now.
+        max_tokens: How much of the conversation is kept.
+
+    Raises:
+        StateError: What it left can't be read, or was altered.
+    """
+    folder = store.folder_of(record.thread_id)
+    said = read_thread_file(folder / THREAD_FILE, key, record.thread_id)
+    rebuilt = rebuild(read_records(folder / TRANSCRIPT))
+    return Continuation(
+        "resume",
+        record.thread_id,
+        record.chain_root_id or record.thread_id,
+        tuple(keep_tail(rebuilt.messages, max_tokens)),
+        message,
+        frozenset(map(str, said["capabilities"])),
+    )
+
+
+def fork_of(
+    store: ThreadStore, record: ThreadRecord, key: PublicKey, turn: int, message: str
+) -> Continuation:
+    """What a fork of a thread begins with: all that was said up to the results of a turn.
+
+    Args:
+        store: The project's threads.
+        record: The thread's row.
+        key: The run key, which signed what it left.
+        turn: The turn.
+        message: What is said to the model now; empty to let it go on by itself.
+
+    Raises:
+        StateError: The turn isn't there, or what the thread left can't be read.
+
+    Source: decision 47.
+    """
+    folder = store.folder_of(record.thread_id)
+    said = read_thread_file(folder / THREAD_FILE, key, record.thread_id)
+    cut = cut_after(read_records(folder / TRANSCRIPT), turn)
+    return Continuation(
+        "fork",
+        record.thread_id,
+        record.chain_root_id or record.thread_id,
+        tuple(rebuild(cut.records).messages),
+        message,
+        frozenset(map(str, said["capabilities"])),
+        turn,
+        cut.digest,
+    )

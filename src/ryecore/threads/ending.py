@@ -1,0 +1,85 @@
+"""How a thread ended, told from how its turns did. Pure.
+
+Source: seed 003, "Thread States"; decisions 42 to 45.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+from ryecore.agent.outcome import failure_of
+from ryecore.agent.turns import TurnResult
+from ryecore.errors import LlmError, RyeError
+from ryecore.state.model import Status
+from ryecore.threads.harness import LimitHit
+from ryecore.threads.returning import Returned
+
+__all__ = ["Ending", "ending_of_error", "ending_of_turns", "ending_of_wish"]
+
+_CANCELLED: Final = "It was asked to stop."
+
+
+@frozen
+class Ending:
+    """How a thread ended.
+
+    Attributes:
+        status: Its last status; `completed` until it is known that it goes on in another thread.
+        text: What the model said last.
+        outputs: What it returned.
+        error: What went wrong; None where nothing did.
+        code: Why, for a program.
+        hands_off: Whether another thread is to go on with it.
+    """
+
+    status: Status
+    text: str = ""
+    outputs: Mapping[str, object] = field(factory=dict)
+    error: str | None = None
+    code: str = ""
+    hands_off: bool = False
+
+
+def ending_of_turns(
+    result: TurnResult, returned: Returned | None, limit: LimitHit | None, *, wants_handoff: bool
+) -> Ending:
+    """The ending that turns led to.
+
+    Args:
+        result: How the turns ended.
+        returned: What the model handed over; None where it didn't.
+        limit: The limit that was met.
+        wants_handoff: Whether a hook or the context asks that another thread goes on.
+    """
+    text = result.last.text if result.last else ""
+    if wants_handoff or result.ended == "handed_off":
+        return Ending("completed", text, hands_off=True)
+    if returned is not None and result.ended == "finished":
+        if returned.status == "error":
+            error = returned.error_detail or "The model says that it can't go on."
+            return Ending("error", text, returned.outputs, error, "returned_error")
+        return Ending("completed", text, returned.outputs)
+    if result.ended == "stopped":
+        if result.reason == "cancelled":
+            return Ending("cancelled", text, error=_CANCELLED, code="cancelled")
+        if limit is not None:
+            return Ending("error", text, error=limit.message, code=limit.code)
+        return Ending("error", text, error=f"It was stopped by {result.reason}.", code="stopped")
+    return Ending("completed", text)
+
+
+def ending_of_error(error: Exception) -> Ending:
+    """The ending that an error led to."""
+    if isinstance(error, LlmError) or not isinstance(error, RyeError):
+        failure = failure_of(error)
+        return Ending("error", error=failure.message, code=failure.code)
+    code = str(error.facts.get("code") or error.error_type)
+    return Ending("error", error=str(error), code=code)
+
+
+def ending_of_wish(*, killed: bool) -> Ending:
+    """The ending of a thread that was asked to stop."""
+    if killed:
+        return Ending("killed", error="It was killed.", code="killed")
+    return Ending("cancelled", error=_CANCELLED, code="cancelled")

@@ -1,0 +1,130 @@
+"""SafetyHarness: what a thread may use, what it may do, and whether it is to stop.
+
+Source: seed 003, "Step 10" and "Turn Loop"; decisions 40, 41 and 46.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+from attrs import field, frozen
+
+from ryecore.policy import CancelToken, allows
+from ryecore.policy.limits import Limits
+from ryecore.state.model import Cost
+
+__all__ = ["LimitCode", "LimitHit", "SafetyHarness"]
+
+LimitCode: TypeAlias = Literal[
+    "turns_exceeded",
+    "tokens_exceeded",
+    "spend_exceeded",
+    "duration_exceeded",
+    "spawns_exceeded",
+    "depth_exceeded",
+]
+"""Which limit was met."""
+
+
+@frozen
+class LimitHit:
+    """A limit that was met.
+
+    Attributes:
+        code: Which.
+        current: How much was used: turns, tokens, US dollars, or seconds.
+        maximum: How much there was.
+        reason: More about it, in words; empty where code and numbers say it all.
+    """
+
+    code: LimitCode
+    current: float
+    maximum: float
+    reason: str = ""
+
+    @property
+    def message(self) -> str:
+        """What happened, for people and models."""
+        what = self.code.removesuffix("_exceeded")
+        if self.reason:
+            return self.reason
+        return f"The limit of {what} is met: {_number(self.current)} of {_number(self.maximum)}."
+
+    def to_dict(self) -> dict[str, object]:
+        """The names that hooks and transcripts use."""
+        return {
+            "limit_code": self.code,
+            "current_value": self.current,
+            "current_max": self.maximum,
+        }
+
+
+def _frozen(capabilities: Iterable[str]) -> frozenset[str]:
+    return frozenset(capabilities)
+
+
+@frozen
+class SafetyHarness:
+    """What bounds one thread. It decides and does nothing.
+
+    Attributes:
+        limits: What the thread may use, every layer and its parent's bounds applied.
+        capabilities: What it may do, never more than its parent.
+        cancellation: Says that it is to stop, from whichever process.
+        started: When it began, on the clock `now`.
+        now: A monotonic clock, in seconds.
+    """
+
+    limits: Limits
+    capabilities: frozenset[str] = field(converter=_frozen)
+    cancellation: CancelToken = field(factory=CancelToken, repr=False)
+    started: float = field(factory=time.monotonic, repr=False)
+    now: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+    @property
+    def deadline(self) -> float | None:
+        """When its time is over, on its clock; None where it has no such limit."""
+        duration_s = self.limits.duration_s
+        return None if duration_s is None else self.started + float(duration_s)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was asked to stop."""
+        return self.cancellation.cancelled
+
+    def check_limits(self, cost: Cost) -> LimitHit | None:
+        """The first limit that is met: turns, tokens, spend, duration; None where there is none.
+
+        Args:
+            cost: What the thread has used itself. What its children used is the ledger's to know.
+        """
+        limits = self.limits
+        if limits.turns is not None and cost.turns >= limits.turns:
+            return LimitHit("turns_exceeded", cost.turns, limits.turns)
+        tokens = cost.input_tokens + cost.output_tokens
+        if limits.tokens is not None and tokens >= limits.tokens:
+            return LimitHit("tokens_exceeded", tokens, limits.tokens)
+        most = limits.spend_microcents
+        if most is not None and (cost.spend_microcents >= most > 0 or cost.spend_microcents > most):
+            return LimitHit("spend_exceeded", cost.spend_microcents / 1e8, most / 1e8)
+        return self.check_duration()
+
+    def check_duration(self) -> LimitHit | None:
+        """Whether its time is over."""
+        deadline = self.deadline
+        now = self.now()
+        if deadline is None or now < deadline:
+            return None
+        return LimitHit("duration_exceeded", round(now - self.started, 3), deadline - self.started)
+
+    def check_permission(self, capability: str) -> bool:
+        """Whether it has a capability, by name or by wildcard."""
+        return allows(self.capabilities, capability)
+
+    def missing(self, capabilities: Iterable[str]) -> tuple[str, ...]:
+        """Those of some capabilities that it doesn't have."""
+        return tuple(one for one in capabilities if not self.check_permission(one))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,135 @@
+"""What the threads of one open Rye have in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.directives.inputs import Declared
+from ryecore.errors import ConfigError
+from ryecore.lillux.keys import SigningKey
+from ryecore.state.ledger import BudgetLedger
+from ryecore.state.model import Durability
+from ryecore.state.records import load_run_key
+from ryecore.threads.guard import ArtifactStore, ResultGuard
+from ryecore.threads.harness import SafetyHarness
+from ryecore.threads.keeping import Keeper
+from ryecore.threads.palette import PaletteBuilder
+from ryecore.threads.planning import DirectivePlanner
+from ryecore.threads.ports import Dispatcher
+from ryecore.threads.returning import return_tool
+from ryecore.threads.wish import Continuation
+from ryecore.tools.definition import ToolDef
+
+if TYPE_CHECKING:
+    from ryecore.state.registry import ThreadRegistry
+    from ryecore.state.store import ThreadStore
+    from ryecore.threads.lifecycle import ThreadLifecycle
+
+__all__ = ["ThreadHost"]
+
+_ARTIFACTS: Final = "artifacts"
+
+
+class ThreadHost:
+    """What the threads of one open Rye have in common.
+
+    Args:
+        store: Opens the project's threads.
+        planner: Reads directives.
+        dispatcher: The actions of the Rye.
+        deps: Models, keys and tools; None where the host injects none.
+        project_root: The project's `.ai` folder.
+        user_root: The user's `.ai` folder.
+        durability: What a change survives.
+        environ: The environment of this process.
+
+    Attributes:
+        keeper: Looks after the threads that run here.
+        palettes: Builds what models may call.
+        own_tool: The tool by which a thread looks after those below it; the service sets it.
+        running: The threads that run here, by their ids.
+    """
+
+    def __init__(
+        self,
+        store: "Callable[[], ThreadStore]",
+        planner: DirectivePlanner,
+        dispatcher: Dispatcher,
+        deps: AgentRunnerDeps | None,
+        *,
+        project_root: Path,
+        user_root: Path,
+        durability: Durability,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._open = store
+        self._deps = deps
+        self._user_root = user_root
+        self.planner = planner
+        self.dispatcher = dispatcher
+        self.project_root = project_root
+        self.durability: Durability = durability
+        self.environ = environ
+        self.keeper = Keeper(store)
+        self.palettes = PaletteBuilder(dispatcher)
+        self.own_tool: ToolDef | None = None
+        self.running: dict[str, ThreadLifecycle] = {}
+
+    @property
+    def store(self) -> "ThreadStore":
+        """The project's threads."""
+        return self._open()
+
+    @property
+    def registry(self) -> "ThreadRegistry":
+        """Their rows."""
+        return self.store.registry
+
+    @property
+    def ledger(self) -> BudgetLedger:
+        """Their accounts."""
+        return self.store.ledger
+
+    @cached_property
+    def key(self) -> SigningKey:
+        """The run key, which signs what threads leave behind."""
+        return load_run_key(self._user_root)
+
+    @property
+    def deps(self) -> AgentRunnerDeps:
+        """Models, keys and tools.
+
+        Raises:
+            ConfigError: The host injects none, so no thread can run.
+        """
+        if self._deps is None:
+            raise ConfigError(
+                "A thread needs models, and this Rye has none.",
+                next_step="Open it with Rye.open(agent=AgentRunnerDeps(resolve_provider=..., "
+                "key_for=...)); on the command line, pass --deps module:function, or install a "
+                "provider's extra and set its key.",
+            )
+        return self._deps
+
+    def artifacts(self, thread_id: str, continues: Continuation | None) -> ArtifactStore:
+        """Where a thread's own large results are kept, and it reads those that it goes on from."""
+        folder = self.store.folder_of
+        also = (folder(continues.previous_id) / _ARTIFACTS,) if continues else ()
+        return ArtifactStore(folder(thread_id) / _ARTIFACTS, also)
+
+    def own_tools(
+        self, harness: SafetyHarness, guard: ResultGuard, outputs: Sequence[Declared]
+    ) -> list[ToolDef]:
+        """The tools that are a thread's own: to return, to read on, to look after its children."""
+        tools: list[ToolDef] = []
+        returns = return_tool(outputs)
+        if returns is not None:
+            tools.append(returns)
+        if harness.capabilities:
+            tools.append(guard.reader())
+        own = self.own_tool
+        if own is not None and own.capability and harness.check_permission(own.capability):
+            tools.append(own)
+        return tools

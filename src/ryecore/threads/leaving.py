@@ -1,0 +1,82 @@
+"""What a thread leaves in the project's folders for people and for other threads.
+
+Source: seed 003, "Thread Storage"; decisions 36 and 47.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ryecore.lillux.keys import SigningKey
+from ryecore.state.model import ThreadRecord
+from ryecore.state.thread_file import ThreadFile
+from ryecore.state.transcript_check import read_records
+from ryecore.threads.continuing import TRANSCRIPT
+from ryecore.threads.export import (
+    CAPABILITIES_FILE,
+    Exported,
+    OfferedTool,
+    render_capabilities,
+    render_export,
+    write_capabilities,
+    write_export,
+)
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.palette import Palette
+from ryecore.threads.plan import LoadedDirective
+from ryecore.threads.wish import Continuation
+
+__all__ = ["leave_capabilities", "leave_knowledge", "thread_file"]
+
+
+def thread_file(
+    row: ThreadRecord,
+    loaded: LoadedDirective,
+    *,
+    model: str,
+    limits: dict[str, object],
+    capabilities: frozenset[str],
+    continues: Continuation | None,
+) -> ThreadFile:
+    """What a thread's file says as it begins."""
+    return ThreadFile(
+        thread_id=row.thread_id,
+        item_id=row.item_id,
+        directive=loaded.id,
+        item_hash=loaded.item.integrity,
+        status="running",
+        created_at=row.created_at,
+        updated_at=row.created_at,
+        model=model,
+        limits=limits,
+        capabilities=tuple(sorted(capabilities)),
+        parent_id=row.parent_id,
+        root_id=row.root_id,
+        chain_root_id=continues.chain_root_id if continues else row.thread_id,
+        continuation_of=continues.previous_id if continues else None,
+    )
+
+
+def leave_capabilities(folder: Path, file: ThreadFile, palette: Palette, key: SigningKey) -> None:
+    """Write what the thread may do and which tools it is offered."""
+    tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
+    text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
+    write_capabilities(folder / CAPABILITIES_FILE, file.thread_id, text, key)
+
+
+def leave_knowledge(host: ThreadHost, folder: Path, file: ThreadFile) -> None:
+    """Write the thread's conversation as knowledge, found by search and vouched for by nobody."""
+    began = datetime.fromisoformat(file.created_at)
+    place = (folder / CAPABILITIES_FILE).relative_to(host.project_root.parent)
+    exported = Exported(
+        thread_id=file.thread_id,
+        directive=file.directive,
+        status=file.status,
+        model=file.model,
+        created_at=file.created_at,
+        duration_s=(datetime.now(UTC) - began).total_seconds(),
+        cost=file.cost,
+        permissions=file.capabilities,
+        capabilities_ref=str(place),
+    )
+    text = render_export(exported, read_records(folder / TRANSCRIPT))
+    write_export(host.project_root, file.thread_id, text, host.key)

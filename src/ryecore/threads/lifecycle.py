@@ -1,0 +1,523 @@
+"""The life of one thread, from its parent to its end: the fifteen steps, in their order.
+
+Source: seed 003, "The Full Execution Flow"; decisions 35 to 48.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any, Final
+
+import anyio
+from attrs import evolve
+
+from ryecore.chain.trace import Trace
+from ryecore.errors import LimitReached, RyeError, StateError
+from ryecore.items.signature import utc_now
+from ryecore.llm.parts import Message
+from ryecore.policy import CallContext, CancelToken
+from ryecore.policy.budget import Amount
+from ryecore.policy.cancelling import bounded_by, is_cancelled
+from ryecore.policy.capabilities import attenuate
+from ryecore.policy.hooks import Hook, in_order
+from ryecore.policy.limits import Limits
+from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.transcript import Transcript
+from ryecore.threads.above import Above, held_within, read_above
+from ryecore.threads.children import end_children
+from ryecore.threads.continuing import TRANSCRIPT, handoff_of
+from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
+from ryecore.threads.guard import ResultGuard
+from ryecore.threads.harness import LimitHit, SafetyHarness
+from ryecore.threads.hooks import HookRunner
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.leaving import leave_capabilities, leave_knowledge, thread_file
+from ryecore.threads.loop import LoopInputs, ThreadLoop
+from ryecore.threads.naming import PARENT_ID, register_thread
+from ryecore.threads.palette import Palette
+from ryecore.threads.plan import Composed, LayeredLimits, LoadedDirective
+from ryecore.threads.recorder import Recorder
+from ryecore.threads.resilience import LoopConfig, loop_config
+from ryecore.threads.result import ThreadResult, cost_to_dict
+from ryecore.threads.risk import check_risks
+from ryecore.threads.wish import ThreadWish
+
+__all__ = ["ThreadLifecycle"]
+
+_DEFAULT_MODEL: Final = "default"
+
+
+class ThreadLifecycle:
+    """One thread's life: `begin` takes steps 1 to 13, `finish` the last two.
+
+    Args:
+        host: What all threads of the Rye have in common.
+        wish: What the thread is wanted for.
+        ctx: On whose behalf, within what.
+
+    Attributes:
+        thread_id: Its id, from step 2 on.
+        cancellation: Stops it.
+        recorder: Where it tells what happens, from step 12 on.
+        continuation: The thread that goes on with it, once this one is `continued`.
+    """
+
+    thread_id: str
+    _loaded: LoadedDirective
+    _inputs: dict[str, object]
+    _model: str
+    _composed: Composed
+    _layered: LayeredLimits
+    _limits: Limits
+    _harness: SafetyHarness
+    _hooks: HookRunner
+    _palette: Palette
+    _guard: ResultGuard
+    _fallback: str | None
+    _file: ThreadFile
+    _config: LoopConfig
+    _warnings: tuple[str, ...]
+    _configured_hooks: tuple[Hook, ...]
+    _call: CallContext
+    _carried: tuple[Message, ...]
+
+    def __init__(self, host: ThreadHost, wish: ThreadWish, ctx: CallContext) -> None:
+        self._host = host
+        self._wish = wish
+        self._ctx = ctx
+        self._log = Trace(ctx.event_sink)
+        self._started = time.monotonic()
+        self._above: Above | None = None
+        self._fence: int | None = None
+        self._loop: ThreadLoop | None = None
+        self.recorder: Recorder | None = None
+        self.cancellation = CancelToken()
+        self.continuation: ThreadLifecycle | None = None
+
+    async def begin(self) -> None:
+        """Take steps 1 to 13.
+
+        Raises:
+            RyeError: Nothing runs. A thread that was registered by then has ended as an error.
+        """
+        self._resolve_parent()  # 1
+        self._register()  # 2
+        try:
+            self._load_directive()  # 3
+            extends = self._resolve_extends()  # 4
+            self._compose(extends)  # 5
+            self._reconstruct_messages()  # 6
+            self._build_limits()  # 7
+            self._check_depth()  # 8
+            self._check_spawns()  # 9
+            await self._build_harness()  # 10
+            self._reserve_budget()  # 11
+            self._write_thread_file()  # 12
+            self._name_itself_as_parent()  # 13
+        except BaseException as error:
+            self._fail_to_begin(error)
+            raise
+
+    # Steps 1 to 6: what is to run
+
+    def _resolve_parent(self) -> None:
+        """Step 1. The caller's own thread; a name in the environment proves nothing by itself."""
+        parent_id = self._ctx.budget_account
+        if parent_id is None:
+            if PARENT_ID in self._host.environ and self._wish.registered is None:
+                raise StateError(
+                    f"{PARENT_ID} names a parent, and only a process that this parent has "
+                    "started for one of its threads may do so.",
+                    next_step=f"Unset {PARENT_ID}, or let the parent start the thread.",
+                )
+            return
+        self._above = read_above(self._host.store, self._host.key.public, parent_id)
+
+    def _register(self) -> None:
+        """Step 2."""
+        registered = self._wish.registered
+        if registered is not None:
+            self.thread_id, self._fence = registered.thread_id, registered.fence
+            return
+        self.thread_id = register_thread(self._host.registry, self._wish.ref, self._parent_id)
+        continues = self._wish.continues
+        if continues is not None:
+            self._host.registry.set_chain_info(
+                self.thread_id, continues.chain_root_id, continues.previous_id
+            )
+
+    def _load_directive(self) -> None:
+        """Step 3. What ran before has had its inputs checked."""
+        planner, wish, log = self._host.planner, self._wish, self._log
+        self._loaded = planner.load(wish.ref, log)
+        self._inputs = planner.inputs(self._loaded, wish.inputs, log)
+        declared = self._loaded.directive.model
+        wanted = wish.model or (declared.wanted if declared else None) or _DEFAULT_MODEL
+        self._model = planner.model(wanted, log)
+        fallback = declared.fallback if declared else None
+        self._fallback = planner.model(fallback, log) if fallback else None
+        self._config = loop_config(planner, log)
+
+    def _resolve_extends(self) -> str | None:
+        """Step 4."""
+        self._configured_hooks = self._host.planner.hooks(self._log)
+        return self._host.planner.extends(
+            self._loaded, self._inputs, self._model, self._configured_hooks
+        )
+
+    def _compose(self, extends: str | None) -> None:
+        """Step 5."""
+        self._composed = self._host.planner.compose(self._loaded, extends, self._log)
+
+    def _reconstruct_messages(self) -> None:
+        """Step 6. Whoever wished for the thread has read them; a fresh thread has none."""
+        continues = self._wish.continues
+        self._carried = continues.messages if continues else ()
+
+    # Steps 7 to 11: within what
+
+    def _build_limits(self) -> None:
+        """Step 7."""
+        self._layered = self._host.planner.limits(
+            self._loaded.directive.limits, self._wish.overrides, self._log
+        )
+        self._limits = self._layered.limits
+        if self._above is not None:
+            self._limits = self._limits.capped_by(self._above.limits)
+
+    def _check_depth(self) -> None:
+        """Step 8."""
+        if self._limits.depth is not None and self._limits.depth < 0:
+            raise LimitReached(
+                f"The thread {self._parent_id} may start no thread: its depth is used up.",
+                next_step="Give the directives above it a larger depth, or do the work in place.",
+                limit_code="depth_exceeded",
+                current_value=0,
+                current_max=0,
+            )
+
+    def _check_spawns(self) -> None:
+        """Step 9. Who is handed a thread's work takes its place among its parent's children."""
+        continues = self._wish.continues
+        above = self._above
+        if above is not None and not (continues and continues.kind == "handoff"):
+            self._host.registry.count_spawn(above.thread_id, above.limits.spawns)
+
+    async def _build_harness(self) -> None:
+        """Step 10."""
+        permissions, host = self._composed.permissions, self._host
+        granted = attenuate(permissions.capabilities, self._held_above())
+        risks = check_risks(granted, permissions.risks, host.planner, self._log)
+        self._warnings = risks.warnings
+        deadline = self._ctx.deadline
+        if deadline is not None:
+            left_s = Decimal(max(deadline - time.monotonic(), 0.0))
+            own_s = self._limits.duration_s
+            self._limits = evolve(
+                self._limits, duration_s=left_s if own_s is None else min(own_s, left_s)
+            )
+        self._harness = SafetyHarness(
+            self._limits, granted, cancellation=self.cancellation, started=self._started
+        )
+        self._call = CallContext(
+            capabilities=self._harness.capabilities,
+            budget_account=self.thread_id,
+            depth=self._ctx.depth + 1,
+            deadline=self._harness.deadline,
+            cancellation=self.cancellation,
+            parent=self._ctx.call_id,
+        )
+        self._hooks = HookRunner(
+            in_order((*self._composed.hooks, *self._configured_hooks)),
+            host.dispatcher,
+            self._tell,
+            directive_ctx=self._call,
+            host_ctx=evolve(self._call, capabilities=None),
+            muted=self._wish.muted_hooks,
+            suppress=frozenset(self._composed.context.suppress),
+        )
+        self._guard = ResultGuard(host.artifacts(self.thread_id, self._wish.continues))
+        self._palette = await host.palettes.build(
+            tuple(sorted(self._harness.capabilities)),
+            host.deps.registry if host.deps.tools is None else host.deps.tools,
+            host.own_tools(self._harness, self._guard, self._loaded.directive.outputs),
+        )
+
+    def _held_above(self) -> frozenset[str] | None:
+        """What the thread may do at most: no more than its parent, its caller, and its past."""
+        bounds = [self._above.capabilities] if self._above else []
+        if self._wish.continues is not None:
+            bounds.append(self._wish.continues.capabilities)
+        return held_within(self._ctx.capabilities, bounds)
+
+    def _reserve_budget(self) -> None:
+        """Step 11. What the ledger grants is what the thread has."""
+        limits, ledger = self._limits, self._host.ledger
+        wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
+        continues = self._wish.continues
+        if continues is not None and continues.kind == "handoff":
+            granted = self._host.registry.hand_over(continues.previous_id, self.thread_id)
+        elif self._above is None:
+            ledger.register(self.thread_id, wanted)
+            granted = wanted
+        else:
+            granted = ledger.reserve(
+                self.thread_id,
+                self._above.thread_id,
+                wanted,
+                reserves_spend=self._layered.declares_spend,
+                reserves_tokens=self._layered.declares_tokens,
+            )
+        self._limits = evolve(
+            limits,
+            spend_usd=Decimal(granted.spend_microcents) / MICROCENTS_PER_USD,
+            tokens=granted.tokens,
+        )
+        self._harness = evolve(self._harness, limits=self._limits)
+
+    # Steps 12 and 13: from here on it is known
+
+    def _write_thread_file(self) -> None:
+        """Step 12. The thread runs from here on."""
+        host, thread_id = self._host, self.thread_id
+        folder = host.store.make_folder(thread_id)
+        self._file = thread_file(
+            host.registry.get_thread(thread_id),
+            self._loaded,
+            model=self._model,
+            limits=self._limits.to_dict(),
+            capabilities=self._harness.capabilities,
+            continues=self._wish.continues,
+        )
+        write_thread_file(folder / THREAD_FILE, self._file, host.key)
+        leave_capabilities(folder, self._file, self._palette, host.key)
+        transcript = Transcript.create(folder / TRANSCRIPT, thread_id, host.key, host.durability)
+        self.recorder = Recorder(thread_id, transcript)
+        self.recorder.tell("thread_started", {**self._file.to_dict(), "inputs": self._inputs})
+        if self._fence is None:
+            self._fence = host.registry.claim(thread_id)
+        host.keeper.add(thread_id, self._fence, self.cancellation)
+        host.running[thread_id] = self
+
+    def _name_itself_as_parent(self) -> None:
+        """Step 13. Its children in other processes get this; no tool ever does."""
+        self.child_environ = {PARENT_ID: self.thread_id}
+
+    # Step 14
+
+    async def finish(self) -> ThreadResult:
+        """Take steps 14 and 15. Only a cancellation of its own task is raised, once it has ended.
+
+        Returns:
+            What came of it. Where another thread goes on, that is `continuation`, begun.
+        """
+        try:
+            ending = await self._run()
+        except anyio.get_cancelled_exc_class():
+            await self._shielded(ending_of_wish(killed=False))
+            raise
+        return await self._shielded(ending)
+
+    async def _shielded(self, ending: Ending) -> ThreadResult:
+        with anyio.CancelScope(shield=True):
+            return await self._finalize(ending)
+        raise AssertionError("nothing cancels a shielded scope from outside")
+
+    async def _run(self) -> Ending:
+        """Step 14."""
+        loop = ThreadLoop(
+            self._host,
+            LoopInputs(
+                thread_id=self.thread_id,
+                loaded=self._loaded,
+                composed=self._composed,
+                inputs=self._inputs,
+                model=self._model,
+                fallback=self._fallback,
+                palette=self._palette,
+                guard=self._guard,
+                config=self._config,
+                continues=self._wish.continues,
+            ),
+            self._harness,
+            self._hooks,
+            self._recorder,
+            self._call,
+        )
+        self._loop = loop
+        tokens, deadline = (self.cancellation, self._ctx.cancellation), self._harness.deadline
+        ending: Ending | None = None
+        try:
+            with bounded_by(*tokens, deadline=deadline):
+                if not is_cancelled(*tokens):
+                    ending = await loop.run()
+        except Exception as error:
+            if not is_cancelled(*tokens, deadline=deadline):
+                return ending_of_error(error)
+        if is_cancelled(*tokens):
+            wished = self._host.registry.get_thread(self.thread_id)
+            return ending_of_wish(killed=wished.kill_requested)
+        if ending is not None:
+            return ending
+        hit = self._harness.check_duration() or LimitHit(
+            "duration_exceeded",
+            time.monotonic() - self._started,
+            float(self._limits.duration_s or 0),
+        )
+        self._recorder.tell("limit_reached", hit.to_dict())
+        return Ending("error", error=hit.message, code=hit.code)
+
+    def want_handoff(self) -> None:
+        """Have another thread go on, at the next turn."""
+        if self._loop is not None:
+            self._loop.want_handoff()
+
+    # Step 15
+
+    async def _finalize(self, ending: Ending) -> ThreadResult:
+        """Step 15. Whatever fails on the way, the account is closed and the row ends."""
+        host, thread_id = self._host, self.thread_id
+        await end_children(
+            host.store,
+            thread_id,
+            deadline=self._harness.deadline,
+            are_wanted=ending.status == "completed",
+        )
+        await self._after_complete(ending)
+        if ending.hands_off:
+            ending = await self._hand_off(ending)
+        cost = self._cost
+        spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+        host.ledger.report_actual(thread_id, spent)
+        host.ledger.cascade_spend(thread_id)
+        result = self._result(ending, cost)
+        told = {"cost": cost_to_dict(cost)} | ({"error": ending.error} if ending.error else {})
+        self._recorder.append(f"thread_{ending.status}", told)
+        self._recorder.checkpoint(self._recorder.turn)
+        self._leave(ending, cost)
+        head = self._recorder.head
+        try:
+            # Releases the account, and sets status, result and head, in one transaction.
+            host.store.settle(
+                thread_id,
+                ending.status,
+                result.to_dict(),
+                self._fence or 0,
+                head=None if head is None else (head.offset, head.digest),
+                snapshot=cost,
+            )
+        finally:
+            self._forget()
+        return result
+
+    async def _after_complete(self, ending: Ending) -> None:
+        """The hooks that follow the loop. Nothing that they do changes how the thread ended."""
+        cost = self._cost
+        context = {
+            "thread_id": self.thread_id,
+            "directive": self._loaded.id,
+            "status": ending.status,
+            "cost": cost_to_dict(cost),
+            "project_path": str(self._host.project_root.parent),
+        }
+        with suppress(RyeError):
+            await self._hooks.run("after_complete", context)
+
+    async def _hand_off(self, ending: Ending) -> Ending:
+        """Begin the thread that goes on. Where that fails, so has this one."""
+        host, wish = self._host, self._wish
+        record = host.registry.get_thread(self.thread_id)
+        following = ThreadLifecycle(
+            host,
+            evolve(
+                wish,
+                registered=None,
+                continues=handoff_of(
+                    record,
+                    self._loop.messages if self._loop else [],
+                    self._harness.capabilities,
+                    self._config.resume_ceiling_tokens,
+                ),
+            ),
+            evolve(self._ctx, deadline=self._harness.deadline),
+        )
+        try:
+            await following.begin()
+        except RyeError as error:
+            said = f"It could not be handed off: {error.message}"
+            return evolve(ending, status="error", error=said, code="handoff", hands_off=False)
+        self.continuation = following
+        self._recorder.append("thread_handoff", {"to": following.thread_id})
+        host.registry.link_continuation(self.thread_id, following.thread_id)
+        return evolve(ending, status="continued")
+
+    def _result(self, ending: Ending, cost: Cost) -> ThreadResult:
+        following = self.continuation
+        return ThreadResult(
+            status="success" if ending.error is None else "error",
+            item_id=str(self._wish.ref),
+            data=dict(ending.outputs) or ending.text,
+            error=ending.error,
+            duration_ms=(time.monotonic() - self._started) * 1000,
+            thread_id=self.thread_id,
+            state=ending.status,
+            text=ending.text,
+            outputs=ending.outputs,
+            cost=cost,
+            total=self._host.ledger.account(self.thread_id).total,
+            code=ending.code,
+            continuation_thread_id=following.thread_id if following else None,
+        )
+
+    def _leave(self, ending: Ending, cost: Cost) -> None:
+        """Write what stays for people. A full disk there takes no result from its caller."""
+        host = self._host
+        self._file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
+        with suppress(StateError):
+            folder = host.store.folder_of(self.thread_id)
+            write_thread_file(folder / THREAD_FILE, self._file, host.key)
+            leave_knowledge(host, folder, self._file)
+
+    @property
+    def _cost(self) -> Cost:
+        return self._loop.spending.cost if self._loop else Cost()
+
+    @property
+    def _recorder(self) -> Recorder:
+        if self.recorder is None:
+            raise RuntimeError("Step 12 makes the recorder.")
+        return self.recorder
+
+    @property
+    def _parent_id(self) -> str | None:
+        return self._ctx.budget_account
+
+    def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        if self.recorder is not None:  # a hook of an earlier step has nowhere to tell
+            self.recorder.tell(kind, payload)
+
+    def _fail_to_begin(self, error: BaseException) -> None:
+        """End a thread that never ran: its row, its account, and what was opened for it."""
+        ending = (
+            ending_of_error(error) if isinstance(error, Exception) else ending_of_wish(killed=False)
+        )
+        if isinstance(error, RyeError):
+            error.facts = {**error.facts, "thread_id": self.thread_id}
+        result = {"status": "error", "error": ending.error, "error_code": ending.code}
+        with suppress(RyeError):
+            host = self._host
+            host.store.settle(
+                self.thread_id,
+                ending.status,
+                {**result, "item_id": str(self._wish.ref), "thread_id": self.thread_id},
+                self._fence or 0,
+            )
+        self._forget()
+
+    def _forget(self) -> None:
+        self._host.keeper.remove(self.thread_id)
+        self._host.running.pop(self.thread_id, None)
+        if self.recorder is not None:
+            self.recorder.close()

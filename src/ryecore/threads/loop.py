@@ -1,0 +1,264 @@
+"""The model loop of one thread: its first message, and its turns on the turn core.
+
+Source: seed 003, "The Runner's LLM Loop"; decisions 47 to 49.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from ryecore.agent.assembly import build_setup, cost_meter, plan_entry
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.limits import AgentTurnLimits
+from ryecore.agent.model import Agent
+from ryecore.agent.setup import TurnSetup
+from ryecore.agent.turns import run_turns
+from ryecore.chain.trace import Trace
+from ryecore.directives.returns import render_returns
+from ryecore.llm.parts import Message
+from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.llm.request import Capabilities
+from ryecore.policy import CallContext
+from ryecore.threads.continuing import continued_record
+from ryecore.threads.ending import Ending, ending_of_turns
+from ryecore.threads.guard import ResultGuard
+from ryecore.threads.harness import SafetyHarness
+from ryecore.threads.hooks import HookRunner, directive_context
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.messages import message_payload
+from ryecore.threads.palette import Palette
+from ryecore.threads.plan import Composed, LoadedDirective
+from ryecore.threads.policy import LoopSettings, ThreadPolicy
+from ryecore.threads.prompt import continued_message, first_message, system_text
+from ryecore.threads.recorder import Recorder
+from ryecore.threads.resilience import LoopConfig
+from ryecore.threads.returning import RETURN_TOOL
+from ryecore.threads.spending import MAX_OUTPUT_TOKENS, Spending
+from ryecore.threads.text_calls import render_tools
+from ryecore.threads.wish import Continuation
+
+__all__ = ["LoopInputs", "ThreadLoop"]
+
+_CONTEXT_TOKENS: Final = 200_000
+_NO_TURNS: Final = 1_000_000
+
+
+@frozen
+class LoopInputs:
+    """What the loop of one thread is made of.
+
+    Attributes:
+        thread_id: The thread.
+        loaded: The directive.
+        composed: It and those that it extends.
+        inputs: Its inputs.
+        model: The model, as `provider/model`.
+        fallback: The model to ask where that one can't answer.
+        palette: What the model may call.
+        guard: Bounds what it sees of results.
+        config: How the loop behaves.
+        continues: What it goes on from.
+    """
+
+    thread_id: str
+    loaded: LoadedDirective
+    composed: Composed
+    inputs: Mapping[str, object] = field(repr=False)
+    model: str
+    fallback: str | None
+    palette: Palette
+    guard: ResultGuard
+    config: LoopConfig
+    continues: Continuation | None
+
+
+class ThreadLoop:
+    """The turns of one thread.
+
+    Args:
+        host: What all threads of the Rye have in common.
+        inputs: What it is made of.
+        harness: Limits, permissions, cancellation.
+        hooks: Runs its hooks.
+        recorder: Where everything is recorded.
+        call: On whose behalf its tools run.
+
+    Attributes:
+        spending: What it has spent.
+        messages: The conversation.
+    """
+
+    def __init__(
+        self,
+        host: ThreadHost,
+        inputs: LoopInputs,
+        harness: SafetyHarness,
+        hooks: HookRunner,
+        recorder: Recorder,
+        call: CallContext,
+    ) -> None:
+        self._host = host
+        self._inputs = inputs
+        self._harness = harness
+        self._hooks = hooks
+        self._recorder = recorder
+        self._call = call
+        self._deps = _own(host.deps, inputs.palette, harness)
+        self.spending = Spending(inputs.thread_id, host.ledger, harness, self._deps, recorder)
+        self.messages: list[Message] = []
+        self._policy: ThreadPolicy | None = None
+
+    def want_handoff(self) -> None:
+        """Have another thread go on, at the next turn."""
+        if self._policy is not None:
+            self._policy.handoff_wanted = True
+
+    async def run(self) -> Ending:
+        """Ask the model until the thread ends.
+
+        Raises:
+            RyeError: It failed: a provider, a model, a hook whose item doesn't verify.
+        """
+        plan = self._plan()
+        native, context_tokens, output_tokens = _what_it_can(plan[0])
+        outputs = self._inputs.loaded.directive.outputs
+        tools = self._inputs.palette.tools
+        config = self._inputs.config
+        policy = ThreadPolicy(
+            LoopSettings(
+                thread_id=self._inputs.thread_id,
+                directive=self._inputs.loaded.id,
+                outputs=outputs,
+                wanted_output_tokens=output_tokens,
+                context_tokens=context_tokens,
+                handoff_at=config.handoff_at,
+                pressure_at=config.pressure_at,
+                nudges=config.nudges,
+                tools=tuple(tool.spec for tool in tools),
+                is_native=native,
+                has_tools=any(tool.name != RETURN_TOOL for tool in tools),
+            ),
+            self._harness,
+            self.spending,
+            self._hooks,
+            self._inputs.guard,
+            self._recorder,
+            (plan[0].provider.provider_id, plan[0].model),
+            self._host.planner.classification(Trace()),
+        )
+        self._policy = policy
+        system = await self._begin(native=native)
+        result = await run_turns(self._setup(plan, policy, system, native=native), self.messages)
+        return ending_of_turns(
+            result, policy.returned, policy.limit, wants_handoff=policy.handoff_wanted
+        )
+
+    def _plan(self) -> tuple[FallbackPlanEntry, ...]:
+        entries = []
+        for named in dict.fromkeys((self._inputs.model, self._inputs.fallback)):
+            if named is not None:
+                provider, _, model = named.partition("/")
+                entries.append(plan_entry(self._deps, provider, model))
+        return tuple(entries)
+
+    async def _begin(self, *, native: bool) -> str:
+        """Make the first messages, and record them.
+
+        Returns:
+            The system text, which only hooks and the directive's own context supply.
+
+        Source: seed 003, "First Message Construction".
+        """
+        inputs, continues = self._inputs, self._inputs.continues
+        event = "thread_continued" if continues else "thread_started"
+        context = {
+            "directive": inputs.loaded.id,
+            "directive_body": inputs.loaded.directive.body,
+            "model": inputs.model,
+            "limits": self._harness.limits.to_dict(),
+            "inputs": dict(inputs.inputs),
+            "thread_id": inputs.thread_id,
+        }
+        if continues is not None:
+            context["previous_thread_id"] = continues.previous_id
+        outcome = await self._hooks.run(event, context)
+        own = await directive_context(inputs.composed.context, self._host.dispatcher, self._call)
+        blocks = (*own, *outcome.blocks)
+        if blocks:
+            self._recorder.append(
+                "context_injected", {"event": event, "blocks": [one.to_dict() for one in blocks]}
+            )
+        directive = inputs.loaded.directive.with_inputs(inputs.inputs)
+        if continues is None:
+            text = first_message(blocks, directive, render_returns(directive.outputs))
+        else:
+            self._recorder.append(*continued_record(continues))
+            self.messages.extend(continues.messages)
+            text = continued_message(blocks, directive, continues)
+        if not native:
+            text = f"{text}\n\n{render_tools(tool.spec for tool in inputs.palette.tools)}"
+        self.messages.append(Message.user(text))
+        self._recorder.append("cognition_in", message_payload(0, self.messages[-1]))
+        self._recorder.checkpoint(0)
+        return system_text(blocks)
+
+    def _setup(
+        self,
+        plan: tuple[FallbackPlanEntry, ...],
+        policy: ThreadPolicy,
+        system: str,
+        *,
+        native: bool,
+    ) -> TurnSetup:
+        inputs = self._inputs
+        agent = Agent(
+            name=inputs.loaded.id,
+            provider=plan[0].provider.provider_id,
+            model=plan[0].model,
+            system_prompt=system,
+            tools=tuple(tool.name for tool in inputs.palette.tools),
+            max_output_tokens=policy.settings.wanted_output_tokens,
+        )
+        setup = build_setup(
+            self._deps,
+            agent,
+            plan,
+            output=None,
+            node_id=inputs.thread_id,
+            emit=self._recorder.emit,
+            call=self._call,
+            policy=policy,
+            meter=cost_meter(
+                self._deps, self._recorder.emit, inputs.thread_id, self.spending.on_cost
+            ),
+        )
+        request = setup.request if native else evolve(setup.request, tools=())
+        context = evolve(setup.tool_context, present=inputs.guard, grant=None)
+        return evolve(setup, request=request, tool_context=context)
+
+
+def _own(deps: AgentRunnerDeps, palette: Palette, harness: SafetyHarness) -> AgentRunnerDeps:
+    """What the host injects, with the thread's own tools and limits."""
+    turns = AgentTurnLimits(
+        max_tool_turns=harness.limits.turns or _NO_TURNS,
+        max_calls_a_turn=deps.limits.max_calls_a_turn,
+        correction_budget=deps.limits.correction_budget,
+        max_output_tokens=deps.limits.max_output_tokens,
+        max_answer_chars=deps.limits.max_answer_chars,
+        stall_s=deps.limits.stall_s,
+        media_timeout_s=deps.limits.media_timeout_s,
+        cooldown_s=deps.limits.cooldown_s,
+        backoff=deps.limits.backoff,
+    )
+    return evolve(deps, registry=palette.registry, tools=None, limits=turns)
+
+
+def _what_it_can(entry: FallbackPlanEntry) -> tuple[bool, int, int]:
+    """Whether a model calls tools, how much it reads, and how much it may write."""
+    try:
+        can = entry.provider.capabilities(entry.model)
+    except Exception:  # what isn't known is taken to be possible; the first try will tell
+        can = Capabilities()
+    most = can.max_output_tokens or MAX_OUTPUT_TOKENS
+    return can.tools, can.context_tokens or _CONTEXT_TOKENS, min(most, MAX_OUTPUT_TOKENS)

@@ -1,0 +1,47 @@
+"""Give a directive's thread its id and its row.
+
+Source: seed 003, "Thread ID Generation"; decision 36.
+"""
+
+import os
+import time
+from typing import Final
+
+from ryecore.errors import ThreadConflict, ThreadNotFound
+from ryecore.items.refs import ItemRef
+from ryecore.state.registry import ThreadRegistry
+
+__all__ = ["PARENT_ID", "register_thread"]
+
+PARENT_ID: Final = "RYE_PARENT_THREAD_ID"
+"""The variable that tells a child's process whose child it is. By itself it proves nothing."""
+
+
+def register_thread(registry: ThreadRegistry, ref: ItemRef, parent_id: str | None) -> str:
+    """Register a thread.
+
+    Args:
+        registry: Where.
+        ref: The directive.
+        parent_id: The thread that starts it.
+
+    Returns:
+        Its id: `DIRECTIVE/LEAF-EPOCH`, with a suffix where that is taken.
+
+    Raises:
+        StateError: Nothing can be written.
+    """
+    leaf = ref.id.rpartition("/")[2]
+    thread_id = f"{ref.id}/{leaf}-{int(time.time())}"
+    try:
+        registry.get_thread(thread_id)
+    except ThreadNotFound:
+        try:
+            registry.register(thread_id, str(ref), parent_id)
+        except ThreadConflict:
+            pass  # another process was quicker
+        else:
+            return thread_id
+    thread_id = f"{thread_id}-{os.urandom(4).hex()}"
+    registry.register(thread_id, str(ref), parent_id)
+    return thread_id

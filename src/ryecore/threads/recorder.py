@@ -1,0 +1,83 @@
+"""Writes what happens in a thread into its transcript, and shows it to whoever listens."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall
+from ryecore.state.events import EventBus, EventStream
+from ryecore.state.transcript import Head, Transcript
+from ryecore.threads.events import ThreadEvent
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Tells what happens in one thread: first to its transcript, then to those who listen.
+
+    Args:
+        thread_id: The thread.
+        transcript: Where it is kept.
+
+    Attributes:
+        transcript: Where it is kept.
+        turn: The turn that records belong to.
+        head: Where the chain of checkpoints stands; None before the first.
+    """
+
+    def __init__(self, thread_id: str, transcript: Transcript) -> None:
+        self.transcript = transcript
+        self.turn = 0
+        self.head: Head | None = None
+        self._thread_id = thread_id
+        self._bus: EventBus[ThreadEvent] | None = None
+
+    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record something. It stands in the transcript before this returns."""
+        self.append(kind, payload)
+        self.transcript.commit()
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record something; it is written with what is committed next."""
+        self.transcript.append(kind, payload)
+        if self._bus is not None:
+            self._bus.emit(ThreadEvent(self._thread_id, time.time(), kind, payload))
+
+    def checkpoint(self, turn: int) -> None:
+        """Close a turn in the transcript."""
+        self.head = head = self.transcript.checkpoint(turn)
+        if self._bus is not None:
+            said = {"turn": turn, "offset": head.offset, "digest": head.digest}
+            self._bus.emit(ThreadEvent(self._thread_id, time.time(), "checkpoint", said))
+
+    def emit(self, event: AgentEvent) -> None:
+        """Take an event of the turn core."""
+        if type(event) is AgentToken:
+            self.transcript.delta(event.token)
+            if self._bus is not None:
+                text = {"text": event.token}
+                self._bus.emit(ThreadEvent(self._thread_id, time.time(), "token_delta", text))
+        elif type(event) is AgentToolCall:
+            # Told right before the tool runs: the intent stands before its effect.
+            self.tell(
+                "tool_call_start",
+                {
+                    "turn": self.turn,
+                    "call_id": event.call_id,
+                    "tool": event.tool_id,
+                    "input": event.tool_input,
+                },
+            )
+
+    def listen(self) -> tuple[int, EventStream[ThreadEvent]]:
+        """Begin to listen: how much of the transcript came before, and what comes from now on."""
+        self.transcript.commit()
+        if self._bus is None:
+            self._bus = EventBus(self._thread_id)
+        return self.transcript.offset, self._bus.subscribe()
+
+    def close(self) -> None:
+        """Close the transcript, and let those who listen come to the end."""
+        self.transcript.close()
+        if self._bus is not None:
+            self._bus.close()

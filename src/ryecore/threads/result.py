@@ -1,0 +1,169 @@
+"""What comes of a directive's thread."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.policy.budget import Amount
+from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
+from ryecore.styled import StyledText
+
+__all__ = ["StartedThread", "ThreadResult", "cost_to_dict"]
+
+_NO_CHAIN: Final = ValidChain(())
+_NO_COST: Final = Cost()
+_NOTHING: Final = Amount()
+_MARKS: Final = {"completed": ("✓ ", "good"), "continued": ("✓ ", "good")}
+
+
+def cost_to_dict(cost: Cost) -> dict[str, object]:
+    """What was used, with the names of seed 003; `spend` in US dollars."""
+    return {
+        "turns": cost.turns,
+        "input_tokens": cost.input_tokens,
+        "output_tokens": cost.output_tokens,
+        "spend": cost.spend_microcents / MICROCENTS_PER_USD,
+    }
+
+
+@frozen(kw_only=True, repr=False)
+class ThreadResult(ExecutionResult):
+    """What came of a directive's thread. It has no chain.
+
+    Attributes:
+        thread_id: What `rye.threads` knows it by.
+        state: How it ended: completed, error, cancelled, continued or killed.
+        text: What the model said last.
+        outputs: What it returned by name; empty where it returned nothing.
+        cost: What it used itself.
+        total: The money and the tokens that it and all below it used.
+        code: Why it failed, for a program, such as `spend_exceeded`; empty where it didn't.
+        continuation_thread_id: The thread that goes on with it.
+    """
+
+    chain: ValidChain = _NO_CHAIN
+    thread_id: str
+    state: Status
+    text: str = ""
+    outputs: Mapping[str, object] = field(factory=dict)
+    cost: Cost = _NO_COST
+    total: Amount = _NOTHING
+    code: str = ""
+    continuation_thread_id: str | None = None
+
+    @property
+    def _has_children(self) -> bool:
+        cost = self.cost
+        own = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+        return self.total not in (own, Amount())
+
+    def to_dict(self) -> dict[str, object]:
+        """The response object of a fork.
+
+        Source: seed 001, "Fork response"; seed 003, "Step 15"; decision 33.
+        """
+        result: dict[str, object] = {
+            "status": self.status,
+            "type": "directive",
+            "item_id": self.item_id,
+            "thread_id": self.thread_id,
+            "directive": self.item_id.partition(":")[2],
+            "state": self.state,
+        }
+        if self.error is not None:
+            result |= {"error": self.error, "error_code": self.code}
+        result["result"] = self.text
+        if self.outputs:
+            result["outputs"] = dict(self.outputs)
+        if self.continuation_thread_id is not None:
+            result["continuation_thread_id"] = self.continuation_thread_id
+        result["cost"] = cost_to_dict(self.cost)
+        if self._has_children:
+            result["total_cost"] = {
+                "tokens": self.total.tokens,
+                "spend": self.total.spend_microcents / MICROCENTS_PER_USD,
+            }
+        result["metadata"] = {"duration_ms": round(self.duration_ms), **self.metadata}
+        return result
+
+    def render(self) -> StyledText:
+        """The result for a terminal or a notebook."""
+        text = StyledText()
+        mark = _MARKS.get(self.state, ("✗ ", "bad"))
+        text.line(
+            mark,
+            (self.item_id, "strong"),
+            (f"  {self.state}", mark[1]),
+            (f"  {round(self.duration_ms)} ms", "dim"),
+        )
+        for line in (self.error or "").splitlines():
+            text.line("  ", (line, "bad"))
+        for name, value in self.outputs.items():
+            text.line((f"  {name}: ", "dim"), str(value))
+        if not self.outputs:
+            for line in self.text.splitlines():
+                text.line("  ", line)
+        text.line(("  thread  ", "dim"), (self.thread_id, "id"))
+        text.line(("  used    ", "dim"), _used(self.cost))
+        if self._has_children:
+            text.line(("  in all  ", "dim"), _money_and_tokens(self.total))
+        if self.continuation_thread_id is not None:
+            text.line(("  goes on ", "dim"), (self.continuation_thread_id, "id"))
+        return text
+
+    def __repr__(self) -> str:
+        return f"ThreadResult({self.state}, {self.thread_id!r})"
+
+
+@frozen(kw_only=True, repr=False)
+class StartedThread(ExecutionResult):
+    """A directive's thread that goes on by itself.
+
+    Attributes:
+        thread_id: What `rye.threads` knows it by.
+        pid: The number of its process.
+    """
+
+    chain: ValidChain = _NO_CHAIN
+    thread_id: str
+    pid: int
+
+    def to_dict(self) -> dict[str, object]:
+        """The response object of an asynchronous fork.
+
+        Source: seed 001, "Fork async response"; decision 33.
+        """
+        return {
+            "status": "success",
+            "async": True,
+            "type": "directive",
+            "item_id": self.item_id,
+            "thread_id": self.thread_id,
+            "directive": self.item_id.partition(":")[2],
+            "state": "running",
+            "pid": self.pid,
+            "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
+        }
+
+    def render(self) -> StyledText:
+        """The thread for a terminal or a notebook."""
+        text = StyledText()
+        text.line(("▸ ", "id"), (self.item_id, "strong"), ("  started", "id"))
+        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (f"  process {self.pid}", "dim"))
+        text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
+        return text
+
+    def __repr__(self) -> str:
+        return f"StartedThread({self.thread_id!r}, pid {self.pid})"
+
+
+def _used(cost: Cost) -> str:
+    turns = f"{cost.turns} turn{'s' if cost.turns != 1 else ''}"
+    tokens = cost.input_tokens + cost.output_tokens
+    return f"{turns}, {_money_and_tokens(Amount(cost.spend_microcents, tokens))}"
+
+
+def _money_and_tokens(amount: Amount) -> str:
+    return f"{amount.tokens:,} tokens, ${amount.spend_microcents / MICROCENTS_PER_USD:.6f}"

@@ -1,0 +1,219 @@
+"""Start threads, take them up again, and let others look after them.
+
+Source: seed 001, "Fork mode"; seed 003; decisions 45 to 48.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from attrs import frozen
+
+from ryecore.errors import ConfigError, RyeClosed, ThreadConflict
+from ryecore.items.refs import ItemRef
+from ryecore.lillux.processes import current_process
+from ryecore.policy import CallContext
+from ryecore.policy.limits import Limits
+from ryecore.state.model import ThreadRecord
+from ryecore.state.transcript_check import read_records
+from ryecore.threads.continuing import TRANSCRIPT, fork_of, resume_of
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.lifecycle import ThreadLifecycle
+from ryecore.threads.orchestrator import orchestrator_tool
+from ryecore.threads.ports import Shown
+from ryecore.threads.resilience import loop_config
+from ryecore.threads.result import StartedThread, ThreadResult
+from ryecore.threads.tasks import Tasks
+from ryecore.threads.thread import Thread
+from ryecore.threads.wish import Continuation, ThreadWish
+
+__all__ = ["ThreadService"]
+
+
+class ThreadService:
+    """The threads that one open Rye runs.
+
+    Args:
+        host: What they have in common.
+        tasks: Where threads run that nobody waits for.
+    """
+
+    def __init__(self, host: ThreadHost, tasks: Tasks) -> None:
+        self._host = host
+        self._tasks = tasks
+        self._is_kept = False
+        host.own_tool = orchestrator_tool(lambda: host.store, self)
+
+    async def run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
+        """Run a thread to its end, and every thread that it is handed off to.
+
+        Returns:
+            What came of the last one.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+        if self._tasks.are_possible:
+            self._keep()
+            return await self._run(wish, ctx)
+        async with anyio.create_task_group() as own:
+            own.start_soon(self._host.keeper.run)
+            try:
+                return await self._run(wish, ctx)
+            finally:
+                own.cancel_scope.cancel()
+        raise AssertionError("the task group is left by the return above")
+
+    async def _run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
+        life = ThreadLifecycle(self._host, wish, ctx)
+        await life.begin()
+        return await _to_the_end(life)
+
+    async def start(self, wish: ThreadWish, ctx: CallContext) -> Thread:
+        """Start a thread, and return as soon as it runs.
+
+        Raises:
+            RyeError: Nothing runs.
+        """
+        if not self._tasks.are_possible:
+            raise ConfigError(
+                "A thread that goes on by itself needs a Rye that is entered.",
+                next_step="Write `async with Rye.open(...) as rye:`.",
+            )
+        self._keep()
+        life = ThreadLifecycle(self._host, wish, ctx)
+        await life.begin()
+        thread = Thread(self._host, life.thread_id, str(wish.ref))
+        self._tasks.start_soon(_settled, life, thread)
+        return thread
+
+    async def launch(self, wish: ThreadWish, ctx: CallContext) -> StartedThread:
+        """Start a thread as a task of this Rye; see `start`."""
+        began = time.perf_counter()
+        thread = await self.start(wish, ctx)
+        return StartedThread(
+            status="success",
+            item_id=thread.item_id,
+            data={"thread_id": thread.thread_id},
+            error=None,
+            duration_ms=(time.perf_counter() - began) * 1000,
+            thread_id=thread.thread_id,
+            pid=current_process().pid,
+        )
+
+    def thread(self, thread_id: str) -> Thread:
+        """The handle of a thread that runs here, elsewhere, or has ended.
+
+        Raises:
+            ThreadNotFound: There is none.
+        """
+        record = self._host.store.look(thread_id)
+        return Thread(self._host, record.thread_id, record.item_id)
+
+    # Going on
+
+    async def resume(self, thread_id: str, message: str, ctx: CallContext) -> ThreadResult:
+        """Go on with a thread that has ended, in a new one that begins with a message."""
+        wish = await anyio.to_thread.run_sync(self._resumed, thread_id, message)
+        return await self.run(wish, ctx)
+
+    def _resumed(self, thread_id: str, message: str) -> ThreadWish:
+        host = self._host
+        record = host.store.look(thread_id)
+        if not record.ended:
+            raise ThreadConflict(
+                f"The thread {thread_id} still runs, so it can't be resumed.",
+                next_step=f"Wait for it, or stop it: rye threads cancel {thread_id}",
+                thread_id=thread_id,
+                state=record.status,
+            )
+        ceiling = loop_config(host.planner).resume_ceiling_tokens
+        continues = resume_of(host.store, record, host.key.public, message, ceiling)
+        return self._continuing(record, continues)
+
+    async def fork_at(
+        self, thread_id: str, turn: int, message: str, ctx: CallContext
+    ) -> ThreadResult:
+        """Run a thread that begins where another one stood after a turn.
+
+        Source: decision 47.
+        """
+
+        def wish() -> ThreadWish:
+            record = self._host.store.look(thread_id)
+            continues = fork_of(self._host.store, record, self._host.key.public, turn, message)
+            return self._continuing(record, continues)
+
+        return await self.run(await anyio.to_thread.run_sync(wish), ctx)
+
+    def _continuing(
+        self,
+        record: ThreadRecord,
+        continues: Continuation,
+        overrides: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> ThreadWish:
+        """The same directive with the same inputs, going on from where the other thread stood."""
+        path = self._host.store.folder_of(record.thread_id) / TRANSCRIPT
+        began = next((one for one in read_records(path) if one.type == "thread_started"), None)
+        said: Mapping[str, Any] = began.payload if began else {}
+        inputs, model = said.get("inputs"), said.get("model")
+        return ThreadWish(
+            ItemRef.parse(record.item_id, "directive"),
+            inputs if isinstance(inputs, dict) else {},
+            model if isinstance(model, str) else None,
+            overrides,
+            continues=continues,
+        )
+
+    async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
+        """Have another thread go on with one that runs here, at its next turn."""
+        life = self._host.running.get(thread_id)
+        if life is None:
+            record = await anyio.to_thread.run_sync(self._host.store.look, thread_id)
+            raise ThreadConflict(
+                f"The thread {thread_id} doesn't run in this process, so it can't be handed off "
+                "from here.",
+                next_step="Ask the process that runs it, or resume the thread once it has ended.",
+                thread_id=thread_id,
+                state=record.status,
+            )
+        life.want_handoff()
+        return _HandedOff(thread_id)
+
+    def _keep(self) -> None:
+        """Look after the threads of this process from the first one on."""
+        if not self._is_kept:
+            self._is_kept = True
+            self._tasks.start_soon(self._host.keeper.run)
+
+
+@frozen
+class _HandedOff:
+    thread_id: str
+
+    def to_dict(self) -> Mapping[str, object]:
+        return {"status": "success", "thread_id": self.thread_id, "state": "handing off"}
+
+
+async def _to_the_end(life: ThreadLifecycle) -> ThreadResult:
+    result = await life.finish()
+    while life.continuation is not None:
+        life = life.continuation
+        result = await life.finish()
+    return result
+
+
+async def _settled(life: ThreadLifecycle, thread: Thread) -> None:
+    """Run a started thread to its end. Whatever happens, who waits for it is told."""
+    try:
+        result = await _to_the_end(life)
+    except Exception as error:
+        thread.settle(None, error)
+    except BaseException:
+        closed = RyeClosed("The Rye was closed while the thread ran.", next_step="Resume it.")
+        thread.settle(None, closed)
+        raise
+    else:
+        thread.settle(result, None)

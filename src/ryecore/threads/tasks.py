@@ -1,0 +1,65 @@
+"""What runs in an open Rye without anybody waiting for it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVarTuple, Unpack
+
+import anyio
+from anyio.abc import TaskGroup
+
+__all__ = ["Tasks"]
+
+Values = TypeVarTuple("Values")
+
+
+class Tasks:
+    """The task group of one Rye. The block that it spans is left once all of it has ended."""
+
+    def __init__(self) -> None:
+        self._group: TaskGroup | None = None
+        self._running = 0
+        self._idle: anyio.Event | None = None
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether something can be started: the Rye was entered, and isn't closed."""
+        return self._group is not None and not self._group.cancel_scope.cancel_called
+
+    async def open(self) -> None:
+        """Open the group."""
+        self._group = await anyio.create_task_group().__aenter__()
+
+    def start_soon(
+        self, function: Callable[[Unpack[Values]], Awaitable[object]], *args: *Values
+    ) -> None:
+        """Start a task, which raises nothing but its cancellation."""
+        if self._group is None:
+            raise RuntimeError("Ask `are_possible` first.")
+        self._running += 1
+        self._group.start_soon(self._counted, function, args)
+
+    async def _counted(
+        self, function: Callable[..., Awaitable[object]], args: tuple[object, ...]
+    ) -> None:
+        try:
+            await function(*args)
+        finally:
+            self._running -= 1
+            if self._idle is not None and not self._running:
+                self._idle.set()
+
+    async def stop(self) -> None:
+        """Cancel what runs, and wait until it has ended. Any task may call this."""
+        if self._group is None:
+            return
+        self._group.cancel_scope.cancel()
+        if self._running:
+            self._idle = self._idle or anyio.Event()
+            with anyio.CancelScope(shield=True):
+                await self._idle.wait()
+
+    async def close(self) -> None:
+        """Leave the group, in the task that opened it."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)

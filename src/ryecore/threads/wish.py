@@ -1,0 +1,76 @@
+"""What a thread is wanted for."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from attrs import field, frozen
+
+from ryecore.items.refs import ItemRef
+from ryecore.llm.parts import Message
+from ryecore.policy.limits import Limits
+
+__all__ = ["Continuation", "ContinuationKind", "Registered", "ThreadWish"]
+
+ContinuationKind: TypeAlias = Literal["handoff", "resume", "fork"]
+
+
+@frozen
+class Continuation:
+    """What a thread goes on from.
+
+    Attributes:
+        kind: `handoff` from one that ends with it, `resume` of one that has ended, or a `fork` of
+            one at an earlier turn.
+        previous_id: The thread that it goes on from.
+        chain_root_id: The first thread of the chain.
+        messages: The conversation so far.
+        message: What is said to the model now; empty for what the directive or ryecore says.
+        capabilities: What the earlier thread might do: this one never may more.
+        turn: The turn that a fork was cut after; 0 for none.
+        digest: The digest of the transcript there.
+    """
+
+    kind: ContinuationKind
+    previous_id: str
+    chain_root_id: str
+    messages: tuple[Message, ...] = field(repr=False)
+    message: str = ""
+    capabilities: frozenset[str] = frozenset()
+    turn: int = 0
+    digest: str = ""
+
+
+@frozen
+class Registered:
+    """A thread that another process has registered, and this one has claimed.
+
+    Attributes:
+        thread_id: Its id.
+        fence: Its owner's, as `ThreadRegistry.claim` gave it.
+    """
+
+    thread_id: str
+    fence: int
+
+
+@frozen
+class ThreadWish:
+    """What a thread is wanted for.
+
+    Attributes:
+        ref: The directive.
+        inputs: What it is given.
+        model: The caller's choice of a model; the directive's own where None.
+        overrides: The caller's limits.
+        muted_hooks: The ids of hooks that don't act in it.
+        registered: The thread that it runs in, where there is one already.
+        continues: What it goes on from; None for a fresh thread.
+    """
+
+    ref: ItemRef
+    inputs: Mapping[str, object] = field(factory=dict, repr=False)
+    model: str | None = None
+    overrides: Limits = field(factory=Limits)
+    muted_hooks: frozenset[str] = frozenset()
+    registered: Registered | None = None
+    continues: Continuation | None = None
