@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:58Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:ddUsso9VtWo0LWh69zRouYrEFXZRdGXsOlZkKjqdwYjgrwIxU5N5ymlT8c_hRFTLjzYjm-gopO8x3W1dA3O4Dw:ce0062bed7652f8e
+# rye:signed:2026-11-22T07:48:48Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:khElyMXh6bh8A8DASHFOBIAT6zwiPc8S_VATtWqYuu5531yFDjcX_XFI256gGYWkTYOW3Z3SXriZT3L1EgcxCA:e5a25a1ce9522867
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -14,10 +14,18 @@ from ryecore.errors import InvalidParameters, ToolArgsInvalidError
 from ryecore.llm.parts import TextPart, ToolCallPart
 from ryecore.policy import CallContext
 from ryecore.state.model import TERMINAL, Status
-from ryecore.threads.orchestrator import CAPABILITY, PARAMETERS, Orchestrator, orchestrator_tool
+from ryecore.threads.orchestrator import (
+    CAPABILITY,
+    ITEM_ID,
+    PARAMETERS,
+    Orchestrator,
+    orchestrator_tool,
+)
 from ryecore.tools.context import ToolContext
 from ryecore.tools.registry import ToolRegistry
 from tests.house import House
+from tests.unit.system.test_metadata import literals
+from tests.unit.system.tools import RYE
 from tests.unit.threads.family import Family, Starter
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +80,7 @@ async def test_what_is_not_the_callers_answers_as_what_is_not_there(family: Fami
     assert (await perform(family, "list_active", "weak"))["threads"] == []
 
 
-@pytest.mark.parametrize("thread_id", ["../../x", "", "a" * 600, "x/../y", "\x00", "ro*t", "ROOT"])
+@pytest.mark.parametrize("thread_id", ["../../x", "", "a" * 500, "x/../y", "\x00", "ro*t", "ROOT"])
 async def test_no_spelling_of_an_id_leads_elsewhere(family: Family, thread_id: str) -> None:
     family.start("root")
     if not thread_id:
@@ -105,9 +113,10 @@ async def test_every_end_ends_a_wait(family: Family, status: Status) -> None:
     async def end() -> None:
         await anyio.to_thread.run_sync(family.end, "child", status, RESULT)
 
+    waited: dict[str, Any] = {}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(end)
-        waited = await perform(family, "wait_threads", "root", thread_ids=["child"])
+        waited |= await perform(family, "wait_threads", "root", thread_ids=["child"])
     (child,) = waited["threads"]
     assert waited["success"]
     assert not waited["timed_out"]
@@ -350,3 +359,19 @@ async def test_a_model_is_told_what_it_can_correct(family: Family) -> None:
         await call(operation="chain_search", query="x", max_results=51)
     assert (await call(operation="get_status", thread_id="nobody"))["success"] is False
     assert (await call(operation="get_status", thread_id="root"))["status"] == "running"
+
+
+def test_the_system_tool_says_the_same_as_the_one_that_is_served() -> None:
+    said = literals(RYE / "agent/threads/orchestrator.py")
+    assert said["CONFIG_SCHEMA"].pop("$schema")
+    assert said["CONFIG_SCHEMA"] == PARAMETERS
+    tool = orchestrator_tool(lambda: pytest.fail("it opens no store"), Starter())
+    assert said["__tool_description__"] == tool.description
+    assert f"{said['__category__']}/orchestrator" == ITEM_ID
+
+
+async def test_the_system_tool_does_nothing_in_a_process_of_its_own(house: House) -> None:
+    async with house.open() as rye:
+        done = await rye.execute(f"tool:{ITEM_ID}", {"operation": "list_active"})
+    assert isinstance(done.error, str)
+    assert "served inside ryecore" in done.error

@@ -89,10 +89,9 @@ async def test_a_tree_is_drawn_until_all_of_it_has_ended(family: Family) -> None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
         with anyio.fail_after(20):
-            tree = await watch_tree(family.store, "root", draw, every_s=0.1)
+            assert (await watch_tree(family.store, "root", draw, every_s=0.1)).ended
     assert drawn[0] == "running running"
     assert drawn[-1] == "completed completed"
-    assert tree.ended
 
 
 async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(family: Family) -> None:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:pM36fSm-LUwhRQ_kPqpTXPa9uJLegA5FCnA1LWQucpz7ydkPCcp28jOFr-48xPlXowL0dldaNZAXT-qHAOTZDg:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:ppFsaYRp-NSFsNz19YefJpvos2UVBAtQGkJw5qbo6HGQLrWxr85G0lqxfl2EWMf_KZNgWuxdr1NdYxxP9xmrDw:579955d980d16c72
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:MDZ-R3FrOo1upIHFH_-KN20GwyULhm19aYl0qh5tgmc6mdfvLnSJrImri01ImRmDxWMOSW-W_vlzgesFh8VEAw:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:yaRA_z9XRytG_1wixBBYdfbEMNRRZ7vRL_OtBPAM85HyPHWJUL0fyEGHwH5d8fmCnQlZwuBUiRyxGFHHgYIKAw:579955d980d16c72
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

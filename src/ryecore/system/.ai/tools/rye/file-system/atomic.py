@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:p_FsjF7SOrET6FPoT6en_KF8lsvwAnzO2t6xl5PRmDE95gwCqRKMjEXJ_j3xjJAA3RiCySgQBJAP0UZ5Dp2QDw:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:WGiIosqx3gq-VqxEb4xH1A1p51rPyP1ac99LnYDRwAi4wqMCEMxAA3rIXpXN28dl2TQn7zSKlRUfw44P5J7qAA:579955d980d16c72
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

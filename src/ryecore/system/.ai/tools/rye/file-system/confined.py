@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:_bSSTyEnXKd_BaC6gEv1GLORo9M_x2AX7NEmG9eObhUVUymQ6J7Ap_p8PUxg0ZZ-FxHVhxXlgE9_lZej2aK-BQ:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:pglbDyOB0OSf4RxpeiZ3R9nHYygYkSOQ4PZgNBlE621QpnmdEDqVTvXMFPdRED-h9p91aBGRZwmZAZXxRRPdAQ:579955d980d16c72
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

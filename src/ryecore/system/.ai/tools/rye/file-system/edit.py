@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:ZNa-eTDvY6CsDCA4iqmCR4Hs54G6JRXfXfBNtKMiQ5NtQAarKymKtbmzcrW3cwaDPvTLfGr0olsJsMaizes-Dw:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:sPz66dtZH5XMU6BxfSShNulOR6HmWLo3ODRLX9hmdKMqyjlIFTP2O1EZ5TKdeUGiOc8b80mx9KUtI2dugifoDw:579955d980d16c72
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:cKNWdSgVxzDZ59I0KauH-K-KGE9s_3QOi9XgcbT-kZapf9tjKdbSmZSOfGK-8u63LHVJtjyS-YdqvS7mKK3PCQ:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:cYFU0-ccPEFUVU2mcC7ETMIirRyR9s9oUwawC2S91IBa6-0d5o-RiOxBTDIhEf5UPaxU4AIkKPfHUqjB78iiAg:579955d980d16c72
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Qkk0FxGolhfY8gx8KvlUbT_Dmu2fkbaCZBUw2gFHHdzbbtkMKRaJq9JQZcYwrgyfnKPjJpeR6CraNQ115w2vCg:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:em70Oj6nn1CExPsweVsqcgEUi15CkFXCNZi_M5w4NQr20xnfYTredKnWCBB80D6QPgIF-Q01wb4a0XX1SZGbAQ:579955d980d16c72
 """List what lies in a folder."""
 
 from __future__ import annotations

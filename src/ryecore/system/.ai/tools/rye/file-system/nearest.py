@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:xxCaKCFOTqmFR9PhePFUDIopYrecsqq3B9xsetoCtvMc5EEdZGdolVuj2k8vDLkXlA2F9kDM-BfEwfAmydVGDQ:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:d3zcu-9dBCu2BvDqmnOJ4NxCCRTXAJ8GgDzLXfiqBbNEEBggocaEZFJoDbd_mmVkbXfNQi0AxxkC5qWHAwS3CA:579955d980d16c72
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:XjXvkBpG86xBaLKnOOmVaqUMCwQgj9_9cmYQtvuyj3_VCv64uAy2SRzXpqyJRhnZWbYH4tgyPPo6vfhFwsNuCw:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:xo46GkAZV33guwHhqbpvENFW4Dn5377BN26Vm8FcSX48diNlIxKZAhTGNJiGFJcdyviXdlLoJxrrbciyHs1OBA:579955d980d16c72
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:Qfj58wSR_Na_gUsWt4ZKqQz-SPxL5WuKAEPv1TqJcm5G19QqWoNxW59PRA3Ex8Y_CnXs0Tk5aZlF0TghLIs8DA:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:ouUHxWy64wDQMr2EQPMfd41z9XSPGNEmbs5T7S7FZEdvzDFH8VYh3H1Vhfkn0tGwwcc51Cqc67c7gPOTsB7WDQ:579955d980d16c72
 """Read a part of a text file."""
 
 from __future__ import annotations

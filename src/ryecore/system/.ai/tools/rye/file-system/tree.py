@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:YNYOQLWZrfGvte5_abfsswhDcNQ6McprZ2hOC3gaxr8xtZOQXAGXuMkPzcDNNHFCNjyQ0t5IqYltMcg2E35aDw:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:tO8KUkUDaLuYEbpkO5j2RFLcWPEDZxn3eecJfe4n2xDodf9iBOAP8R9QTLV7ei0XBzz9Uikj0mcG2GMLcSN1AQ:579955d980d16c72
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

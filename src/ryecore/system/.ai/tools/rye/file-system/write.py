@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:ugF0ju6Q6O3ZyVf1P2vhN7mMSXRMuB3A-S423ZeLsxpXKnGWx3rExtvuBn-SAvGzmpphVgoA2mlZ45JsytNICQ:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:-B7K6qCCWYHn935yO4iqtXU3qwiQUTOJdL_KNRjEissFo50mK-92TZuXQkgkZ-xOpf9cw5VXZ1rRWyF-O_yOAQ:579955d980d16c72
 """Write a text file in one step."""
 
 from __future__ import annotations

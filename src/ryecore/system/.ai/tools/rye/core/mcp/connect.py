@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:39:57Z:3a60091d3578c686cf2ba1ea44be052c45f2b6606d506ca1f11a20831f0721e2:bWcHiLUw_jh9GrLuH2VNZOEGezF72UrVlUqSJ1Weu5Ddv-C7tt6M8d4oiSOuZ-zh3ib2JxIMpCRNy4JQ_ggYCw:27473b6bf90a4eca
+# rye:signed:2026-11-22T07:48:48Z:3a60091d3578c686cf2ba1ea44be052c45f2b6606d506ca1f11a20831f0721e2:NmiNA8V5ec2ESxb1IRJ0UUUMg3lBfyLcUfwI21hfCBeNat3YbvfQWEA1jJu9ed_mcjcjn_FA6heqBhL4Pyx-Aw:579955d980d16c72
 """Calls a tool of an MCP server, or lists its tools. The mcp runtimes start it, with parameters on
 standard input; what it does is ryecore.mcp_client.connector.
 """

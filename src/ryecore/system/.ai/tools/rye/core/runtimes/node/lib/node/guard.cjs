@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T07:39:57Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:1nIpohebWJKIrI_wQIUpmnOhbn2H7_zx6Zko7kXFCOY74zWcrOZ3Wq0ITHO72GAHApwWdBOttLvgQpFm_TbsCA:27473b6bf90a4eca
+// rye:signed:2026-11-22T07:48:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:cdYvgo-agPVWgtsiFgtl-jeolJDbGGxwChSlSjTh32Gp6wy1To0-jb-Da5SoH8TKInG98bXYebeR9zrqTAhzDg:579955d980d16c72
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,0 +1,120 @@
+# rye:signed:2026-11-22T07:48:48Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:Yuv6CxLRUBBHmj6SxR6BNVmV8uTf1N5nVxrB_7jFfQ8zeyHoaLG1FSoMuUB5DSXGiU_99tYMGUAmeh0P9pZjDQ:579955d980d16c72
+"""Look after threads: what the tool is called, what it takes, and that it may be granted.
+
+ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and
+so which threads it may reach, nor the host's models, with which a thread goes on.
+"""
+
+from __future__ import annotations
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/agent/threads"
+__tool_description__ = (
+    "Look after the threads that you have started: wait for them, see how they stand, read what "
+    "came of them, stop them, go on with them. It reaches your own threads and what is below them."
+)
+
+CONFIG_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "operation": {
+            "type": "string",
+            "enum": [
+                "wait_threads",
+                "cancel_thread",
+                "kill_thread",
+                "get_status",
+                "list_active",
+                "aggregate_results",
+                "get_chain",
+                "chain_search",
+                "read_transcript",
+                "resume_thread",
+                "handoff_thread",
+            ],
+            "description": "wait_threads and aggregate_results take thread_ids; "
+            "list_active takes nothing; chain_search takes query; "
+            "resume_thread takes thread_id and message; the others take "
+            "thread_id.",
+        },
+        "thread_id": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 512,
+            "description": "One thread. chain_search searches your own chain without it.",
+        },
+        "thread_ids": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": 512},
+            "minItems": 1,
+            "maxItems": 1000,
+            "description": "Several threads.",
+        },
+        "timeout_s": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 3600,
+            "default": 600,
+            "description": "wait_threads: seconds to wait at most.",
+        },
+        "mode": {
+            "type": "string",
+            "enum": ["all", "any"],
+            "default": "all",
+            "description": "wait_threads: wait for all, or for the first one.",
+        },
+        "query": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 500,
+            "description": "chain_search: what to find in the transcripts.",
+        },
+        "search_type": {
+            "type": "string",
+            "enum": ["text", "regex"],
+            "default": "text",
+            "description": "chain_search: a text in any case, or a regular expression.",
+        },
+        "max_results": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 50,
+            "default": 50,
+            "description": "chain_search: how many records to find.",
+        },
+        "tail_lines": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 500,
+            "default": 50,
+            "description": "read_transcript: how many of the last records.",
+        },
+        "types": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": 64},
+            "minItems": 1,
+            "maxItems": 50,
+            "description": "read_transcript: only records of these types, such as cognition_out.",
+        },
+        "message": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100_000,
+            "description": "resume_thread: what the thread is told.",
+        },
+    },
+    "required": ["operation"],
+    "additionalProperties": False,
+}
+
+
+def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
+    """Say who serves the tool: this process doesn't know for whom it would."""
+    return {
+        "success": False,
+        "error": "The orchestrator is served inside ryecore, for threads and for the host: "
+        "nothing is done in a process of its own. From a shell, use rye threads.",
+    }
