@@ -149,12 +149,8 @@ class Transcript:
             with open(descriptor, "rb", closefd=False) as file:
                 for line in lines_of(file, 0, os.fstat(descriptor).st_size):
                     chain.feed(line)
+            chain.check(path)
             tail = chain.tail()
-            if chain.is_broken or chain.lacks_head() or tail is None:
-                raise StateError(
-                    f"The transcript {path} was altered or cut, so the thread can't go on with it.",
-                    next_step=f"See which turn it is: rye threads verify {thread_id}",
-                )
             if chain.dropped():
                 os.ftruncate(descriptor, tail.end)
                 _sync_data(descriptor)

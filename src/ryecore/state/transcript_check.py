@@ -28,6 +28,7 @@ __all__ = [
     "TurnReport",
     "TurnState",
     "read_records",
+    "verified_records",
     "verify_transcript",
 ]
 
@@ -168,10 +169,39 @@ def read_records(
                     return
                 yield record
     except OSError as problem:
-        raise StateError(
-            f"The transcript {path} can't be read: {problem.strerror or problem}.",
-            next_step="See which threads there are: rye threads list --all",
-        ) from problem
+        raise _unreadable(path, problem) from problem
+
+
+def verified_records(
+    path: Path, thread_id: str, public_key: PublicKey, head: tuple[int, str] | None
+) -> tuple[Record, ...]:
+    """A transcript's records, once its whole chain is proved: what a thread may go on from.
+
+    Args:
+        path: The file.
+        thread_id: The thread that it must be of.
+        public_key: The run key's public half.
+        head: Offset and digest of the last checkpoint, as the registry knows them.
+
+    Returns:
+        Its records, those that a crash left behind the last checkpoint included, up to the first
+        line that is none.
+
+    Raises:
+        StateError: It can't be read, or was altered or cut.
+
+    Source: decision 47.
+    """
+    chain = Chain(thread_id, public_key, head)
+    try:
+        with open(open_plain(path), "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            fed = [chain.feed(line) for line in lines_of(file, 0, size)]
+    except OSError as problem:
+        raise _unreadable(path, problem) from problem
+    chain.check(path)
+    return tuple(record for record in fed if record is not None)
 
 
 @frozen
@@ -232,8 +262,12 @@ class Chain:
         """The last checkpoint that holds."""
         return None if self.last is None else Head(self.last.offset, self.last.digest)
 
-    def feed(self, line: Line) -> None:
-        """Judge the next line."""
+    def feed(self, line: Line) -> Record | None:
+        """Judge the next line.
+
+        Returns:
+            The record, where the line is one, and nothing else stands before it in its segment.
+        """
         now, record = self._open, parse_line(line)
         now.last_line = line.number
         if record is None:
@@ -247,10 +281,10 @@ class Chain:
             said = self._lines.read(record, line.content or b"", self._key)
             if said is None:
                 self._close_broken(line, record)
-                return
+                return None
             if self.last is None or said.offset > self.last.offset:
                 self._close(line, said)
-                return
+                return record
             self._bad(now, f"the checkpoint in line {line.number} stands there again")
         else:
             now.records += 1
@@ -259,8 +293,10 @@ class Chain:
                 now.turn = turn
         if now.digest is not None and line.content is not None and not now.is_torn:
             now.digest.update(line.content)
-        if not now.bad and not now.is_torn:
-            self._end = line.end
+        if now.bad or now.is_torn:
+            return None
+        self._end = line.end
+        return record
 
     def _bad(self, now: _Segment, why: str) -> None:
         if not now.bad:
@@ -336,17 +372,32 @@ class Chain:
         if not self.is_broken or len(self.turns) < _MAX_BROKEN or state == "attested":
             self.turns.append(TurnReport(turn, state, first, last, reason))
 
-    def tail(self) -> Tail | None:
-        """What stands behind the last checkpoint, up to a line that is none; None if broken."""
-        return self._open.good if self._open.bad else self._tail(self._open)
+    def tail(self) -> Tail:
+        """What stands behind the last checkpoint of a chain that holds, up to a line that is none.
+
+        Raises:
+            ValueError: The chain is broken.
+        """
+        found = self._open.good if self._open.bad else self._tail(self._open)
+        if found is None:
+            raise ValueError("a broken chain has no tail to go on from")
+        return found
 
     def dropped(self) -> bool:
         """Whether something stands behind the last whole record."""
         return bool(self._open.bad) or self._open.is_torn
 
-    def lacks_head(self) -> bool:
-        """Whether the head that the registry knows isn't there."""
-        return not self._has_head
+    def check(self, path: Path) -> None:
+        """Refuse a transcript that isn't what was signed, tail apart.
+
+        Raises:
+            StateError: A turn was altered, or something is missing.
+        """
+        if self.is_broken or not self._has_head:
+            raise StateError(
+                f"The transcript {path} was altered or cut, so no thread can go on from it.",
+                next_step=f"See which turn it is: rye threads verify {self._thread_id}",
+            )
 
     def report(self, size_bytes: int, *, ended: bool) -> TranscriptReport:
         """What was found."""
@@ -380,3 +431,10 @@ class Chain:
         if self.is_broken and not problems:
             problems.append("The chain of checkpoints is broken.")
         return TranscriptReport(not problems, tuple(turns), tuple(problems), unattested, size_bytes)
+
+
+def _unreadable(path: Path, problem: OSError) -> StateError:
+    return StateError(
+        f"The transcript {path} can't be read: {problem.strerror or problem}.",
+        next_step="See which threads there are: rye threads list --all",
+    )

@@ -95,24 +95,35 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
     """A payload as ASCII JSON. Numbers that JSON lacks are written as texts, such as `"nan"`.
 
     Raises:
-        StateError: It is nested too deep, or too large for a line.
+        StateError: It is nested too deep, too large for a line, or holds a number that no reader
+            takes.
         TypeError: It holds what is no JSON.
     """
     try:
         text = "".join(_encode(payload, 0))
-    except ValueError:
-        text = "".join(_encode(_finite(payload), 0))
-    except RecursionError:
-        raise StateError(
-            "A record is nested too deep for a transcript.",
-            next_step="Have the tool or the model write flatter data.",
-        ) from None
+    except (ValueError, RecursionError):
+        text = _encode_odd(payload)
     if len(text) > MAX_LINE_BYTES - 4096:
         raise StateError(
             f"A record of {len(text)} bytes is too large for a transcript.",
             next_step="Keep large data in files, and pass their paths.",
         )
     return text
+
+
+def _encode_odd(payload: Mapping[str, Any]) -> str:
+    try:
+        return "".join(_encode(_finite(payload), 0))
+    except RecursionError:
+        raise StateError(
+            "A record is nested too deep for a transcript.",
+            next_step="Have the tool or the model write flatter data.",
+        ) from None
+    except ValueError:  # more digits than Python writes or reads
+        raise StateError(
+            "A record holds a number too long for a transcript.",
+            next_step="Have the tool or the model write it as text.",
+        ) from None
 
 
 def _finite(value: object) -> object:

@@ -79,8 +79,11 @@ def test_a_record_that_no_reader_would_take_is_refused(path: Path) -> None:
         deep: list[object] = []
         for _ in range(100_000):
             deep = [deep]
-        with pytest.raises(StateError, match="nested too deep"):
-            transcript.record("tool_call_start", {"input": deep})
+        for odd in ({"input": deep}, {"nan": float("nan"), "input": deep}):
+            with pytest.raises(StateError, match="nested too deep"):
+                transcript.record("tool_call_start", odd)
+        with pytest.raises(StateError, match="a number too long"):
+            transcript.record("directive_return", {"outputs": {"n": 10**5000}})
         transcript.record("thread_error", {})
     assert [line["event_type"] for line in lines(path)] == ["thread_error"]
 

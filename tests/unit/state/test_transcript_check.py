@@ -13,9 +13,11 @@ from ryecore import SigningKey
 from ryecore.errors import StateError
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import (
+    Record,
     TranscriptReport,
     TurnReport,
     read_records,
+    verified_records,
     verify_transcript,
 )
 from ryecore.state.transcript_lines import MAX_LINE_BYTES
@@ -319,3 +321,25 @@ def test_a_file_of_forged_checkpoints_is_reported_in_bounded_memory(written: Wri
     assert not report.ok
     assert states(report)[0] == (1, "attested")
     assert len(report.turns) < 1100
+
+
+def test_records_to_go_on_from_are_those_of_a_chain_that_holds(written: Written) -> None:
+    def read(head: tuple[int, str] | None = written.head) -> list[Record]:
+        return list(verified_records(written.path, THREAD, KEY.public, head))
+
+    whole = list(read_records(written.path))
+    assert read() == whole
+    written.path.write_bytes(written.content + RECORD + b"garbage\n" + RECORD + b"torn")
+    assert [record.type for record in read()] == [*(one.type for one in whole), "hook"]
+    for altered in (
+        written.content.replace(b'"parts":[]', b'"parts":[ ]', 1),
+        b"".join(written.lines[:7]),
+        b"".join(written.lines[:4] + written.lines[7:]),
+        b"",
+    ):
+        written.path.write_bytes(altered)
+        with pytest.raises(StateError, match="altered or cut"):
+            read()
+    written.path.unlink()
+    with pytest.raises(StateError, match="can't be read"):
+        read()
