@@ -51,6 +51,8 @@ MAX_WAIT_S: Final = 3600.0
 MAX_THREAD_IDS: Final = 1000
 MAX_TAIL_LINES: Final = 500
 
+_MAX_WATCHED: Final = 100
+"""Each costs a task, a process's descriptor and a watcher."""
 _SEARCH_S: Final = 10.0
 _MAX_LISTED: Final = 200
 _RECORD_CHARS: Final = 2000
@@ -85,7 +87,7 @@ async def wait_threads(
 
     Args:
         store: The project's threads.
-        thread_ids: Which; 1 to 1,000.
+        thread_ids: Which; 1 to 1,000, and to 100 where the first one is enough.
         caller: The thread that asks; None for the host.
         timeout_s: How long to wait, in seconds, from 0 to 3,600.
         mode: Whether all have to end, or the first one is enough.
@@ -102,27 +104,15 @@ async def wait_threads(
             f"timeout_s is {timeout_s}, not from 0 to {MAX_WAIT_S:.0f}.",
             next_step="Wait again where the threads have not ended by then.",
         )
-    ids = _listed(thread_ids)
+    ids = _listed(thread_ids, _MAX_WATCHED if mode == "any" else MAX_THREAD_IDS)
     refuse_itself(ids, caller, "wait for")
     await anyio.to_thread.run_sync(find_all, store, ids, caller)
-    refusals: list[RyeError] = []
-    ended: list[str] = []
     with anyio.move_on_after(timeout_s):
-        async with anyio.create_task_group() as waiting:
-
-            async def wait_for(thread_id: str) -> None:
-                try:
-                    await store.wait(thread_id)
-                    ended.append(thread_id)
-                except RyeError as error:  # which a task group would wrap
-                    refusals.append(error)
-                if refusals or mode == "any":
-                    waiting.cancel_scope.cancel()
-
-            for thread_id in ids:
-                waiting.start_soon(wait_for, thread_id)
-    if refusals:
-        raise refusals[0]
+        if mode == "any":
+            await _first_end(store, ids)
+        else:
+            for thread_id in ids:  # one after the other: the last is over when all are
+                await store.wait(thread_id)
     outcomes = await anyio.to_thread.run_sync(_outcomes, store, ids)
     done = sum(1 for one in outcomes if one["ended"])
     timed_out = done < (len(ids) if mode == "all" else 1)
@@ -130,6 +120,24 @@ async def wait_threads(
     if timed_out:
         document["error"] = f"{done} of {len(ids)} threads had ended after {timeout_s:g} s."
     return document
+
+
+async def _first_end(store: ThreadStore, thread_ids: Sequence[str]) -> None:
+    """Wait until one of some threads has ended."""
+    refusals: list[RyeError] = []
+    async with anyio.create_task_group() as waiting:
+
+        async def wait_for(thread_id: str) -> None:
+            try:
+                await store.wait(thread_id)
+            except RyeError as error:  # which a task group would wrap
+                refusals.append(error)
+            waiting.cancel_scope.cancel()
+
+        for thread_id in thread_ids:
+            waiting.start_soon(wait_for, thread_id)
+    if refusals:
+        raise refusals[0]
 
 
 def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
@@ -418,11 +426,11 @@ async def handoff_thread(
     return {"success": True, **(await control.hand_off(thread_id, ctx)).to_dict()}
 
 
-def _listed(thread_ids: Iterable[str]) -> tuple[str, ...]:
+def _listed(thread_ids: Iterable[str], most: int = MAX_THREAD_IDS) -> tuple[str, ...]:
     ids = tuple(dict.fromkeys(thread_ids))
-    if not 1 <= len(ids) <= MAX_THREAD_IDS:
+    if not 1 <= len(ids) <= most:
         raise InputError(
-            f"{len(ids)} threads are named, not 1 to {MAX_THREAD_IDS}.",
+            f"{len(ids)} threads are named, not 1 to {most}.",
             next_step="Name at least one, and many in several calls.",
         )
     return ids

@@ -1,6 +1,7 @@
 """The orchestrator: threads look after their own, and after nobody else's."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -177,6 +178,26 @@ async def test_a_wait_for_any_ends_with_the_first_and_one_in_vain_says_so(family
     )
     assert [one["ended"] for one in waited["threads"]] == [False, True, False]
     assert waited["success"]
+
+
+async def test_many_are_waited_for_at_the_cost_of_one(family: Family) -> None:
+    names = [family.start(f"t-{n}") for n in range(150)]
+    descriptors = len(os.listdir("/proc/self/fd"))
+    seen: list[int] = []
+
+    async def end_all() -> None:
+        for name in reversed(names):
+            seen.append(len(os.listdir("/proc/self/fd")))
+            await anyio.to_thread.run_sync(family.end, name)
+
+    waited: dict[str, Any] = {}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end_all)
+        waited |= await perform(family, "wait_threads", thread_ids=names)
+    assert all(one["status"] == "completed" for one in waited["threads"])
+    assert max(seen) < descriptors + 20
+    refused = await perform(family, "wait_threads", thread_ids=names, mode="any")
+    assert refused["error"].startswith("150 threads are named, not 1 to 100.")
 
 
 async def test_a_cancelled_wait_leaves_nothing_behind(family: Family) -> None:
