@@ -7,6 +7,7 @@ the last checkpoint are kept and marked.
 Source: seed 003, "Thread Storage"; decisions 38 and 47.
 """
 
+import errno
 import fcntl
 import os
 import time
@@ -370,7 +371,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unusable(path: Path, problem: OSError) -> StateError:
+    next_step = "See that it is a plain file of yours, and that the disk has room."
+    if problem.errno in (errno.EMFILE, errno.ENFILE):
+        next_step = "Each running thread holds a file open: raise the limit (ulimit -n)."
     return StateError(
-        f"The transcript {path} can't be used: {problem.strerror or problem}.",
-        next_step="See that it is a plain file of yours, and that the disk has room.",
+        f"The transcript {path} can't be used: {problem.strerror or problem}.", next_step=next_step
     )

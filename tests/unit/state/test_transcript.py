@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -200,6 +201,36 @@ def test_only_a_plain_file_is_taken_up_and_nothing_is_waited_for(path: Path, kin
         with pytest.raises(StateError):
             Transcript.create(path, THREAD, KEY, "process")
     assert other.read_bytes() == b""
+
+
+def test_with_no_descriptor_left_a_thread_is_told_what_to_raise(path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(StateError, match="Too many open files") as refused:
+            Transcript.create(path, THREAD, KEY, "process")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "ulimit -n" in refused.value.next_step
+    assert not path.exists()
+
+
+def test_no_descriptor_is_left_behind(path: Path) -> None:
+    """By refusals, too."""
+    before = len(os.listdir("/proc/self/fd"))
+    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+        for _ in range(3):
+            with pytest.raises(StateError):
+                Transcript.resume(path, THREAD, KEY, "process")
+        transcript.record("cognition_in", {"turn": 1})
+        transcript.checkpoint(1)
+    path.write_bytes(path.read_bytes().replace(b"cognition_in", b"cognition_im"))
+    with pytest.raises(StateError):
+        Transcript.resume(path, THREAD, KEY, "process")
+    for _ in read_records(path):
+        break
+    verify_transcript(path, THREAD, KEY.public, None, ended=True)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_torn_line_is_dropped_and_the_tail_is_kept_and_stays_marked(path: Path) -> None:
