@@ -131,7 +131,8 @@ class Limits:
     def under(self, above: "Limits") -> "Limits":
         """These limits where the layer above says nothing."""
         named = ((name, getattr(above, name)) for name in _NAMES.values())
-        return evolve(self, **{name: value for name, value in named if value is not None})
+        said = {name: value for name, value in named if value is not None}
+        return evolve(self, **said) if said else self
 
     def to_dict(self) -> dict[str, object]:
         """The limits by the names that files use; numbers, and what is not set left out."""

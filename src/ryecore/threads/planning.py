@@ -45,6 +45,7 @@ MAX_EXTENDS: Final = 10
 
 _AGENT: Final = ConfigSpec(AGENT_CONFIG, signed=True)
 _RESILIENCE: Final = ConfigSpec("agent/resilience.yaml", signed=True)
+_RESILIENCE_SECTIONS: Final = frozenset({"limits", "context", "loop"})
 _RISK: Final = ConfigSpec(RISK_CONFIG, signed=True)
 _ERRORS: Final = ConfigSpec(ERROR_CONFIG, signed=True)
 _HOOKS: Final = ConfigSpec("agent/hooks.yaml", signed=True)
@@ -280,7 +281,10 @@ class DirectivePlanner:
         # Each layer by itself: one may write `turns`, and the next `max_turns`.
         for layer in self._configs.layers(_RESILIENCE, log, evidence):
             declared = layer.values.get("limits", {})
+            unknown = set(layer.values) - _RESILIENCE_SECTIONS
             try:
+                if unknown:  # a misspelt limit would be none
+                    raise ValueError(f"the file has {', '.join(sorted(map(str, unknown)))} too")
                 if not isinstance(declared, Mapping):
                     raise ValueError("it is no mapping")
                 limits = limits.under(read_limits(declared))

@@ -13,6 +13,7 @@ from ryecore.policy.hooks import HookLayer
 from ryecore.policy.limits import DEFAULT_LIMITS
 from ryecore.threads.classification import DEFAULT_CLASSIFICATION
 from ryecore.threads.planning import DirectivePlanner, check_body, read_overrides
+from ryecore.threads.resilience import LoopConfig, loop_config
 from ryecore.threads.risk import DEFAULT_RISKS
 from ryecore.wiring import Parts
 from tests.unit.actions.directives import write
@@ -153,6 +154,7 @@ def test_what_ships_says_what_the_code_says(planner):
     assert planner.risks(log) == DEFAULT_RISKS
     assert planner.classification(log) == DEFAULT_CLASSIFICATION
     assert planner.hooks(log) == ()
+    assert loop_config(planner) == LoopConfig()
     read = [event["path"] for event in log.events]
     assert [str(one).removeprefix("agent/") for one in read] == [
         "resilience.yaml", "capability_risk.yaml", "error_classification.yaml",
@@ -173,9 +175,13 @@ def test_configuration_that_changes_counts_for_the_next_thread(house, planner):
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 25
     house.write("config/agent/resilience.yaml", "limits: {turns: 3}\n")
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 3
-    house.write("config/agent/resilience.yaml", "limits: {turns: many}\n")
-    with pytest.raises(ConfigError, match=r"resilience\.yaml, limits: turns is 'many'"):
-        planner.limits(Limits(), Limits(), Trace())
+    for text, problem in (
+        ("limits: {turns: many}\n", "turns is 'many'"),
+        ("limit: {turns: 3}\n", "the file has limit too"),
+    ):
+        house.write("config/agent/resilience.yaml", text)
+        with pytest.raises(ConfigError, match=rf"resilience\.yaml, limits: {problem}"):
+            planner.limits(Limits(), Limits(), Trace())
 
 
 def test_hooks_that_come_with_a_bundle_are_built_in_and_a_project_brings_none_of_those(house):
