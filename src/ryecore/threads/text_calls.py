@@ -18,8 +18,11 @@ from ryecore.llm.request import ToolSpec
 
 __all__ = ["TextCalls", "extract_tool_calls", "render_call", "render_results", "render_tools"]
 
-_FENCE: Final = re.compile(r"^[ ]{0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
-_INVOKE: Final = re.compile(r"<invoke\s")
+# Nothing here goes back over what it has taken, so that a long answer takes no longer than it is.
+_START: Final = re.compile(
+    r"^ {0,3}+(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n`]*+)$|(?P<code>`++)|(?P<invoke><invoke\s)",
+    re.MULTILINE,
+)
 _OPEN: Final = re.compile(r"""<invoke\s+name=(?:"([^"<>\n]+)"|'([^'<>\n]+)')\s*>""")
 _PARAMETER: Final = re.compile(r"""<parameter\s+name=(?:"([^"<>\n]+)"|'([^'<>\n]+)')\s*>""")
 _PARAMETER_END: Final = "</parameter>"
@@ -65,38 +68,27 @@ def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] =
     schemas = {tool.name: tool.parameters for tool in tools}
     kept: list[str] = []
     found: list[tuple[str, Mapping[str, object]]] = []
-    problems: list[str] = []
     place = 0
-    while place < len(text):
-        at, kind = _next(text, place)
-        kept.append(text[place:at])
-        if kind == "end":
-            break
+    while (begun := _START.search(text, place)) is not None:
+        kept.append(text[place : begun.start()])
         try:
-            if kind == "fence":
-                call, end = _fenced(text, at)
-            elif kind == "code":
-                call, end = None, _code_end(text, at)
+            if begun["fence"]:
+                call, end = _fenced(text, begun)
+            elif begun["code"]:
+                call, end = None, _code_end(text, begun)
             else:
-                call, end = _invoked(text, at, schemas)
+                call, end = _invoked(text, begun.start(), schemas)
         except _Malformed as problem:
-            problems.append(str(problem))
-            kept.append(text[at:])
-            break
+            said = f"Your answer was not understood, and none of its calls was run: {problem}."
+            return TextCalls(text, problem=f"{said} {_FORM}")
         if call is None:
-            kept.append(text[at:end])
+            kept.append(text[begun.start() : end])
         else:
             found.append(call)
         place = end
-    rest = "".join(kept)
-    if problems:
-        return TextCalls(
-            text,
-            problem=f"Your answer was not understood, and none of its calls was run: "
-            f"{'; '.join(problems)}. {_FORM}",
-        )
     if not found:
         return TextCalls(text)
+    rest = "".join([*kept, text[place:]])
     calls = tuple(
         ToolCallPart(f"textcall_{start + number}", name, _written(arguments))
         for number, (name, arguments) in enumerate(found)
@@ -143,38 +135,19 @@ def render_results(results: Iterable[ToolResultPart]) -> str:
     return "\n\n".join(blocks)
 
 
-def _next(text: str, place: int) -> tuple[int, str]:
-    """Where the next fence, span of code or call begins."""
-    starts = [(len(text), "end")]
-    fence = _FENCE.search(text, place)
-    if fence is not None:
-        starts.append((fence.start(), "fence"))
-    code = text.find("`", place)
-    if code >= 0:
-        starts.append((code, "code"))
-    invoke = _INVOKE.search(text, place)
-    if invoke is not None:
-        starts.append((invoke.start(), "invoke"))
-    # A fence begins with marks of code, and before them may stand spaces.
-    return min(starts, key=lambda one: (one[0], one[1] != "fence"))
+def _code_end(text: str, opened: re.Match[str]) -> int:
+    """The end of a span of code; of its marks alone where nothing closes it on this line."""
+    closing = text.find(opened["code"], opened.end())
+    if closing < 0 or text.find("\n", opened.end(), closing) >= 0:
+        return opened.end()
+    return closing + len(opened["code"])
 
 
-def _code_end(text: str, at: int) -> int:
-    """The end of a span of code; of its marks alone where none closes it on this line."""
-    marks = at
-    while marks < len(text) and text[marks] == "`":
-        marks += 1
-    line = text.find("\n", marks)
-    closing = text.find(text[at:marks], marks, line if line >= 0 else len(text))
-    return marks if closing < 0 else closing + (marks - at)
-
-
-def _fenced(text: str, at: int) -> tuple[tuple[str, Mapping[str, object]] | None, int]:
-    opened = _FENCE.match(text, at)
-    if opened is None:  # it was found there
-        raise _Malformed("a block has no beginning")
-    marks, info = opened["marks"], opened["info"].strip().lower()
-    closing = re.compile(rf"^[ ]{{0,3}}{re.escape(marks[0])}{{{len(marks)},}}[ \t]*$", re.MULTILINE)
+def _fenced(
+    text: str, opened: re.Match[str]
+) -> tuple[tuple[str, Mapping[str, object]] | None, int]:
+    marks, info = opened["fence"], opened["info"].strip().lower()
+    closing = re.compile(rf"^ {{0,3}}+{marks[0]}{{{len(marks)},}}+[ \t\r]*+$", re.MULTILINE)
     closed = closing.search(text, opened.end())
     end = len(text) if closed is None else closed.end()
     if info not in ("json", "tool_call"):

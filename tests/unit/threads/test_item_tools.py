@@ -1,0 +1,265 @@
+"""rye_execute, rye_fetch and rye_sign, as a thread's model calls them."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from ryecore.errors import (
+    InvalidInputs,
+    NotApproved,
+    StateError,
+    ToolArgsInvalidError,
+    ToolCallError,
+    ToolExecutionError,
+    ToolPolicyError,
+)
+from ryecore.items.refs import ItemRef
+from ryecore.policy.approval import ApprovalRequest
+from ryecore.threads.ports import ForkOptions
+from tests.house import House
+from tests.unit.actions.directives import write
+from tests.unit.threads.desk import Desk, seated
+
+pytestmark = pytest.mark.anyio
+
+GRANTED = "rye.execute.tool.acme.ok"
+
+
+def direct(house: House, item_id: str, body: str = "Say hello.") -> str:
+    write(house, item_id, "", body=body)
+    return f"directive:{item_id}"
+
+
+def furnish(house: House) -> None:
+    for name in ("ok", "secret"):
+        body = f"def execute(params, project_path):\n    return {{'by': {name!r}, **params}}"
+        house.python(f"acme/{name}", body, description=name)
+
+
+async def test_a_tool_is_executed_and_its_response_comes_without_chain_and_places(
+    house: House,
+) -> None:
+    furnish(house)
+    async with house.open() as rye:
+        here = await seated(Desk(rye), GRANTED)
+
+        said = await here.says("rye_execute", item_id="tool:acme/ok", parameters={"n": 1})
+
+    assert said == {
+        "status": "success",
+        "type": "tool",
+        "item_id": "tool:acme/ok",
+        "data": {"by": "ok", "n": 1},
+    }
+
+
+SPELLINGS = {
+    ToolPolicyError: (
+        "tool:acme/secret", "acme/secret", "directive:acme/hidden", "acme/hidden",
+        "tool:ACME/ok", "tool:acme/OK", "tool:acme/ok/secret", "tool:acme_ok",
+        "tool:acme/gone", "acme/gone",
+    ),
+    ToolExecutionError: (
+        "tool:acme/../acme/secret", "tool:acme/ok/../secret", "tool:acme/ok\n", "tool:acme.ok",
+        "tool:acme//ok", "Tool:acme/secret", "tool:/acme/secret", "tool:acme/ok*", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [{}, {"async": True}, {"thread": "fork"}, {"dry_run": True}])
+async def test_no_spelling_reaches_what_is_not_granted(house: House, mode: dict[str, Any]) -> None:
+    furnish(house)
+    direct(house, "acme/hidden")
+    async with house.open() as rye:
+        desk = Desk(rye)
+        here = await seated(desk, GRANTED)
+
+        for kind, spellings in SPELLINGS.items():
+            for item_id in spellings:
+                with pytest.raises(ToolCallError) as caught:
+                    await here.call("rye_execute", item_id=item_id, **mode)
+                # That a directive can't be launched is said before whether it may be executed.
+                is_launched = "hidden" in item_id and "async" in mode
+                assert type(caught.value) is kind or is_launched, item_id
+                assert str(house.root) not in str(caught.value)
+        assert desk.forks == []
+        assert await rye.threads.list(all=True) == ()
+
+
+@pytest.mark.parametrize(
+    "spoofed",
+    [
+        {"item_id": "tool:acme/secret"},
+        {"parameters": {"item_id": "tool:acme/secret"}},
+        {"capabilities": ["rye.*"], "parent_capabilities": ["rye.*"], "thread": "fork"},
+    ],
+)
+async def test_what_stands_in_the_parameters_is_only_parameters(
+    house: House, spoofed: dict[str, object]
+) -> None:
+    furnish(house)
+    async with house.open() as rye:
+        here = await seated(Desk(rye), GRANTED)
+
+        said = await here.says("rye_execute", item_id="tool:acme/ok", parameters=spoofed)
+
+    assert said["data"]["by"] == "ok"
+    assert {name: said["data"][name] for name in spoofed} == spoofed
+
+
+async def test_arguments_that_are_unknown_are_refused(house: House) -> None:
+    async with house.open() as rye:
+        here = await seated(Desk(rye), GRANTED)
+
+        for arguments in (
+            {"item_id": "tool:acme/ok", "capabilities": ["rye.*"]},
+            {"item_id": "tool:acme/ok", "thread": "remote"},
+            {"item_id": ["tool:acme/ok"]},
+            {"item_id": "tool:acme/ok", "model": "fast"},
+            {"item_id": "tool:acme/ok", "limit_overrides": {"turns": 2}},
+            {"item_id": "tool:acme/ok", "dry_run": True, "async": True},
+            {},
+        ):
+            with pytest.raises(ToolArgsInvalidError):
+                await here.call("rye_execute", json.dumps(arguments))
+
+
+async def test_an_inline_directive_gives_its_directions(house: House) -> None:
+    ref = direct(house, "acme/hello")
+    async with house.open() as rye:
+        here = await seated(Desk(rye), "rye.execute.directive.acme.hello")
+
+        said = await here.says("rye_execute", item_id=ref)
+
+    assert said["your_directions"] == "Say hello."
+    assert "metadata" not in said
+
+
+async def test_a_fork_starts_a_child_in_the_threads_own_context(house: House) -> None:
+    ref = direct(house, "acme/hello")
+    async with house.open() as rye:
+        desk = Desk(rye)
+        here = await seated(desk, "rye.execute.directive.*")
+        desk.child = {"status": "success", "thread_id": "hello-1", "metadata": {"x": 1}, "pid": 3}
+
+        said = await here.says(
+            "rye_execute", item_id=ref, parameters={"a": 1}, thread="fork", model="fast",
+            limit_overrides={"turns": 2}, **{"async": True},
+        )  # fmt: skip
+
+        assert said == {"status": "success", "thread_id": "hello-1"}
+        ((found, inputs, options, ctx),) = desk.forks
+        assert (found, inputs) == (ItemRef("directive", "acme/hello"), {"a": 1})
+        assert options == ForkOptions(True, "fast", {"turns": 2})
+        assert ctx.budget_account == "t-1"
+        assert ctx.capabilities == frozenset({"rye.execute.directive.*"})
+
+
+async def test_a_child_that_failed_is_a_result_that_says_so(house: House) -> None:
+    ref = direct(house, "acme/hello")
+    async with house.open() as rye:
+        desk = Desk(rye)
+        here = await seated(desk, "rye.execute.directive.*")
+        desk.child = {"status": "error", "thread_id": "hello-1", "error": "/home/ada/x/y is full"}
+
+        said = await here.says("rye_execute", item_id=ref, thread="fork")
+
+        assert said == {"status": "error", "thread_id": "hello-1", "error": "…/y is full"}
+
+
+async def test_a_tool_that_failed_is_a_result_that_says_so(house: House) -> None:
+    house.python("acme/ok", "def execute(params, project_path):\n    raise ValueError('no luck')")
+    async with house.open() as rye:
+        here = await seated(Desk(rye), GRANTED)
+
+        said = await here.says("rye_execute", item_id="tool:acme/ok")
+
+    assert said["status"] == "error"
+    assert "no luck" in said["error"]
+
+
+async def test_what_could_not_be_started_is_a_failure_of_the_call(house: House) -> None:
+    ref = direct(house, "acme/hello")
+    async with house.open() as rye:
+        desk = Desk(rye)
+        here = await seated(desk, "rye.execute.directive.*")
+
+        desk.child = InvalidInputs("Bad.", next_step="Valid inputs: a.", failures=("a: missing",))
+        with pytest.raises(ToolArgsInvalidError, match=r"a: missing.*Valid inputs: a"):
+            await here.call("rye_execute", item_id=ref, thread="fork")
+        desk.child = StateError("The disk is full.")
+        with pytest.raises(ToolExecutionError, match="The disk is full"):
+            await here.call("rye_execute", item_id=ref, thread="fork")
+        desk.child = NotApproved("No.")
+        with pytest.raises(ToolPolicyError):
+            await here.call("rye_execute", item_id=ref, thread="fork")
+
+
+async def test_a_dry_run_shows_the_plan_and_runs_nothing(house: House) -> None:
+    house.shell("acme/ok", "touch $1/ran")
+    async with house.open() as rye:
+        here = await seated(Desk(rye), GRANTED)
+
+        said = await here.says("rye_execute", item_id="tool:acme/ok", dry_run=True)
+
+    assert said["status"] == "validation_passed"
+    assert not (house.project / "ran").exists()
+
+
+async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(house: House) -> None:
+    furnish(house)
+    async with house.open() as rye:
+        here = await seated(Desk(rye), GRANTED)
+
+        said = await here.says("rye_execute", item_id="tool:acme/ok", **{"async": True})
+
+        assert (said["status"], said["state"]) == ("success", "running")
+        assert "pid" not in said
+        with anyio.fail_after(30):
+            await rye.threads.wait(said["thread_id"])
+
+
+async def test_an_item_is_read_without_its_signature_and_found_within_what_may_be_read(
+    house: House,
+) -> None:
+    house.write("knowledge/acme/tides.md", "# Tides\n\nTwice a day.\n")
+    house.write("knowledge/acme/moon.md", "# Moon\n\nTwice a month, tides.\n")
+    async with house.open() as rye:
+        here = await seated(Desk(rye), "rye.fetch.knowledge.acme.tides")
+
+        said = await here.says("rye_fetch", item_id="knowledge:acme/tides")
+        assert said["content"] == "# Tides\n\nTwice a day.\n"
+        assert str(house.root) not in json.dumps(said)
+        found = await here.says("rye_fetch", query="tides", scope="knowledge")
+        assert [one["id"] for one in found["results"]] == ["knowledge:acme/tides"]
+        assert str(house.root) not in json.dumps(found)
+        with pytest.raises(ToolPolicyError):
+            await here.call("rye_fetch", item_id="knowledge:acme/moon")
+        for arguments in ({}, {"item_id": "knowledge:x", "query": "x"}):
+            with pytest.raises(ToolArgsInvalidError):
+                await here.call("rye_fetch", json.dumps(arguments))
+
+
+async def test_signing_needs_the_name_and_the_persons_word(house: House) -> None:
+    asked: list[ApprovalRequest] = []
+
+    async def approve(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    house.write("knowledge/acme/new.md", "# New\n", sign=False)
+    house.write("knowledge/acme/other.md", "# Other\n", sign=False)
+    async with house.open(approve=approve) as rye:
+        here = await seated(Desk(rye), "rye.sign.knowledge.acme.new")
+
+        said = await here.says("rye_sign", item_id="knowledge:acme/new")
+        with pytest.raises(ToolPolicyError):
+            await here.call("rye_sign", item_id="knowledge:acme/other")
+        with pytest.raises(ToolPolicyError):
+            await here.call("rye_sign", item_id="knowledge:acme/*")
+
+    assert said["summary"] == "Signed 1/1 items."
+    assert len(asked) == 1
+    assert str(house.root) not in json.dumps(said)
