@@ -30,7 +30,10 @@ _GO_ON: Final[Mapping["ContinuationKind", str]] = {
         "The conversation above grew too long, and only its end is left. "
         "Go on with the work from there."
     ),
-    "resume": "Go on with the work from here.",
+    "resume": (
+        "This work was interrupted. Go on where it stopped. Where the result of a call is not "
+        "known, find out what became of it before you do it again."
+    ),
     "fork": "Go on with the work from here.",
 }
 

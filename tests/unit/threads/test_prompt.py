@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.directives.returns import render_returns
+from ryecore.llm.parts import Message
 from ryecore.threads.prompt import (
     ContextBlock,
+    continued_message,
     directive_prompt,
     first_message,
     system_text,
 )
+from ryecore.threads.wish import Continuation
 from tests.unit.directives.files import file, parse
 
 OUTPUTS = '<outputs><output name="sum" type="integer" required="true">The sum.</output></outputs>'
@@ -74,6 +77,37 @@ def test_no_text_gets_out_of_its_tag_or_begins_another(text):
 
 def test_a_block_without_a_tag_is_its_text_alone():
     assert block("plain", wrap=False).render() == "plain"
+
+
+def going_on(kind="resume", *, said=(), message=""):
+    told = tuple(Message.user(text) for text in said)
+    return Continuation(kind, "acme/tides-1", "acme/tides-1", told, message)
+
+
+def test_a_thread_that_goes_on_is_told_its_directive_only_where_that_was_cut_off():
+    directive = parse(file(OUTPUTS))
+    prompt = directive_prompt(directive, render_returns(directive.outputs))
+    assert continued_message([], directive, going_on(message="More.")) == f"{prompt}\n\nMore."
+    kept = going_on(said=[f"Some context.\n\n{prompt}", "And then?"], message="More.")
+    assert continued_message([], directive, kept) == "More."
+
+
+def test_context_of_a_thread_that_goes_on_stands_around_what_is_said_now():
+    directive = parse(file())
+    kept = going_on(said=[directive_prompt(directive)], message="More.")
+    blocks = [block("before", wrap=False), block("after", "after", wrap=False)]
+    assert continued_message(blocks, directive, kept) == "before\n\nMore.\n\nafter"
+
+
+def test_where_nobody_says_anything_the_model_is_told_why_it_goes_on():
+    directive = parse(file())
+    texts = {
+        kind: continued_message([], directive, going_on(kind, said=[directive_prompt(directive)]))
+        for kind in ("handoff", "resume", "fork")
+    }
+    assert "only its end is left" in texts["handoff"]
+    assert "interrupted" in texts["resume"]
+    assert texts["fork"].startswith("Go on")
 
 
 def test_what_the_transcript_holds_of_a_block():

@@ -16,6 +16,7 @@ from ryecore.threads.risk import (
     read_risks,
     risk_of,
 )
+from tests.unit.directives.files import file, parse
 
 UNRESTRICTED = AcknowledgedRisk("unrestricted", "It runs in a container.")
 ELEVATED = AcknowledgedRisk("elevated", "It needs a shell.")
@@ -84,6 +85,16 @@ def test_unrestricted_is_blocked_unless_it_is_acknowledged():
     assert report.blocked == ("rye.*",)
     assert judge(["rye.*"], [UNRESTRICTED]).allowed == ("rye.*",)
     assert judge(["rye.*"], [ELEVATED]).blocked == ("rye.*",)
+
+
+def test_a_star_beside_an_acknowledgement_grants_all():
+    permissions = parse(
+        file(
+            metadata='<permissions>*<acknowledge risk="unrestricted">It is boxed in.</acknowledge>'
+            "</permissions>"
+        )
+    ).permissions
+    assert judge(permissions.capabilities, permissions.risks).allowed == ("rye.*",)
 
 
 def test_elevated_is_granted_with_a_warning_unless_it_or_worse_is_acknowledged():
