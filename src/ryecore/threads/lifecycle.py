@@ -14,7 +14,6 @@ from attrs import evolve
 
 from ryecore.chain.trace import Trace
 from ryecore.errors import LimitReached, RyeError, StateError
-from ryecore.items.signature import utc_now
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
@@ -27,20 +26,21 @@ from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.threads.above import Above, held_within, read_above
 from ryecore.threads.children import end_children
+from ryecore.threads.closing import leave_files, made_result, record_end, run_after_complete
 from ryecore.threads.continuing import TRANSCRIPT, handoff_of
 from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.guard import ResultGuard
 from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.hooks import HookRunner
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.leaving import leave_capabilities, leave_knowledge, thread_file
+from ryecore.threads.leaving import leave_capabilities, thread_file
 from ryecore.threads.loop import LoopInputs, ThreadLoop
 from ryecore.threads.naming import PARENT_ID, register_thread
 from ryecore.threads.palette import Palette
 from ryecore.threads.plan import Composed, LayeredLimits, LoadedDirective
 from ryecore.threads.recorder import Recorder
 from ryecore.threads.resilience import LoopConfig, loop_config
-from ryecore.threads.result import ThreadResult, cost_to_dict
+from ryecore.threads.result import ThreadResult
 from ryecore.threads.risk import check_risks
 from ryecore.threads.wish import ThreadWish
 
@@ -377,53 +377,49 @@ class ThreadLifecycle:
     # Step 15
 
     async def _finalize(self, ending: Ending) -> ThreadResult:
-        """Step 15. Whatever fails on the way, the account is closed and the row ends."""
-        host, thread_id = self._host, self.thread_id
+        """Step 15. Whatever fails on the way, nothing of the thread stays open here."""
+        try:
+            return await self._close(ending)
+        except RyeError as error:
+            self._settle_failed(error)
+            raise
+        finally:
+            self._forget()
+
+    async def _close(self, ending: Ending) -> ThreadResult:
+        host, thread_id, cost = self._host, self.thread_id, self._cost
+        are_wanted = ending.status == "completed"
         await end_children(
-            host.store,
-            thread_id,
-            deadline=self._harness.deadline,
-            are_wanted=ending.status == "completed",
+            host.store, thread_id, deadline=self._harness.deadline, are_wanted=are_wanted
         )
-        await self._after_complete(ending)
+        await run_after_complete(host, self._hooks, self._file, ending, cost)
         if ending.hands_off:
             ending = await self._hand_off(ending)
-        cost = self._cost
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         host.ledger.report_actual(thread_id, spent)
         host.ledger.cascade_spend(thread_id)
-        result = self._result(ending, cost)
-        told = {"cost": cost_to_dict(cost)} | ({"error": ending.error} if ending.error else {})
-        self._recorder.append(f"thread_{ending.status}", told)
-        self._recorder.checkpoint(self._recorder.turn)
-        self._leave(ending, cost)
+        following = self.continuation
+        result = made_result(
+            self._file,
+            ending,
+            cost,
+            total=host.ledger.account(thread_id).total,
+            duration_ms=(time.monotonic() - self._started) * 1000,
+            continuation_id=following.thread_id if following else None,
+        )
+        record_end(self._recorder, ending, cost)
+        leave_files(host, self._file, ending, cost)
         head = self._recorder.head
-        try:
-            # Releases the account, and sets status, result and head, in one transaction.
-            host.store.settle(
-                thread_id,
-                ending.status,
-                result.to_dict(),
-                self._fence or 0,
-                head=None if head is None else (head.offset, head.digest),
-                snapshot=cost,
-            )
-        finally:
-            self._forget()
+        # Releases the account, and sets status, result and head, in one transaction.
+        host.store.settle(
+            thread_id,
+            ending.status,
+            result.to_dict(),
+            self._fence or 0,
+            head=None if head is None else (head.offset, head.digest),
+            snapshot=cost,
+        )
         return result
-
-    async def _after_complete(self, ending: Ending) -> None:
-        """The hooks that follow the loop. Nothing that they do changes how the thread ended."""
-        cost = self._cost
-        context = {
-            "thread_id": self.thread_id,
-            "directive": self._loaded.id,
-            "status": ending.status,
-            "cost": cost_to_dict(cost),
-            "project_path": str(self._host.project_root.parent),
-        }
-        with suppress(RyeError):
-            await self._hooks.run("after_complete", context)
 
     async def _hand_off(self, ending: Ending) -> Ending:
         """Begin the thread that goes on. Where that fails, so has this one."""
@@ -453,33 +449,6 @@ class ThreadLifecycle:
         host.registry.link_continuation(self.thread_id, following.thread_id)
         return evolve(ending, status="continued")
 
-    def _result(self, ending: Ending, cost: Cost) -> ThreadResult:
-        following = self.continuation
-        return ThreadResult(
-            status="success" if ending.error is None else "error",
-            item_id=str(self._wish.ref),
-            data=dict(ending.outputs) or ending.text,
-            error=ending.error,
-            duration_ms=(time.monotonic() - self._started) * 1000,
-            thread_id=self.thread_id,
-            state=ending.status,
-            text=ending.text,
-            outputs=ending.outputs,
-            cost=cost,
-            total=self._host.ledger.account(self.thread_id).total,
-            code=ending.code,
-            continuation_thread_id=following.thread_id if following else None,
-        )
-
-    def _leave(self, ending: Ending, cost: Cost) -> None:
-        """Write what stays for people. A full disk there takes no result from its caller."""
-        host = self._host
-        self._file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
-        with suppress(StateError):
-            folder = host.store.folder_of(self.thread_id)
-            write_thread_file(folder / THREAD_FILE, self._file, host.key)
-            leave_knowledge(host, folder, self._file)
-
     @property
     def _cost(self) -> Cost:
         return self._loop.spending.cost if self._loop else Cost()
@@ -499,22 +468,26 @@ class ThreadLifecycle:
             self.recorder.tell(kind, payload)
 
     def _fail_to_begin(self, error: BaseException) -> None:
-        """End a thread that never ran: its row, its account, and what was opened for it."""
+        """End a thread that never ran."""
+        if isinstance(error, RyeError):
+            error.facts = {**error.facts, "thread_id": self.thread_id}
+        self._settle_failed(error)
+        self._forget()
+
+    def _settle_failed(self, error: BaseException) -> None:
+        """End the row and the account; where even that can't be written, who looks later does."""
         ending = (
             ending_of_error(error) if isinstance(error, Exception) else ending_of_wish(killed=False)
         )
-        if isinstance(error, RyeError):
-            error.facts = {**error.facts, "thread_id": self.thread_id}
-        result = {"status": "error", "error": ending.error, "error_code": ending.code}
+        result = {
+            "status": "error",
+            "item_id": str(self._wish.ref),
+            "thread_id": self.thread_id,
+            "error": ending.error,
+            "error_code": ending.code,
+        }
         with suppress(RyeError):
-            host = self._host
-            host.store.settle(
-                self.thread_id,
-                ending.status,
-                {**result, "item_id": str(self._wish.ref), "thread_id": self.thread_id},
-                self._fence or 0,
-            )
-        self._forget()
+            self._host.store.settle(self.thread_id, ending.status, result, self._fence or 0)
 
     def _forget(self) -> None:
         self._host.keeper.remove(self.thread_id)

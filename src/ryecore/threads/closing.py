@@ -1,0 +1,80 @@
+"""What is done once a thread's turns are over, piece by piece; the lifecycle puts it in order."""
+
+from contextlib import suppress
+
+from attrs import evolve
+
+from ryecore.errors import RyeError, StateError
+from ryecore.items.signature import utc_now
+from ryecore.policy.budget import Amount
+from ryecore.state.model import Cost
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.threads.ending import Ending
+from ryecore.threads.hooks import HookRunner
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.leaving import leave_knowledge
+from ryecore.threads.recorder import Recorder
+from ryecore.threads.result import ThreadResult, cost_to_dict
+
+__all__ = ["leave_files", "made_result", "record_end", "run_after_complete"]
+
+
+async def run_after_complete(
+    host: ThreadHost, hooks: HookRunner, file: ThreadFile, ending: Ending, cost: Cost
+) -> None:
+    """Run the hooks that follow the loop. Nothing that they do changes how the thread ended.
+
+    Source: seed 003, "After-Complete Hook Dispatch".
+    """
+    context = {
+        "thread_id": file.thread_id,
+        "directive": file.directive,
+        "status": ending.status,
+        "cost": cost_to_dict(cost),
+        "project_path": str(host.project_root.parent),
+    }
+    with suppress(RyeError):
+        await hooks.run("after_complete", context)
+
+
+def record_end(recorder: Recorder, ending: Ending, cost: Cost) -> None:
+    """Write the transcript's last record, and close it with a checkpoint."""
+    told = {"cost": cost_to_dict(cost)} | ({"error": ending.error} if ending.error else {})
+    recorder.append(f"thread_{ending.status}", told)
+    recorder.checkpoint(recorder.turn)
+
+
+def leave_files(host: ThreadHost, file: ThreadFile, ending: Ending, cost: Cost) -> None:
+    """Write what stays for people. A full disk there takes no result from its caller."""
+    file = evolve(file, status=ending.status, cost=cost, updated_at=utc_now())
+    with suppress(StateError):
+        folder = host.store.folder_of(file.thread_id)
+        write_thread_file(folder / THREAD_FILE, file, host.key)
+        leave_knowledge(host, folder, file)
+
+
+def made_result(
+    file: ThreadFile,
+    ending: Ending,
+    cost: Cost,
+    *,
+    total: Amount,
+    duration_ms: float,
+    continuation_id: str | None,
+) -> ThreadResult:
+    """What came of a thread, for whoever waits for it."""
+    return ThreadResult(
+        status="success" if ending.error is None else "error",
+        item_id=file.item_id,
+        data=dict(ending.outputs) or ending.text,
+        error=ending.error,
+        duration_ms=duration_ms,
+        thread_id=file.thread_id,
+        state=ending.status,
+        text=ending.text,
+        outputs=ending.outputs,
+        cost=cost,
+        total=total,
+        code=ending.code,
+        continuation_thread_id=continuation_id,
+    )
