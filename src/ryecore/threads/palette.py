@@ -9,6 +9,7 @@ Source: seed 003, "Step 10"; decision 41.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from attrs import evolve, frozen
@@ -50,6 +51,7 @@ _LEAST_TOKENS: Final = 20
 _MAX_LOOKED_AT: Final = 100
 _MAX_LEFT_OUT: Final = 100
 _MAX_REMEMBERED: Final = 4_096
+_MAX_TREES: Final = 256
 
 
 @frozen
@@ -71,10 +73,11 @@ class Palette:
 
 @frozen
 class _Kept:
-    """A tool that was made of an item, and of what exactly."""
+    """A tool that was made of an item, and of which bytes at which place."""
 
+    ref: ItemRef
     integrity: str
-    path: str
+    path: Path | None
     tool: ToolDef
     tokens: int
 
@@ -106,6 +109,7 @@ class PaletteBuilder:
         self._dispatcher = dispatcher
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._host: dict[ToolDef, ToolDef] = {}
+        self._trees: dict[tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[str, ...]], str] = {}
         self._built_in: dict[Action, ToolDef] = {
             action: item_tool(action, dispatcher) for action in BUILT_IN_NAMES
         }
@@ -152,8 +156,19 @@ class PaletteBuilder:
             ToolRegistry(tools, limits=limits),
             tuple(tools),
             tuple(left_out),
-            _tree(capabilities, tools, left_out),
+            self._tree(tuple(capabilities), tuple(tools), tuple(left_out)),
         )
+
+    def _tree(
+        self, capabilities: tuple[str, ...], tools: tuple[ToolDef, ...], left_out: tuple[str, ...]
+    ) -> str:
+        key = (capabilities, tools, left_out)
+        tree = self._trees.get(key)
+        if tree is None:
+            if len(self._trees) >= _MAX_TREES:
+                self._trees.clear()
+            tree = self._trees[key] = _tree(*key)
+        return tree
 
     def _allowed(
         self, capabilities: Sequence[str], host_tools: Iterable[ToolDef], taken: set[str]
@@ -219,7 +234,8 @@ class PaletteBuilder:
             RyeError: Its chain doesn't hold.
             ValueError: Its schema is none.
         """
-        ref = ItemRef("tool", check_item_id(item_id))
+        kept = self._kept.get((item_id, name))
+        ref = ItemRef("tool", check_item_id(item_id)) if kept is None else kept.ref
         try:
             chain = await self._dispatcher.chain(ref)
         except MissingExecutorId:
@@ -229,9 +245,8 @@ class PaletteBuilder:
         head = chain.head
         if not is_exact and head.spec.tool_type == _RUNTIME:
             return None
-        key, path = (item_id, name), str(head.path)
-        kept = self._kept.get(key)
-        if kept is not None and (kept.integrity, kept.path) == (head.integrity, path):
+        path = head.path
+        if kept is not None and kept.integrity == head.integrity and kept.path == path:
             return kept
         if head.item is not None and not head.item.is_verified:
             raise IntegrityError(f"{ref} is not verified.")
@@ -246,10 +261,10 @@ class PaletteBuilder:
             origin="item" if shape.server is None else "mcp",
             source=str(ref),
         )
-        kept = _Kept(head.integrity, path, tool, tool_tokens(tool.spec))
+        kept = _Kept(ref, head.integrity, path, tool, tool_tokens(tool.spec))
         if len(self._kept) >= _MAX_REMEMBERED:
             self._kept.clear()
-        self._kept[key] = kept
+        self._kept[item_id, name] = kept
         return kept
 
 
