@@ -1,7 +1,8 @@
 """execute: run a tool through its verified chain, or hand out a directive's directions."""
 
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.matrix import check_cell, check_modes
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from ryecore.threads.thread import Thread
     from ryecore.threads.wish import ThreadWish
 
-__all__ = ["ExecuteAction", "thread_wish"]
+__all__ = ["ORCHESTRATOR", "ExecuteAction", "thread_wish"]
+
+ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
+"""The system tool that looks after threads."""
 
 
 class ExecuteAction:
@@ -87,6 +91,8 @@ class ExecuteAction:
             if options.thread == "fork" and not options.dry_run:
                 return await self._fork(ref, given, options, ctx)
             return await self._directives().execute(ref, given, options, ctx)
+        if ref.id == ORCHESTRATOR and not options.async_ and not options.dry_run:
+            return await self._orchestrate(ref, given, ctx)
         if options.async_:
             return await self._launch()(ref, given, options.timeout_s, ctx)
         return await self._executor.execute(
@@ -113,6 +119,33 @@ class ExecuteAction:
         except RyeError as error:
             error.during(str(ref))
             raise
+
+    async def _orchestrate(
+        self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
+    ) -> ExecutionResult:
+        """Serve the system bundle's orchestrator here, where threads run; another one's runs as is.
+
+        Source: decision 41: it reaches the caller's own threads.
+        """
+        began = time.perf_counter()
+        chain = await self._executor.chain(ref, ctx)
+        item = chain.head.item
+        if item is None or item.source.space.name != "system":
+            return await self._executor.execute(ref, parameters, ctx)
+        try:
+            document = await self._threads().orchestrator.perform(parameters, ctx)
+        except RyeError as error:
+            error.during(str(ref), chain=chain.ids)
+            raise
+        is_well = document.get("success") is not False
+        return ExecutionResult(
+            status="success" if is_well else "error",
+            item_id=str(ref),
+            data=document,
+            error=None if is_well else str(document.get("error")),
+            chain=chain,
+            duration_ms=(time.perf_counter() - began) * 1000,
+        )
 
     async def start(
         self,

@@ -21,7 +21,7 @@ from ryecore.state.transcript_check import read_records
 from ryecore.threads.continuing import TRANSCRIPT, fork_of, resume_of
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle import ThreadLifecycle
-from ryecore.threads.orchestrator import orchestrator_tool
+from ryecore.threads.orchestrator import Orchestrator, orchestrator_tool
 from ryecore.threads.ports import Shown
 from ryecore.threads.resilience import loop_config
 from ryecore.threads.result import StartedThread, ThreadResult
@@ -38,12 +38,16 @@ class ThreadService:
     Args:
         host: What they have in common.
         tasks: Where threads run that nobody waits for.
+
+    Attributes:
+        orchestrator: Looks after threads on behalf of a thread, or of the host.
     """
 
     def __init__(self, host: ThreadHost, tasks: Tasks) -> None:
         self._host = host
         self._tasks = tasks
         self._is_kept = False
+        self.orchestrator = Orchestrator(lambda: host.store, self)
         host.own_tool = orchestrator_tool(lambda: host.store, self)
 
     async def run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
