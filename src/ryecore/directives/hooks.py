@@ -116,8 +116,12 @@ def _check_keys(declared: Mapping[str, object], valid: frozenset[str]) -> None:
         raise ValueError(f"it has {', '.join(unknown)}; valid are {', '.join(sorted(valid))}")
 
 
-def read_hooks_element(element: Element | None) -> tuple[Hook, ...]:
+def read_hooks_element(element: Element | None, owner: str) -> tuple[Hook, ...]:
     """Read the `<hooks>` of a directive.
+
+    Args:
+        element: The element; None where there is none.
+        owner: The directive's name.
 
     Raises:
         DirectiveProblem: A hook can't be read; with its line.
@@ -130,7 +134,7 @@ def read_hooks_element(element: Element | None) -> tuple[Hook, ...]:
         hook = _from_element(child)
         if hook.id in hooks:
             raise child.problem(f"declares {hook.id!r} once more")
-        hooks[hook.id] = hook
+        hooks[hook.id] = evolve(hook, owner=owner)
     return tuple(hooks.values())
 
 
@@ -149,10 +153,9 @@ def _from_element(element: Element) -> Hook:
         "description": description.text if description else "",
     }
     try:
-        hook = _hook(declared, actions, condition, HookLayer.DIRECTIVE)
+        return _hook(declared, actions, condition, HookLayer.DIRECTIVE)
     except ValueError as problem:
         raise DirectiveProblem(f"<hook>: {problem}", element.line) from None
-    return evolve(hook, is_directives=True)
 
 
 def _condition(element: Element) -> Condition:

@@ -85,7 +85,7 @@ def _directive(root: Element, sections: Sections, stem: str) -> Directive:
         permissions=read_permissions(permissions),
         declares_permissions=permissions is not None,
         cost=_cost(found.get("cost")),
-        hooks=read_hooks_element(found.get("hooks")),
+        hooks=read_hooks_element(found.get("hooks"), name),
         context=_context(found.get("context")),
         inputs=read_declared(root.one("inputs"), "input"),
         outputs=read_declared(root.one("outputs"), "output"),

@@ -90,8 +90,8 @@ class Hook:
         condition: Whether it does so; always where there is none.
         layer: When it comes to its turn; its file's own, or a later one that it asks for.
         description: For people.
-        is_directives: Whether a directive declares it, whichever layer it asks for: it acts within
-            that directive's capabilities. What configuration declares acts for the host.
+        owner: The name of the directive that declares it, whichever layer it asks for; empty where
+            configuration does.
     """
 
     id: str
@@ -100,7 +100,17 @@ class Hook:
     condition: Condition | None = None
     layer: HookLayer = HookLayer.DIRECTIVE
     description: str = ""
-    is_directives: bool = False
+    owner: str = ""
+
+    @property
+    def is_directives(self) -> bool:
+        """Whether it acts within a directive's capabilities; else it acts for the host."""
+        return bool(self.owner)
+
+    @property
+    def key(self) -> str:
+        """What it is muted by: a directive's hook can't pass for one of configuration."""
+        return f"{f'directive {self.owner}' if self.owner else int(self.layer)}:{self.id}"
 
     def answers(self, event: str, context: Mapping[str, object]) -> bool:
         """Whether it acts on this event, in this context."""

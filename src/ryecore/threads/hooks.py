@@ -29,6 +29,7 @@ _STEERING: Final = ("error", "limit")
 _PAST_A_LIMIT: Final[tuple[Control, ...]] = ("fail", "abort", "handoff")
 _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
 _ABSENT: Final = object()
+_FAILED: Final = ("error", "cancelled", "killed")
 _MAX_SAID: Final = 500
 
 
@@ -67,7 +68,7 @@ class HookRunner:
         tell: Told how each hook went.
         directive_ctx: Within what the directive's own hooks act: the thread's capabilities.
         host_ctx: Within what the hooks of configuration act.
-        muted: The ids of hooks that don't act here, because one of them started this thread.
+        muted: The keys of hooks that don't act here, because one of them started this thread.
         suppress: The ids of hooks and items whose context is left out, as `<suppress>` says.
     """
 
@@ -88,7 +89,7 @@ class HookRunner:
         self._host_ctx = host_ctx
         self._muted = muted
         self._suppress = suppress
-        acting = [hook for hook in in_order(hooks) if hook.id not in muted]
+        acting = [hook for hook in in_order(hooks) if hook.key not in muted]
         self._by_event = {
             event: tuple(hook for hook in acting if hook.event == event) for event in EVENTS
         }
@@ -167,7 +168,7 @@ class HookRunner:
         elif action.item is not None:
             given = fill_parameters(action.parameters, context)
             if action.item.kind == "directive":
-                options = ForkOptions(muted_hooks=self._muted | {hook.id})
+                options = ForkOptions(muted_hooks=self._muted | {hook.key})
                 forked = await self._dispatcher.fork(action.item, given, options, ctx=ctx)
                 _check_ended_well(forked.to_dict())
             else:
@@ -290,5 +291,5 @@ def _text_of(fetched: Fetched, ref: ItemRef) -> str:
 
 
 def _check_ended_well(response: Mapping[str, object]) -> None:
-    if response.get("status") == "error" or response.get("state") in ("error", "killed"):
+    if response.get("status") == "error" or response.get("state") in _FAILED:
         raise RyeError(str(response.get("error") or "Its thread failed."))

@@ -38,7 +38,7 @@ class ForkOptions:
         async_: Whether to return as soon as it is registered.
         model: `provider/model`, or a tier or name of `agent/agent.yaml`.
         limit_overrides: Limits by name, such as `{"turns": 8}`.
-        muted_hooks: The ids of hooks that don't act in it, because one of them started it.
+        muted_hooks: The keys of hooks that don't act in it, because one of them started it.
     """
 
     async_: bool = False

@@ -252,7 +252,7 @@ async def test_layer_four_steers_nothing(house):
 async def test_a_directives_hook_acts_within_the_thread_and_configurations_for_the_host(knowing):
     (of_project,) = hooks(fetch("p"))
     # A directive may ask for a later layer: that makes it no hook of the project's.
-    of_directive = evolve(of_project, id="d", is_directives=True)
+    of_directive = evolve(of_project, id="d", owner="tides")
     async with stage(knowing) as on:
         runner = on.runner(of_project, of_directive, held=frozenset({"rye.fetch.tool.*"}))
         outcome = await runner.run("thread_started", {})
@@ -275,13 +275,25 @@ def learn(name="learn", **parameters):
 
 async def test_a_hook_never_sets_itself_off(house):
     async with stage(house) as on:
-        muted = frozenset({"other"})
+        muted = frozenset({"3:other"})
         found = hooks(learn(thread="${thread_id}"), learn("other"))
         await on.runner(*found, muted=muted).run("after_complete", {"thread_id": "t-1"})
     ((item_id, inputs, options, ctx),) = on.actions.forked
     assert (item_id, inputs) == ("acme/learn", {"thread": "t-1"})
-    assert options == ForkOptions(muted_hooks=frozenset({"learn", "other"}))
+    assert options == ForkOptions(muted_hooks=frozenset({"3:learn", "3:other"}))
     assert ctx.capabilities is None
+
+
+async def test_no_directive_mutes_a_hook_of_configuration_by_its_name(house):
+    (of_project,) = hooks(learn("guard"))
+    of_directive = evolve(of_project, owner="tides")
+    async with stage(house) as on:
+        await on.runner(of_directive).run("after_complete", {})
+        muted = on.actions.forked[0][2].muted_hooks
+        await on.runner(of_project, of_directive, muted=muted).run("after_complete", {})
+    assert [one["layer"] for one in on.told] == [3, 3]
+    assert on.actions.forked[1][3].capabilities is None  # the project's, for the host
+    assert len(on.actions.forked) == 2
 
 
 async def test_a_thread_that_failed_is_a_hook_that_failed(house):
