@@ -6,6 +6,7 @@ import sys
 _QUICK = (
     "spawn",
     "concurrency",
+    "palette",
     "verification",
     "importing",
     "search",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.estimate import estimated_tokens, tool_tokens
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 
@@ -34,3 +34,9 @@ def test_a_script_of_ideographs_is_not_taken_for_a_third_of_itself(text):
 
 def test_half_a_character_is_counted_too():
     assert estimated_tokens(LlmRequest("m", (Message.user("\ud83d" * 3),))) > 0
+
+
+def test_a_tool_alone_counts_as_in_a_request():
+    tool = ToolSpec("look_up", "Finds a word, ä.", SCHEMA)
+
+    assert tool_tokens(tool) == estimated_tokens(LlmRequest("m", (), tools=(tool,)))

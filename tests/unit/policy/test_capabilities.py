@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.policy import allows, capability_of
-from ryecore.policy.capabilities import attenuate
+from ryecore.policy.capabilities import Action, attenuate, holds_any
 
 SEGMENT = st.text("abAB01_-", min_size=1, max_size=5).filter(lambda word: word[0] != "-")
 ITEM_ID = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
@@ -102,3 +102,31 @@ def test_attenuation_never_grants_what_one_of_them_lacks(
     if allows(attenuate(wanted, parent), needed):
         assert allows(wanted, needed)
         assert allows(parent, needed)
+
+
+@given(st.sets(PATTERN | st.just("rye.execute.tool.a")), st.sampled_from(["execute", "sign"]))
+def test_a_primary_is_held_wherever_anything_of_it_is_granted(
+    granted: set[str], action: Action
+) -> None:
+    needed = (capability_of(action, "tool", "a"), capability_of(action, "tool", "a/a"))
+    if any(allows(granted, one) for one in needed):
+        assert holds_any(granted, action)
+
+
+@pytest.mark.parametrize(
+    ("granted", "action", "held"),
+    [
+        ((), "execute", False),
+        (("rye.execute.tool.a",), "execute", True),
+        (("rye.exec*",), "execute", True),
+        (("rye.fetch.*",), "execute", False),
+        (("rye.executed.*",), "execute", False),
+        (("*",), "fetch", True),
+        (("*", "rye.sign.*"), "sign", False),
+        (("rye.sign.tool.a",), "sign", True),
+    ],
+)
+def test_whether_anything_of_a_primary_is_held(
+    granted: tuple[str, ...], action: Action, held: bool
+) -> None:
+    assert holds_any(granted, action) is held

@@ -76,3 +76,12 @@ async def test_a_slice_that_is_none_can_be_corrected(store: ResultStore) -> None
     ):
         error = await refused(ToolArgsInvalidError, tool, wrong)
         assert "the tool read_result" in str(error)
+
+
+async def test_how_much_is_read_at_once_may_be_less_for_now(store: ResultStore) -> None:
+    bounds = iter([100, 9_999])
+    tool = read_result_tool(store, max_chars=500, bound=lambda: next(bounds))
+    handle = store.put(b"x" * 1_000)
+
+    assert len((await called(tool, {"handle": handle})).part.text.partition("\n")[2]) == 100
+    assert len((await called(tool, {"handle": handle})).part.text.partition("\n")[2]) == 500
