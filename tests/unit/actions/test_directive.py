@@ -231,7 +231,7 @@ async def test_a_model_gets_a_plain_object_for_directions_and_refusals(
     assert (refused["status"], refused["error_type"]) == ("error", "invalid_inputs")
     assert refused["declared_inputs"][0]["name"] == "topic"
     forked = await rye_execute("acme/research", str(house.project), thread="fork")
-    assert forked["error_type"] == "not_available_yet"
+    assert forked["error_type"] == "invalid_inputs"
 
 
 def test_opening_a_rye_and_executing_a_tool_imports_nothing_of_directives(house):
