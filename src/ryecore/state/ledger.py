@@ -311,6 +311,7 @@ class BudgetLedger:
         Source: decision 40.
         """
         with self._database.write() as run:
+            path = path_of(run, thread_id)
             held_spend, held_tokens, spend, tokens, old = _find(run, thread_id, turn, attempt)
             if old in _SETTLED:
                 raise BudgetError(
@@ -319,7 +320,7 @@ class BudgetLedger:
                     account=thread_id,
                 )
             freed = (held_spend, held_tokens) if old == "held" else (0, 0)
-            charge(run, path_of(run, thread_id), freed, (-spend, -tokens))
+            charge(run, path, freed, (-spend, -tokens))
             run.execute(_MARK, (0, 0, "freed", thread_id, turn, attempt))
 
     # The end

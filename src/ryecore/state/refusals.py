@@ -47,7 +47,7 @@ def insufficient(
 ) -> InsufficientBudget:
     """The error that says that an account has less left than was asked for."""
     if dimension == "spend":
-        said = f"{wanted.spend_microcents / 1e8:.6f} USD, and {left.spend_microcents / 1e8:.6f}"
+        said = f"{wanted.spend_microcents / 1e8:.8f} USD, and {left.spend_microcents / 1e8:.8f}"
     else:
         said = f"{wanted.tokens} tokens, and {left.tokens}"
     return InsufficientBudget(
