@@ -252,7 +252,6 @@ class Chain:
         self._key = key
         self._head = head
         self._has_head = head is None
-        self._offset = 0  # of the last checkpoint's line, where it really stands
         self._end = 0
         self._unattested = 0
         self._open = _Segment(1, segment(""))
@@ -319,11 +318,7 @@ class Chain:
         elif said.previous != (last.digest if last is not None else ""):
             reason = "the checkpoint before it is missing"
             state = self._report_gap(now, said, known, line)
-        elif (
-            now.bad
-            or said.digest != now.digest.hexdigest()
-            or line.offset - self._offset != said.offset - (last.offset if last else 0)
-        ):
+        elif now.bad or said.digest != now.digest.hexdigest():
             state = "altered"
             reason = now.bad or "these lines are not those that were signed"
         elif said.unattested:
@@ -337,7 +332,7 @@ class Chain:
             self._unattested += now.records
         self._add(said.turn, state, now.first_line, line.number, reason)
         self._has_head = self._has_head or (said.offset, said.digest) == self._head
-        self.last, self._offset, self._end = said, line.offset, line.end
+        self.last, self._end = said, line.end
         self._open = _Segment(line.number + 1, segment(said.digest))
         if self._open.digest is not None:
             self._open.digest.update(line.content or b"")

@@ -147,6 +147,29 @@ def test_a_removed_a_repeated_and_a_moved_line_are_noticed(written: Written) -> 
             assert not report.ok, (at, report)
 
 
+def test_a_checkpoint_has_one_spelling(written: Written) -> None:
+    """Behind the last one no digest speaks for its line, and its signature is of what it says."""
+    *before, last = written.lines
+    said = json.loads(last)
+    seconds = f"{said['timestamp']:.6f}"
+    for other in (
+        json.dumps(said).encode() + b"\n",
+        json.dumps({**said, "more": 1}, separators=(",", ":")).encode() + b"\n",
+        last.replace(seconds.encode(), seconds.encode() + b"0"),
+        last.replace(b"checkpoint", b"\\u0063heckpoint"),
+    ):
+        assert json.loads(other)["payload"] == said["payload"]
+        report = written.verify(b"".join(before) + other)
+        assert states(report)[-1] == (3, "altered"), other
+
+
+def test_a_checkpoint_that_stands_there_again_is_called_so(written: Written) -> None:
+    lines = written.lines
+    report = written.verify(b"".join([*lines[:7], lines[3], *lines[7:]]))
+    assert states(report) == [(1, "attested"), (2, "attested"), (3, "altered"), (3, "attested")]
+    assert report.turns[2].reason == "the checkpoint in line 8 stands there again"
+
+
 def test_a_turn_that_was_taken_out_whole_is_cut(written: Written) -> None:
     lines = written.lines
     report = written.verify(b"".join(lines[:4] + lines[7:]))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ryecore import SigningKey
@@ -47,7 +47,8 @@ ABOUT = Exported(
 )
 HOSTILE = st.lists(
     st.sampled_from(
-        ["`", "```", "~~~", "\n", "\r", "\r\n", "    ", "# no heading", "---", "<!--", "-->",
+        ["`", "```", "\n```\n", "\n  `````\n", "\n~~~\n",
+         "\n", "\r", "\r\n", "    ", "# no heading", "---", "<!--", "-->",
          "title: mine", "\x1b[2J", "\u202e", "\u2028", "\x85", "\ud800", "\0", "word", '"', "\\",
          "}"]
     ),
@@ -123,6 +124,7 @@ def test_a_thread_is_exported_as_knowledge_that_says_what_it_was(tmp_path: Path)
 
 
 @given(HOSTILE)
+@example("\n```\n# A heading of the model's")
 def test_no_text_leaves_its_place(said: str) -> None:
     def shape(words: str) -> list[str]:
         call = {"type": "tool_call", "call_id": words, "name": words, "arguments_json": words}
@@ -144,6 +146,7 @@ def test_no_text_leaves_its_place(said: str) -> None:
 
 
 @given(HOSTILE)
+@example("\n```\n# A heading of the model's")
 def test_a_fence_and_a_frontmatter_hold_whatever_stands_in_them(said: str) -> None:
     assert outside(fenced(said)) == [""]
     block = frontmatter({"title": said, "tags": [said], "map": {said: said}})
