@@ -22,6 +22,7 @@ from ryecore.policy.capabilities import Action, holds_any
 from ryecore.threads.guard import READ_ARTIFACT
 from ryecore.threads.item_tools import BUILT_IN_NAMES, item_tool
 from ryecore.threads.ports import Dispatcher
+from ryecore.threads.returning import RETURN_TOOL
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import shown
 from ryecore.tools.items import ItemRunner, shape_of
@@ -43,6 +44,7 @@ TOKEN_BUDGET: Final = 2_000
 HOST_CAPABILITY: Final = "rye.execute.tool.host."
 """What a host's function needs that names no capability itself: this and its name."""
 
+_WITHOUT_RESULTS: Final = (READ_ARTIFACT, RETURN_TOOL)
 _TOOLS: Final = "rye.execute.tool."
 _RUNTIME: Final = "runtime"
 _MAX_NAME: Final = 64
@@ -147,8 +149,8 @@ class PaletteBuilder:
         items, missing = await self._items(wanted, names, token_budget)
         left_out += missing
         tools = [*mine, *items, *hosts, *own]
-        if all(tool.name == READ_ARTIFACT for tool in tools):
-            tools = []
+        if all(tool.name in _WITHOUT_RESULTS for tool in tools):
+            tools = [tool for tool in tools if tool.name != READ_ARTIFACT]
         if len(left_out) > _MAX_LEFT_OUT:
             more = len(left_out) - _MAX_LEFT_OUT
             left_out = [*left_out[:_MAX_LEFT_OUT], f"and {more} more"]

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ryecore.directives.inputs import Declared
 from ryecore.errors import ToolPolicyError, UnknownToolError
 from ryecore.threads.guard import ArtifactStore, ResultGuard
 from ryecore.threads.palette import PaletteBuilder, build_palette, names_of
+from ryecore.threads.returning import return_tool
 from ryecore.tools import ToolContext, ToolDef
 from tests.house import House
 from tests.unit.threads.desk import Desk, Sitter, seated
@@ -252,6 +254,10 @@ async def test_artifacts_can_be_read_wherever_there_is_another_tool(house: House
     extra = [ResultGuard(ArtifactStore(house.root / "artifacts")).reader()]
     async with house.open() as rye:
         none = await build_palette(Desk(rye), (), (), extra)
+        returns = return_tool([Declared("n")])
+        assert returns is not None
+        alone = await build_palette(Desk(rye), (), (), [*extra, returns])
+        assert [one.name for one in alone.tools] == ["rye_directive_return"]
         some = await build_palette(Desk(rye), ("rye.fetch.*",), (), extra)
 
         assert none.tools == ()
