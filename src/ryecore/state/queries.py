@@ -90,7 +90,8 @@ class ThreadQueries:
         """The threads of a process, the calling one by default, that were asked to stop."""
         return self._find(
             "WHERE status IN ('created', 'running') AND (cancel_requested OR kill_requested)"
-            " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?",
+            " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
+            " ORDER BY created_at, rowid",
             columns(owner or current_process()),
         )
 

@@ -72,13 +72,13 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         "ALTER TABLE threads ADD COLUMN parent_token_hash TEXT",
         "ALTER TABLE threads ADD COLUMN transcript_length INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE threads ADD COLUMN transcript_digest TEXT",
-        """UPDATE threads SET root_id = (
+        """UPDATE threads SET root_id = coalesce((
             WITH RECURSIVE above (thread_id, parent_id) AS (
                 VALUES (threads.thread_id, threads.parent_id)
                 UNION SELECT parent.thread_id, parent.parent_id
                 FROM threads AS parent JOIN above ON parent.thread_id = above.parent_id
             ) SELECT thread_id FROM above WHERE parent_id IS NULL
-        )""",
+        ), thread_id)""",
         # Money and tokens side by side: what is left is the ceiling less the four behind it.
         """CREATE TABLE accounts (
             thread_id TEXT PRIMARY KEY NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
