@@ -12,7 +12,12 @@ _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
 
 
 def write_atomically(
-    path: Path, content: bytes, *, mode: int | None = None, replace: bool = True
+    path: Path,
+    content: bytes,
+    *,
+    mode: int | None = None,
+    replace: bool = True,
+    durable: bool = True,
 ) -> None:
     """Replace a file, or make it, in one step that survives a crash. A link is replaced itself.
 
@@ -21,6 +26,7 @@ def write_atomically(
         content: What it holds afterwards.
         mode: Its permissions; by default those that it had, else 0644 within the umask.
         replace: Whether a file that stands there already may go.
+        durable: Whether it survives the loss of power too, and not the process's death alone.
 
     Raises:
         FileExistsError: One stands there, and may not go.
@@ -33,10 +39,11 @@ def write_atomically(
     try:
         with open(descriptor, "wb") as file:
             if mode is not None:
-                os.fchmod(file.fileno(), mode)
+                os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(descriptor)
         if replace:
             temporary.replace(path)
         else:

@@ -51,6 +51,7 @@ class ThreadStore:
 
     def __init__(self, place: AttestedFolder, durability: Durability = "process") -> None:
         self.folder = place.path
+        self._durability: Durability = durability
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry = ThreadRegistry(self._database)
         self.ledger = BudgetLedger(self._database)
@@ -148,7 +149,8 @@ class ThreadStore:
         text = json.dumps(result, ensure_ascii=False, indent=2, default=str)
         body = text.encode(errors="backslashreplace")  # half a character, as JSON escapes it
         with suppress(OSError):  # what counts is in the registry
-            write_atomically(self.folder_of(thread_id) / "result.json", body, mode=0o600)
+            path = self.folder_of(thread_id) / "result.json"
+            write_atomically(path, body, mode=0o600, durable=self._durability == "machine")
 
     # Everyone's side
 

@@ -16,7 +16,7 @@ from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
 from ryecore.state.records import holds, sign_record
 
 __all__ = ["THREAD_FILE", "ThreadFile", "read_thread_file", "write_thread_file"]
@@ -93,13 +93,16 @@ class ThreadFile:
         }
 
 
-def write_thread_file(path: Path, thread: ThreadFile, key: SigningKey) -> None:
+def write_thread_file(
+    path: Path, thread: ThreadFile, key: SigningKey, durability: Durability = "machine"
+) -> None:
     """Write a thread's file, signed, in one step that survives a crash.
 
     Args:
         path: The file; its folder exists.
         thread: What it says.
         key: The run key.
+        durability: What it survives.
 
     Raises:
         StateError: It can't be written; what stood there stands there still.
@@ -107,7 +110,7 @@ def write_thread_file(path: Path, thread: ThreadFile, key: SigningKey) -> None:
     signed = sign_record(_KIND, thread.to_dict(), key)
     text = json.dumps(signed, indent=2, allow_nan=False) + "\n"
     try:
-        write_atomically(path, text.encode(), mode=0o600)
+        write_atomically(path, text.encode(), mode=0o600, durable=durability == "machine")
     except OSError as problem:
         raise StateError(
             f"{path} can't be written: {problem.strerror or problem}.",

@@ -49,7 +49,7 @@ def leave_files(host: ThreadHost, file: ThreadFile, ending: Ending, cost: Cost) 
     file = evolve(file, status=ending.status, cost=cost, updated_at=utc_now())
     with suppress(StateError):
         folder = host.store.folder_of(file.thread_id)
-        write_thread_file(folder / THREAD_FILE, file, host.key)
+        write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
         leave_knowledge(host, folder, file)
 
 

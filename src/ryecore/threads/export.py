@@ -19,7 +19,7 @@ from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.llm.request import ToolSpec
-from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
 from ryecore.state.transcript_check import Record
 from ryecore.threads.documents import document_holds, fenced, frontmatter, sign_document
 
@@ -116,7 +116,9 @@ def _tree(capabilities: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def write_capabilities(path: Path, thread_id: str, text: str, key: SigningKey) -> None:
+def write_capabilities(
+    path: Path, thread_id: str, text: str, key: SigningKey, durability: Durability = "machine"
+) -> None:
     """Write what `render_capabilities` made, signed.
 
     Args:
@@ -124,11 +126,12 @@ def write_capabilities(path: Path, thread_id: str, text: str, key: SigningKey) -
         thread_id: The thread.
         text: The markdown.
         key: The run key.
+        durability: What it survives.
 
     Raises:
         StateError: It can't be written.
     """
-    _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key))
+    _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
 
 
 # The knowledge export
@@ -275,7 +278,13 @@ def export_path(project_root: Path, thread_id: str) -> Path:
     return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
 
 
-def write_export(project_root: Path, thread_id: str, text: str, key: SigningKey) -> Path:
+def write_export(
+    project_root: Path,
+    thread_id: str,
+    text: str,
+    key: SigningKey,
+    durability: Durability = "machine",
+) -> Path:
     """Write what `render_export` made, signed as a record.
 
     Args:
@@ -283,6 +292,7 @@ def write_export(project_root: Path, thread_id: str, text: str, key: SigningKey)
         thread_id: The thread; its id is one that the registry knows.
         text: The markdown.
         key: The run key.
+        durability: What it survives.
 
     Returns:
         The file.
@@ -298,7 +308,7 @@ def write_export(project_root: Path, thread_id: str, text: str, key: SigningKey)
         _check_inside(path.parent, knowledge)
     except OSError as problem:
         raise _unwritable(path, problem) from problem
-    _write(path, sign_document(EXPORT_KIND, thread_id, text, key))
+    _write(path, sign_document(EXPORT_KIND, thread_id, text, key), durability)
     return path
 
 
@@ -346,9 +356,9 @@ def _check_inside(folder: Path, root: Path) -> None:
         )
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, durability: Durability) -> None:
     try:
-        write_atomically(path, content, mode=0o600)
+        write_atomically(path, content, mode=0o600, durable=durability == "machine")
     except OSError as problem:
         raise _unwritable(path, problem) from problem
 

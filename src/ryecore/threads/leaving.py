@@ -6,7 +6,6 @@ Source: seed 003, "Thread Storage"; decisions 36 and 47.
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ryecore.lillux.keys import SigningKey
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript_check import read_records
@@ -56,11 +55,12 @@ def thread_file(
     )
 
 
-def leave_capabilities(folder: Path, file: ThreadFile, palette: Palette, key: SigningKey) -> None:
+def leave_capabilities(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
     """Write what the thread may do and which tools it is offered."""
     tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
     text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
-    write_capabilities(folder / CAPABILITIES_FILE, file.thread_id, text, key)
+    path = folder / CAPABILITIES_FILE
+    write_capabilities(path, file.thread_id, text, host.key, host.durability)
 
 
 def leave_knowledge(host: ThreadHost, folder: Path, file: ThreadFile) -> None:
@@ -79,4 +79,4 @@ def leave_knowledge(host: ThreadHost, folder: Path, file: ThreadFile) -> None:
         capabilities_ref=str(place),
     )
     text = render_export(exported, read_records(folder / TRANSCRIPT))
-    write_export(host.project_root, file.thread_id, text, host.key)
+    write_export(host.project_root, file.thread_id, text, host.key, host.durability)

@@ -291,8 +291,8 @@ class ThreadLifecycle:
             capabilities=self._harness.capabilities,
             continues=self._wish.continues,
         )
-        write_thread_file(folder / THREAD_FILE, self._file, host.key)
-        leave_capabilities(folder, self._file, self._palette, host.key)
+        write_thread_file(folder / THREAD_FILE, self._file, host.key, host.durability)
+        leave_capabilities(host, folder, self._file, self._palette)
         transcript = Transcript.create(folder / TRANSCRIPT, thread_id, host.key, host.durability)
         self.recorder = Recorder(thread_id, transcript)
         self.recorder.tell("thread_started", {**self._file.to_dict(), "inputs": self._inputs})

@@ -72,3 +72,14 @@ def test_what_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_atomically(tmp_path / "folder", b"x")
     assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize(("durable", "synced"), [(True, 1), (False, 0)])
+def test_only_what_shall_survive_the_loss_of_power_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool, synced: int
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(os, "fsync", calls.append)
+    write_atomically(tmp_path / "x", b"one", durable=durable)
+    assert (tmp_path / "x").read_bytes() == b"one"
+    assert len(calls) == synced
