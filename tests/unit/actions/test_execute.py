@@ -5,10 +5,10 @@ import pytest
 from ryecore import CallContext, ItemRef
 from ryecore.errors import (
     AmbiguousItem,
+    ConfigError,
     InputError,
     InvalidItemId,
     ItemNotFound,
-    NotAvailableYet,
     RyeError,
     UnsupportedExecution,
 )
@@ -57,10 +57,11 @@ def test_knowledge_can_not_be_executed(house):
         house.execute("knowledge:a/k")
 
 
-def test_a_fork_says_that_managed_threads_are_missing(house):
+def test_a_fork_without_models_says_what_to_inject(house):
     directive(house, "a/d")
-    with pytest.raises(NotAvailableYet, match="managed threads"):
-        house.execute("a/d", thread="fork")
+    with pytest.raises(ConfigError, match="needs models") as refusal:
+        house.execute("a/d", thread="fork", model="acme/m-1")
+    assert "Rye.open(agent=" in refusal.value.next_step
 
 
 @pytest.mark.parametrize("option", [{"timeout_s": 1}, {"output_log": "/tmp/x"}])
