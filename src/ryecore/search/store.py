@@ -116,7 +116,7 @@ class IndexStore:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self.path.exists():
                 _remove_unused(self.path.parent)
-            database = Database(self.path, [_SCHEMA])
+            database = Database(self.path, [_SCHEMA], page_size_bytes=4096)
             os.utime(self.path)  # when it was last used
         except OSError as problem:
             raise StateError(f"{self.path} can't be opened: {problem.strerror}.") from problem

@@ -13,11 +13,11 @@ Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
 import sqlite3
 from typing import Final, NamedTuple
 
-from ryecore.policy.budget import Amount, outstanding
+from ryecore.policy.budget import Account, Amount, outstanding
 from ryecore.state.refusals import not_registered
 from ryecore.state.schema import below
 
-__all__ = ["Step", "cascade", "charge", "path_of", "release", "stop_subtree"]
+__all__ = ["Step", "account_of", "cascade", "charge", "path_of", "release", "stop_subtree"]
 
 
 class Step(NamedTuple):
@@ -198,4 +198,25 @@ def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, in
         total - cascaded,
         row[f"{dimension}_held"],
         row[f"{dimension}_reserved"] - before,
+    )
+
+
+def account_of(row: sqlite3.Row) -> Account:
+    """A whole row as an account."""
+
+    def amount(name: str) -> Amount:
+        return Amount(row[f"spend_{name}"], row[f"tokens_{name}"])
+
+    return Account(
+        thread_id=row["thread_id"],
+        parent_id=row["parent_id"],
+        ceiling=amount("ceiling"),
+        own=amount("own"),
+        children=amount("children"),
+        held=amount("held"),
+        reserved=amount("reserved"),
+        reserves_spend=bool(row["reserves_spend"]),
+        reserves_tokens=bool(row["reserves_tokens"]),
+        state=row["state"],
+        stopped=bool(row["stopped"]),
     )

@@ -25,7 +25,15 @@ from ryecore.policy.budget import (
     Settled,
     TreeSum,
 )
-from ryecore.state.accounts import cascade, charge, path_of, release, stop_subtree
+from ryecore.state.accounts import (
+    account_of,
+    cascade,
+    charge,
+    path_of,
+    release,
+    stop_subtree,
+)
+from ryecore.state.charges import MARK, find, place
 from ryecore.state.database import Database
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Cost, Status, thread_not_found
@@ -45,17 +53,6 @@ _RESERVE: Final = (
 _OPEN: Final = (
     "INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens, spend_ceiling,"
     " tokens_ceiling) VALUES (?, ?, ?, ?, ?, ?)"
-)
-_PLACE: Final = (
-    "INSERT INTO charges (thread_id, turn, attempt, held_spend, held_tokens) VALUES (?, ?, ?, ?, ?)"
-)
-_FIND: Final = (
-    "SELECT held_spend, held_tokens, spend, tokens, mark FROM charges"
-    " WHERE thread_id = ? AND turn = ? AND attempt = ?"
-)
-_MARK: Final = (
-    "UPDATE charges SET spend = ?, tokens = ?, mark = ?"
-    " WHERE thread_id = ? AND turn = ? AND attempt = ?"
 )
 _LEASE: Final = "UPDATE threads SET lease_until = ? WHERE thread_id = ?"
 _HEAD: Final = (
@@ -232,7 +229,7 @@ class BudgetLedger:
         with self._database.write() as run:
             path = path_of(run, thread_id)
             refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, amount)
-            if _place(run, thread_id, turn, attempt, spend, tokens):
+            if place(run, thread_id, turn, attempt, spend, tokens):
                 for step in path:
                     # What costs nothing passes, even where more was spent than there was.
                     if spend and step.on_spend and spend > step.spend_left:
@@ -284,7 +281,7 @@ class BudgetLedger:
         spend, tokens = _whole_numbers(actual)
         with self._database.write() as run:
             path = path_of(run, thread_id)
-            held_spend, held_tokens, old_spend, old_tokens, old = _find(
+            held_spend, held_tokens, old_spend, old_tokens, old = find(
                 run, thread_id, turn, attempt
             )
             if old in _SETTLED:
@@ -292,7 +289,7 @@ class BudgetLedger:
             else:
                 freed = (held_spend, held_tokens) if old == "held" else (0, 0)
                 charge(run, path, freed, (spend - old_spend, tokens - old_tokens))
-                run.execute(_MARK, (spend, tokens, mark, thread_id, turn, attempt))
+                run.execute(MARK, (spend, tokens, mark, thread_id, turn, attempt))
             overspent = spend > held_spend or tokens > held_tokens
             if overspent and not path[0].stopped:
                 stop_subtree(run, thread_id)
@@ -312,7 +309,7 @@ class BudgetLedger:
         """
         with self._database.write() as run:
             path = path_of(run, thread_id)
-            held_spend, held_tokens, spend, tokens, old = _find(run, thread_id, turn, attempt)
+            held_spend, held_tokens, spend, tokens, old = find(run, thread_id, turn, attempt)
             if old in _SETTLED:
                 raise BudgetError(
                     f"The try {attempt} of turn {turn} of {thread_id} was settled already.",
@@ -321,7 +318,7 @@ class BudgetLedger:
                 )
             freed = (held_spend, held_tokens) if old == "held" else (0, 0)
             charge(run, path, freed, (-spend, -tokens))
-            run.execute(_MARK, (0, 0, "freed", thread_id, turn, attempt))
+            run.execute(MARK, (0, 0, "freed", thread_id, turn, attempt))
 
     # The end
 
@@ -390,7 +387,7 @@ class BudgetLedger:
         rows = self._database.read("SELECT * FROM accounts WHERE thread_id = ?", (thread_id,))
         if not rows:
             raise not_registered(thread_id)
-        return _account(rows[0])
+        return account_of(rows[0])
 
     def remaining(self, thread_id: str) -> Amount:
         """What a thread may still hold: the least that any account it is charged to has left.
@@ -465,57 +462,5 @@ def _open(run: sqlite3.Connection, values: tuple[object, ...]) -> None:
         raise thread_not_found(str(values[0])) from None
 
 
-def _place(
-    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
-) -> bool:
-    """Whether this hold is new."""
-    try:
-        run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens))
-    except sqlite3.IntegrityError:
-        found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
-        if found is None:
-            raise
-        if tuple(found) == (spend, tokens, 0, 0, "held"):
-            return False
-        raise BudgetError(
-            f"The try {attempt} of turn {turn} of {thread_id} has a charge already.",
-            next_step="Give each try a number of its own.",
-            account=thread_id,
-        ) from None
-    return True
-
-
-def _find(
-    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int
-) -> tuple[int, int, int, int, str]:
-    found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
-    if found is None:
-        raise BudgetError(
-            f"Nothing was held for the try {attempt} of turn {turn} of {thread_id}.",
-            next_step="Hold what a request can cost before it is sent.",
-            account=thread_id,
-        )
-    return tuple(found)
-
-
 def _columns(cost: Cost) -> tuple[int, int, int, int]:
     return (cost.turns, cost.input_tokens, cost.output_tokens, cost.spend_microcents)
-
-
-def _account(row: sqlite3.Row) -> Account:
-    def amount(name: str) -> Amount:
-        return Amount(row[f"spend_{name}"], row[f"tokens_{name}"])
-
-    return Account(
-        thread_id=row["thread_id"],
-        parent_id=row["parent_id"],
-        ceiling=amount("ceiling"),
-        own=amount("own"),
-        children=amount("children"),
-        held=amount("held"),
-        reserved=amount("reserved"),
-        reserves_spend=bool(row["reserves_spend"]),
-        reserves_tokens=bool(row["reserves_tokens"]),
-        state=row["state"],
-        stopped=bool(row["stopped"]),
-    )
