@@ -1,11 +1,12 @@
 """About how many tokens a request is, where nobody counts them."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from ryecore.llm.parts import MediaPart, Part, ToolCallPart, ToolResultPart
+from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest, ToolSpec
 
-__all__ = ["estimated_tokens", "tool_tokens"]
+__all__ = ["TokenEstimate", "estimated_tokens", "tool_tokens"]
 
 _BYTES_A_TOKEN: Final = 3
 """Less than a token's usual length, so that an estimate is rather too high. Bytes and not
@@ -16,19 +17,48 @@ _BYTES_A_MEDIUM: Final = 6_000
 
 def estimated_tokens(request: LlmRequest) -> int:
     """About how many tokens a request is, rather too many than too few."""
-    size = _size(request.system)
-    for tool in request.tools:
-        size += _tool_size(tool)
-    if request.response_format is not None:
-        size += _size(str(request.response_format.schema))
-    for message in request.messages:
-        size += sum(map(_size_of, message.parts))
-    return -(-size // _BYTES_A_TOKEN)
+    return -(-(_size_around(request) + _size_of_all(request.messages)) // _BYTES_A_TOKEN)
+
+
+class TokenEstimate:
+    """Estimates the requests of one conversation, each by what it has more than the one before."""
+
+    def __init__(self) -> None:
+        self._around: tuple[object, ...] = ()
+        self._around_size = 0
+        self._messages: tuple[Message, ...] = ()
+        self._messages_size = 0
+
+    def of(self, request: LlmRequest) -> int:
+        """What `estimated_tokens` says of a request."""
+        around = (request.system, request.tools, request.response_format)
+        if around != self._around:
+            self._around, self._around_size = around, _size_around(request)
+        messages, known = request.messages, len(self._messages)
+        # Messages that are the same ones compare at once; equal ones are equally long.
+        if messages[:known] == self._messages:
+            self._messages_size += _size_of_all(messages[known:])
+        else:
+            self._messages_size = _size_of_all(messages)
+        self._messages = messages
+        return -(-(self._around_size + self._messages_size) // _BYTES_A_TOKEN)
 
 
 def tool_tokens(tool: ToolSpec) -> int:
     """About how many tokens telling a model of a tool takes."""
     return -(-_tool_size(tool) // _BYTES_A_TOKEN)
+
+
+def _size_around(request: LlmRequest) -> int:
+    """What is sent along with a conversation."""
+    size = _size(request.system) + sum(map(_tool_size, request.tools))
+    if request.response_format is not None:
+        size += _size(str(request.response_format.schema))
+    return size
+
+
+def _size_of_all(messages: Iterable[Message]) -> int:
+    return sum(_size_of(part) for message in messages for part in message.parts)
 
 
 def _tool_size(tool: ToolSpec) -> int:

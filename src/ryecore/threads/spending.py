@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import InsufficientBudget
 from ryecore.llm.cost import AttemptCost, CostTracker
-from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.estimate import TokenEstimate
 from ryecore.llm.options import GO, AttemptVerdict, Refuse
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
@@ -54,6 +54,7 @@ class Spending:
         cost: What the thread has used itself.
         limit: The limit that refused the last try; None where none did.
         stopped: Whether a settlement above its hold stops the thread.
+        input_estimate: How many tokens the last try read, roughly.
         is_tight: Whether a hold was refused, so that what is left is asked for before each turn.
     """
 
@@ -72,7 +73,8 @@ class Spending:
         self._recorder = recorder
         self._attempt = 0
         self._held: _Held | None = None
-        self._input_estimate = 0
+        self._estimate = TokenEstimate()
+        self.input_estimate = 0
         self.tracker = CostTracker(deps.price_of)
         self.cost = Cost()
         self.limit: LimitHit | None = None
@@ -123,9 +125,9 @@ class Spending:
     ) -> AttemptVerdict:
         """Record the intent, and hold the worst case. The try is refused where that is too much."""
         provider, model = entry.provider.provider_id, entry.model
-        self._input_estimate = estimated_tokens(request)
+        self.input_estimate = self._estimate.of(request)
         output = request.max_output_tokens or MAX_OUTPUT_TOKENS
-        spend = self.tracker.worst_case(provider, model, self._input_estimate, output)
+        spend = self.tracker.worst_case(provider, model, self.input_estimate, output)
         if spend is None and not self._may_be_unpriced(provider, model):
             return Refuse(
                 "unpriced_model",
@@ -133,7 +135,7 @@ class Spending:
                 "with AgentRunnerDeps.price_of or the extra `prices`, or name it in "
                 "AgentRunnerDeps.unpriced_models.",
             )
-        amount = Amount(spend or 0, self._input_estimate + output)
+        amount = Amount(spend or 0, self.input_estimate + output)
         self._attempt += 1
         turn, recorder = self._recorder.turn, self._recorder
         head = recorder.head
@@ -171,11 +173,11 @@ class Spending:
         if record.usage is None and not cost.estimated:
             if record.outcome == "success":
                 # It didn't count, so the most that it can have been is taken.
-                read, written = self._input_estimate, held.amount.tokens - self._input_estimate
+                read, written = self.input_estimate, held.amount.tokens - self.input_estimate
                 spend, mark = held.amount.spend_microcents, "assumed"
             elif record.status is None and (record.kind in _NO_ANSWER or record.kind is None):
                 # It left, and nobody said what became of it.
-                read, written, mark = self._input_estimate, 0, "estimated"
+                read, written, mark = self.input_estimate, 0, "estimated"
                 worst = self.tracker.worst_case(record.provider, record.model, read, 0)
                 spend = min(worst or 0, held.amount.spend_microcents)
         actual = Amount(spend, read + written)

@@ -1,8 +1,10 @@
 """An estimate counts all that a model would read, and rather too much."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ryecore.llm.estimate import estimated_tokens, tool_tokens
+from ryecore.llm.estimate import TokenEstimate, estimated_tokens, tool_tokens
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 
@@ -40,3 +42,31 @@ def test_a_tool_alone_counts_as_in_a_request():
     tool = ToolSpec("look_up", "Finds a word, ä.", SCHEMA)
 
     assert tool_tokens(tool) == estimated_tokens(LlmRequest("m", (), tools=(tool,)))
+
+
+TURNS = [
+    Message.user("When is high tide?"),
+    Message.assistant(ToolCallPart("1", "tide", '{"port": "Köln"}')),
+    Message.results(ToolResultPart("1", "tide", (TextPart("9"),))),
+    Message.assistant("At nine."),
+]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(TURNS), max_size=6),
+            st.sampled_from(["", "Be short."]),
+            st.booleans(),
+        ),
+        max_size=8,
+    )
+)
+def test_an_estimate_that_goes_on_from_the_last_one_is_the_same(
+    requests: list[tuple[list[Message], str, bool]],
+) -> None:
+    estimate = TokenEstimate()
+    for messages, system, has_tool in requests:
+        tools = (ToolSpec("tide", "When it is high.", SCHEMA),) if has_tool else ()
+        request = LlmRequest("m", tuple(messages), system=system, tools=tools)
+        assert estimate.of(request) == estimated_tokens(request)
