@@ -42,7 +42,13 @@ from ryecore.llm.parts import Message, ToolCallPart, ToolResultPart
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
-from ryecore.threads.classification import Classification, GiveUp, RetryIn, on_error_plan
+from ryecore.threads.classification import (
+    Classification,
+    GiveUp,
+    RetryIn,
+    classify,
+    on_error_plan,
+)
 from ryecore.threads.guard import ResultGuard
 from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.hooks import HookRunner
@@ -55,7 +61,7 @@ from ryecore.threads.text_calls import extract_tool_calls, render_results
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.outcome import ToolOutcome
 
-__all__ = ["LoopSettings", "ThreadPolicy"]
+__all__ = ["LoopSettings", "ThreadPolicy", "as_text"]
 
 _USE_TOOLS: Final = "Use the tools that you have been given to do this, rather than describe it."
 _RETURN: Final = (
@@ -139,6 +145,7 @@ class ThreadPolicy(TurnPolicy):
         self._context_used = 0
         self._text_calls = 0
         self._text_problem = ""
+        self._stopped_by = ""
         self._under_pressure = False
         self.limit: LimitHit | None = None
         self.returned: Returned | None = None
@@ -151,6 +158,8 @@ class ThreadPolicy(TurnPolicy):
         """Check the limits and the wish to stop, and bound the answer by what is left."""
         if self._harness.is_cancelled:
             return Stop("cancelled")
+        if self._stopped_by:
+            return Stop(f"the hook {self._stopped_by}")
         if self.handoff_wanted:
             return Stop("handoff")
         if self._spending.stopped:
@@ -219,6 +228,8 @@ class ThreadPolicy(TurnPolicy):
         """How much of the context is used, as the provider counts it."""
         if asked.usage is not None:
             self._context_used = asked.usage.total_tokens
+        else:
+            self._context_used = self._spending.input_estimate
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """Take `rye_directive_return` out before anything is dispatched.
@@ -261,7 +272,10 @@ class ThreadPolicy(TurnPolicy):
             "error",
             {
                 "error": {"type": error.error_type, "message": error.message, "tool": call.name},
-                "classification": {"category": "tool", "retryable": False},
+                "classification": {
+                    "category": classify(error, self._classification),
+                    "retryable": False,
+                },
                 "cost": self._cost(),
                 **self._who(),
             },
@@ -278,26 +292,39 @@ class ThreadPolicy(TurnPolicy):
         """
         settings = self.settings
         if self._text_problem:
-            return self._told(Nudge(self._text_problem))
+            return await self._told(Nudge(self._text_problem))
         required = [one.name for one in settings.outputs if one.required]
         if settings.outputs and self._nudged < settings.nudges:
             self._nudged += 1
-            return self._told(Nudge(_RETURN, is_correction=False))
+            return await self._told(Nudge(_RETURN, is_correction=False))
         if required:
             return Fail(
                 "validation",
                 f"The model ended without the outputs that are required: {', '.join(required)}.",
             )
         if state.turn == 1 and settings.is_native and settings.has_tools and settings.nudges:
-            return self._told(Nudge(_USE_TOOLS, is_correction=False))
+            return await self._told(Nudge(_USE_TOOLS, is_correction=False))
         return ACCEPT
 
-    def _told(self, nudge: Nudge) -> Nudge:
+    async def _told(self, nudge: Nudge) -> Nudge:
+        """Close a turn that goes on because the model is told something."""
         self._recorder.append(
             "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
         )
+        self._stopped_by = await self._after_step()
         self._recorder.checkpoint(self._recorder.turn)
         return nudge
+
+    async def _after_step(self) -> str:
+        """Run the hooks after a step.
+
+        Returns:
+            The hook that ends the thread; empty where none does.
+        """
+        outcome = await self._hooks.run("after_step", {"cost": self._cost(), **self._who()})
+        if outcome.control == "handoff":
+            self.handoff_wanted = True
+        return outcome.by if outcome.control in ("fail", "abort") else ""
 
     # After it
 
@@ -347,13 +374,10 @@ class ThreadPolicy(TurnPolicy):
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
         """Run the hooks after a step, close the turn in the transcript, mind the context."""
         settings, recorder = self.settings, self._recorder
-        outcome = await self._hooks.run("after_step", {"cost": self._cost(), **self._who()})
+        self._stopped_by = await self._after_step()
         recorder.checkpoint(state.turn)
-        if outcome.control in ("fail", "abort"):
-            return Stop(f"a hook: {outcome.by}")
-        if outcome.control == "handoff":
-            self.handoff_wanted = True
-            return Stop("handoff")
+        if self._stopped_by or self.handoff_wanted:
+            return CONTINUE  # the next turn begins with that
         used = self._guard.context_share = self._context_used / settings.context_tokens
         if used >= settings.handoff_at:
             await self._tell_context_full(used)
@@ -362,7 +386,7 @@ class ThreadPolicy(TurnPolicy):
             self._under_pressure = True
             await self._hooks.run("context_window_pressure", {"used": used, **self._who()})
         if not settings.is_native:
-            return Replace(_as_text(state.messages))
+            return Replace(as_text(state.messages))
         return CONTINUE
 
     async def _tell_context_full(self, used: float) -> None:
@@ -381,7 +405,7 @@ class ThreadPolicy(TurnPolicy):
         return cost_to_dict(self._spending.cost)
 
 
-def _as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
+def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
     """A conversation for a model without tools: calls stand in its text, results in the user's."""
     shown: list[Message] = []
     for message in messages:
