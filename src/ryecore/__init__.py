@@ -83,8 +83,11 @@ if TYPE_CHECKING:
     from ryecore.policy.limits import Limits as Limits
     from ryecore.rye import Rye as Rye
     from ryecore.state.events import EventBus as EventBus
+    from ryecore.state.ledger import BudgetLedger as BudgetLedger
     from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.sync import SyncRye as SyncRye
+    from ryecore.threads.harness import SafetyHarness as SafetyHarness
+    from ryecore.threads.thread import Thread as Thread
     from ryecore.tools.decorator import tool as tool
     from ryecore.tools.definition import ToolDef as ToolDef
     from ryecore.tools.registry import ToolRegistry as ToolRegistry
@@ -100,6 +103,7 @@ _HOMES = {
     "AgentTurnLimits": "agent.limits",
     "ApprovalRequest": "policy.approval",
     "Approve": "policy.approval",
+    "BudgetLedger": "state.ledger",
     "CallContext": "policy.context",
     "CancelToken": "policy.context",
     "Chain": "chain.model",
@@ -130,9 +134,11 @@ _HOMES = {
     "PrimitiveExecutor": "chain.executor",
     "Rye": "rye",
     "RyeError": "errors",
+    "SafetyHarness": "threads.harness",
     "SigningKey": "lillux.keys",
     "Space": "items.spaces",
     "SyncRye": "sync",
+    "Thread": "threads.thread",
     "ThreadRegistry": "state.registry",
     "ToolDef": "tools.definition",
     "ToolFailed": "errors",
@@ -162,6 +168,7 @@ __all__ = [
     "AgentTurnLimits",
     "ApprovalRequest",
     "Approve",
+    "BudgetLedger",
     "CallContext",
     "CancelToken",
     "Chain",
@@ -190,9 +197,11 @@ __all__ = [
     "PrimitiveExecutor",
     "Rye",
     "RyeError",
+    "SafetyHarness",
     "SigningKey",
     "Space",
     "SyncRye",
+    "Thread",
     "ThreadRegistry",
     "ToolDef",
     "ToolFailed",

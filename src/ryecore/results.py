@@ -11,39 +11,71 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
+    from ryecore.policy.budget import Account, Amount, Charge, Settled, TreeSum
     from ryecore.search.model import SearchResult, SearchResults
     from ryecore.state.events import Envelope, EventsMissed, EventStream
-    from ryecore.state.model import ThreadRecord
+    from ryecore.state.model import Cost, ThreadRecord
+    from ryecore.state.transcript_check import TranscriptReport, TurnReport
+    from ryecore.sync import SyncThread
+    from ryecore.threads.events import ThreadEvent
+    from ryecore.threads.harness import LimitHit
+    from ryecore.threads.result import StartedThread, ThreadResult
 
 _HOMES = {
+    "Account": "policy.budget",
+    "Amount": "policy.budget",
+    "Charge": "policy.budget",
+    "Cost": "state.model",
     "DirectiveResult": "actions.results",
     "Envelope": "state.events",
     "EventStream": "state.events",
     "EventsMissed": "state.events",
     "FetchedItem": "actions.fetch",
     "LaunchedThread": "actions.launch",
+    "LimitHit": "threads.harness",
     "SearchResult": "search.model",
     "SearchResults": "search.model",
+    "Settled": "policy.budget",
     "SignReport": "actions.sign",
+    "StartedThread": "threads.result",
+    "SyncThread": "sync",
+    "ThreadEvent": "threads.events",
     "ThreadRecord": "state.model",
     "ThreadReport": "actions.threads",
+    "ThreadResult": "threads.result",
     "Threads": "actions.threads",
+    "TranscriptReport": "state.transcript_check",
+    "TreeSum": "policy.budget",
+    "TurnReport": "state.transcript_check",
     "VerifyReport": "actions.verify",
 }
 
 __all__ = [
+    "Account",
+    "Amount",
+    "Charge",
+    "Cost",
     "DirectiveResult",
     "Envelope",
     "EventStream",
     "EventsMissed",
     "FetchedItem",
     "LaunchedThread",
+    "LimitHit",
     "SearchResult",
     "SearchResults",
+    "Settled",
     "SignReport",
+    "StartedThread",
+    "SyncThread",
+    "ThreadEvent",
     "ThreadRecord",
     "ThreadReport",
+    "ThreadResult",
     "Threads",
+    "TranscriptReport",
+    "TreeSum",
+    "TurnReport",
     "VerifyReport",
 ]
 
