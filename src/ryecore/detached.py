@@ -11,7 +11,6 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,9 @@ from anyio.abc import TaskStatus
 from attrs import evolve
 
 from ryecore.actions.payload import Fork, Payload
-from ryecore.errors import CallCancelled, ConfigError, RyeError, StateError, ThreadConflict
+from ryecore.actions.settings import Settings
+from ryecore.errors import CallCancelled, RyeError, StateError, ThreadConflict
+from ryecore.injected import rebuilt
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CancelToken
 from ryecore.policy.limits import read_limits
@@ -56,7 +57,7 @@ def main() -> None:
         return  # it was stopped before it began
     threads.announce(payload.thread_id, "running")
     if payload.fork is not None:
-        anyio.run(partial(_run_thread, payload, payload.fork, fence, told))
+        anyio.run(partial(_run_thread, payload, payload.fork, threads, fence, told))
         return
     try:
         status, result = anyio.run(partial(_carry_out, payload, threads, fence, told))
@@ -89,7 +90,9 @@ async def _carry_out(
     raise AssertionError("the task group is left by one of the returns above")
 
 
-async def _run_thread(payload: Payload, fork: Fork, fence: int, told: Sequence[int]) -> None:
+async def _run_thread(
+    payload: Payload, fork: Fork, threads: ThreadStore, fence: int, told: Sequence[int]
+) -> None:
     """Run a directive's thread, which ends its own row."""
     from ryecore.threads.wish import Registered, ThreadWish  # noqa: PLC0415 - not for tools
 
@@ -102,7 +105,12 @@ async def _run_thread(payload: Payload, fork: Fork, fence: int, told: Sequence[i
         fork.muted_hooks,
         Registered(payload.thread_id, fence),
     )
-    options = payload.settings.to_options() | _injected(payload.settings.deps_factory)
+    try:
+        options = _options(payload.settings)
+    except RyeError as error:  # nothing has begun that could end it
+        result = error.during(payload.item_id).to_dict()
+        threads.settle(payload.thread_id, "error", result, fence)
+        return
     # No tool is to take itself for a child that its thread has started.
     environ = {name: value for name, value in os.environ.items() if name != PARENT_ID}
     async with anyio.create_task_group() as helpers, Rye.open(environ=environ, **options) as rye:
@@ -120,7 +128,7 @@ async def _run_thread(payload: Payload, fork: Fork, fence: int, told: Sequence[i
 async def _execute(
     payload: Payload, threads: ThreadStore, stop: CancelToken
 ) -> tuple[Status, Mapping[str, object]]:
-    options = payload.settings.to_options() | _injected(payload.settings.deps_factory)
+    options = _options(payload.settings)
     async with Rye.open(**options) as rye:
         done = await rye.execute(
             payload.item_id,
@@ -132,24 +140,10 @@ async def _execute(
     return "completed" if done.success else "error", done.to_dict()
 
 
-def _injected(deps_factory: str | None) -> dict[str, Any]:
-    """What the host injects, rebuilt here: arguments of `Rye.open` that can't travel."""
-    if deps_factory is None:
-        return {}
-    module, _, name = deps_factory.partition(":")
-    try:
-        made = getattr(import_module(module), name)()
-    except Exception as problem:
-        raise ConfigError(
-            f"The deps_factory {deps_factory} failed: {type(problem).__name__}.",
-            next_step="See that it can be imported and called in a fresh process.",
-        ) from problem
-    if not isinstance(made, Mapping):
-        raise ConfigError(
-            f"The deps_factory {deps_factory} made {type(made).__name__}, no mapping.",
-            next_step="Return the arguments of Rye.open that hold callables.",
-        )
-    return dict(made)
+def _options(settings: Settings) -> dict[str, Any]:
+    """The arguments of `Rye.open`, with what the host injects made again here."""
+    factory = settings.deps_factory
+    return settings.to_options() | ({} if factory is None else rebuilt(factory))
 
 
 async def _stop_by_signal(stop: CancelToken, *, task_status: TaskStatus[None]) -> None:

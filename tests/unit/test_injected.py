@@ -1,0 +1,118 @@
+"""What gives a Rye its models where nobody opens it by hand."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import ryecore.injected
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.errors import ConfigError, MissingExtra
+from ryecore.injected import ENVIRONMENT, from_environment, injected, no_models, rebuilt
+
+DEPS = """
+from ryecore import AgentRunnerDeps
+from ryecore.testing import ScriptedProvider, say
+
+model = ScriptedProvider([say("hello")])
+
+def alone():
+    return AgentRunnerDeps(resolve_provider={"scripted": model}.get, key_for=lambda _: "k")
+
+def named():
+    return {"agent": alone(), "approve": None}
+
+def broken():
+    raise RuntimeError("the key is sk-secret-1")
+
+def nothing():
+    return 7
+"""
+
+
+@pytest.fixture
+def deps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "my_deps.py").write_text(DEPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_deps", raising=False)
+    return "my_deps"
+
+
+def test_a_function_makes_deps_alone_or_arguments_by_name(deps: str) -> None:
+    for name in ("alone", "named"):
+        options = injected(f"{deps}:{name}", {})
+        assert isinstance(options["agent"], AgentRunnerDeps)
+        assert options["deps_factory"] == f"{deps}:{name}"  # a detached process gets the same
+    assert set(rebuilt(f"{deps}:alone")) == {"agent"}
+
+
+@pytest.mark.parametrize(
+    ("factory", "said", "next_step"),
+    [
+        ("no_such_module:f", "no module no_such_module", "PYTHONPATH"),
+        ("my_deps:absent", "AttributeError", "python -c"),
+        ("my_deps:broken", "RuntimeError", "python -c"),
+        ("my_deps:nothing", "made int", "AgentRunnerDeps"),
+        ("my_deps", "deps_factory is 'my_deps'", "package.module:function"),
+    ],
+)
+@pytest.mark.usefixtures("deps")
+def test_a_function_that_can_not_be_used_is_refused_without_its_secrets(
+    factory: str, said: str, next_step: str
+) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        injected(factory, {})
+    assert next_step in refused.value.next_step
+    assert "sk-secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "provider"),
+    [
+        ("ANTHROPIC_API_KEY", "anthropic"),
+        ("OPENAI_API_KEY", "openai"),
+        ("GEMINI_API_KEY", "gemini"),
+        ("GOOGLE_API_KEY", "gemini"),
+    ],
+)
+def test_a_key_in_the_environment_opens_its_provider(name: str, provider: str) -> None:
+    options = injected(None, {name: "sk-1"})
+    agent = options["agent"]
+    assert options["deps_factory"] == ENVIRONMENT
+    found = agent.resolve_provider(provider)
+    assert found is not None
+    assert found.provider_id == provider
+    assert agent.resolve_provider(provider) is found  # its connections are kept
+    assert agent.key_for(provider) == "sk-1"
+    assert agent.resolve_provider("elsewhere") is None
+    assert "sk-1" not in repr(options)
+
+
+def test_gemini_s_own_name_of_the_key_counts_first() -> None:
+    agent = injected(None, {"GOOGLE_API_KEY": "b", "GEMINI_API_KEY": "a"})["agent"]
+    assert agent.key_for("gemini") == "a"
+
+
+def test_without_a_key_it_says_which_there_could_be() -> None:
+    assert injected(None, {"ANTHROPIC_API_KEY": ""}) == {}
+    error = no_models({})
+    for word in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+        assert word in str(error)
+    assert "--deps" in error.next_step
+
+
+def test_a_key_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ryecore.injected, "find_spec", lambda _: None)
+    assert injected(None, {"OPENAI_API_KEY": "sk-1"}) == {}
+    error = no_models({"OPENAI_API_KEY": "sk-1"})
+    assert isinstance(error, MissingExtra)
+    assert "pip install 'ryecore[openai]'" in error.next_step
+    assert "sk-1" not in str(error)
+
+
+def test_a_detached_process_asks_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert from_environment() == {}
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-2")
+    assert rebuilt(ENVIRONMENT)["agent"].key_for("openai") == "sk-2"
