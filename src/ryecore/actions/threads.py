@@ -184,7 +184,7 @@ class Threads:
         Source: decision 47.
         """
 
-        async def resume() -> ThreadResult:
+        async def resume() -> "ThreadResult":
             _, found = await anyio.to_thread.run_sync(self._find, thread_id)
             return await self._service().resume(found, message, ctx or CallContext())
 
@@ -211,7 +211,7 @@ class Threads:
         Source: decision 47.
         """
 
-        async def fork() -> ThreadResult:
+        async def fork() -> "ThreadResult":
             _, found = await anyio.to_thread.run_sync(self._find, thread_id)
             return await self._service().fork_at(found, at, message, ctx or CallContext())
 

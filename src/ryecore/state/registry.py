@@ -56,6 +56,7 @@ class ThreadRegistry(ThreadQueries):
         owner: ProcessId | None = None,
         model: str | None = None,
         limits: Mapping[str, object] | None = None,
+        continues: tuple[str, str] | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
@@ -69,13 +70,15 @@ class ThreadRegistry(ThreadQueries):
             owner: The process that answers for it until another one claims it; the calling one.
             model: The model that its turns will use.
             limits: Its limits by name, JSON-ready.
+            continues: The first thread of the chain that it goes on with, and the last one so far.
 
         Returns:
             The row.
 
         Raises:
             ThreadNotFound: There is no such parent.
-            StateError: A thread has this id, or nothing can be written.
+            ThreadConflict: A thread has this id.
+            StateError: Nothing can be written.
         """
         written = None if limits is None else as_json(limits)
         with self._database.write() as run:
@@ -87,17 +90,22 @@ class ThreadRegistry(ThreadQueries):
             try:
                 run.execute(
                     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,"
+                    " chain_root_id, continuation_of,"
                     " cancel_requested, kill_requested, created_at, updated_at, boot_id,"
-                    " pid_namespace, pid, start_ticks, lease_until) VALUES"
-                    f" (?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, {CLOCK} + {LEASE_S})",
+                    " pid_namespace, pid, start_ticks, lease_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
+                    f" ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, {CLOCK} + {LEASE_S})",
                     (
                         *(thread_id, item_id, parent_id, root_id, model, written),
+                        *(continues or (None, None)),
                         *(cancelled, killed, *columns(owner or current_process())),
                     ),
                 )
             except sqlite3.IntegrityError:
-                raise StateError(
-                    f"There is a thread {thread_id} already.", next_step="Give it another id."
+                raise ThreadConflict(
+                    f"There is a thread {thread_id} already.",
+                    next_step="Give it another id.",
+                    thread_id=thread_id,
+                    state="created",
                 ) from None
             return self._row(run, thread_id)
 

@@ -3,14 +3,16 @@
 Source: seed 003, "Step 6"; decisions 45 and 47.
 """
 
+import os
 from typing import Any, Final
 
+from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
-from ryecore.state.transcript_check import read_records
+from ryecore.state.transcript_check import Record, verified_records
 from ryecore.threads.messages import cut_after, keep_tail, message_to_json, rebuild
 from ryecore.threads.wish import Continuation
 
@@ -19,6 +21,8 @@ __all__ = [
 ]  # fmt: skip
 
 TRANSCRIPT: Final = "transcript.jsonl"
+
+_GOES_ON: Final = frozenset({"thread_resumed", "thread_forked"})
 
 
 def continued_record(continues: Continuation) -> tuple[str, dict[str, Any]]:
@@ -61,9 +65,8 @@ def resume_of(
     Raises:
         StateError: What it left can't be read, or was altered.
     """
-    folder = store.folder_of(record.thread_id)
-    said = read_thread_file(folder / THREAD_FILE, key, record.thread_id)
-    rebuilt = rebuild(read_records(folder / TRANSCRIPT))
+    said, records = _left_by(store, record, key)
+    rebuilt = rebuild(records)
     return Continuation(
         "resume",
         record.thread_id,
@@ -91,9 +94,8 @@ def fork_of(
 
     Source: decision 47.
     """
-    folder = store.folder_of(record.thread_id)
-    said = read_thread_file(folder / THREAD_FILE, key, record.thread_id)
-    cut = cut_after(read_records(folder / TRANSCRIPT), turn)
+    said, records = _left_by(store, record, key)
+    cut = cut_after(records, turn)
     return Continuation(
         "fork",
         record.thread_id,
@@ -104,3 +106,21 @@ def fork_of(
         turn,
         cut.digest,
     )
+
+
+def _left_by(
+    store: ThreadStore, record: ThreadRecord, key: PublicKey
+) -> tuple[dict[str, Any], tuple[Record, ...]]:
+    """What a thread's file says, and its records, proved."""
+    thread_id, earlier = record.thread_id, record.continuation_of
+    folder = store.folder_of(thread_id)
+    path = folder / TRANSCRIPT
+    records: tuple[Record, ...] = ()
+    if os.path.lexists(path):
+        records = verified_records(path, thread_id, key, record.transcript_head)
+    if not records or (earlier and not any(one.type in _GOES_ON for one in records)):
+        raise StateError(
+            f"The thread {thread_id} ended before it began: it has left nothing to go on from.",
+            next_step=f"Resume the one before it: {earlier}" if earlier else "Start it anew.",
+        )
+    return read_thread_file(folder / THREAD_FILE, key, thread_id), records

@@ -27,7 +27,7 @@ from ryecore.state.transcript import Transcript
 from ryecore.threads.above import Above, held_within, read_above
 from ryecore.threads.children import end_children
 from ryecore.threads.closing import leave_files, made_result, record_end, run_after_complete
-from ryecore.threads.continuing import TRANSCRIPT, handoff_of
+from ryecore.threads.continuing import TRANSCRIPT, continued_record, handoff_of
 from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.guard import ResultGuard
 from ryecore.threads.harness import LimitHit, SafetyHarness
@@ -141,12 +141,13 @@ class ThreadLifecycle:
         if registered is not None:
             self.thread_id, self._fence = registered.thread_id, registered.fence
             return
-        self.thread_id = register_thread(self._host.registry, self._wish.ref, self._parent_id)
-        continues = self._wish.continues
-        if continues is not None:
-            self._host.registry.set_chain_info(
-                self.thread_id, continues.chain_root_id, continues.previous_id
-            )
+        goes_on = self._wish.continues
+        self.thread_id = register_thread(
+            self._host.registry,
+            self._wish.ref,
+            self._parent_id,
+            goes_on and (goes_on.chain_root_id, goes_on.previous_id),
+        )
 
     def _load_directive(self) -> None:
         """Step 3. What ran before has had its inputs checked."""
@@ -295,7 +296,11 @@ class ThreadLifecycle:
         leave_capabilities(host, folder, self._file, self._palette)
         transcript = Transcript.create(folder / TRANSCRIPT, thread_id, host.key, host.durability)
         self.recorder = Recorder(thread_id, transcript)
-        self.recorder.tell("thread_started", {**self._file.to_dict(), "inputs": self._inputs})
+        self.recorder.append("thread_started", {**self._file.to_dict(), "inputs": self._inputs})
+        if self._wish.continues is not None:
+            # In one write: from its first line on, what it goes on from can be taken up again.
+            self.recorder.append(*continued_record(self._wish.continues))
+        transcript.commit()
         if self._fence is None:
             self._fence = host.registry.claim(thread_id)
         host.keeper.add(thread_id, self._fence, self.cancellation)

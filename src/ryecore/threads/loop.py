@@ -20,7 +20,6 @@ from ryecore.llm.parts import Message
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
-from ryecore.threads.continuing import continued_record
 from ryecore.threads.ending import Ending, ending_of_turns
 from ryecore.threads.guard import ResultGuard
 from ryecore.threads.harness import SafetyHarness
@@ -193,7 +192,6 @@ class ThreadLoop:
         if continues is None:
             text = first_message(blocks, directive, render_returns(directive.outputs))
         else:
-            self._recorder.append(*continued_record(continues))
             self.messages.extend(continues.messages)
             text = continued_message(blocks, directive, continues)
         if not native:

@@ -17,13 +17,19 @@ PARENT_ID: Final = "RYE_PARENT_THREAD_ID"
 """The variable that tells a child's process whose child it is. By itself it proves nothing."""
 
 
-def register_thread(registry: ThreadRegistry, ref: ItemRef, parent_id: str | None) -> str:
+def register_thread(
+    registry: ThreadRegistry,
+    ref: ItemRef,
+    parent_id: str | None,
+    continues: tuple[str, str] | None = None,
+) -> str:
     """Register a thread.
 
     Args:
         registry: Where.
         ref: The directive.
         parent_id: The thread that starts it.
+        continues: The first thread of the chain that it goes on with, and the last one so far.
 
     Returns:
         Its id: `DIRECTIVE/LEAF-EPOCH`, with a suffix where that is taken.
@@ -37,11 +43,11 @@ def register_thread(registry: ThreadRegistry, ref: ItemRef, parent_id: str | Non
         registry.get_thread(thread_id)
     except ThreadNotFound:
         try:
-            registry.register(thread_id, str(ref), parent_id)
+            registry.register(thread_id, str(ref), parent_id, continues=continues)
         except ThreadConflict:
             pass  # another process was quicker
         else:
             return thread_id
     thread_id = f"{thread_id}-{os.urandom(4).hex()}"
-    registry.register(thread_id, str(ref), parent_id)
+    registry.register(thread_id, str(ref), parent_id, continues=continues)
     return thread_id
