@@ -9,6 +9,7 @@ _QUICK = (
     "palette",
     "verification",
     "importing",
+    "ledger",
     "search",
     "threads",
     "tools",
