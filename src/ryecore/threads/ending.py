@@ -42,7 +42,7 @@ class Ending:
 
 
 def ending_of_turns(
-    result: TurnResult, returned: Returned | None, limit: LimitHit | None, *, wants_handoff: bool
+    result: TurnResult, returned: Returned | None, limit: LimitHit | None
 ) -> Ending:
     """The ending that turns led to.
 
@@ -50,10 +50,9 @@ def ending_of_turns(
         result: How the turns ended.
         returned: What the model handed over; None where it didn't.
         limit: The limit that was met.
-        wants_handoff: Whether a hook or the context asks that another thread goes on.
     """
     text = result.last.text if result.last else ""
-    if wants_handoff or result.ended == "handed_off":
+    if result.ended == "handed_off" or (result.ended, result.reason) == ("stopped", "handoff"):
         return Ending("completed", text, hands_off=True)
     if returned is not None and result.ended == "finished":
         if returned.status == "error":

@@ -5,10 +5,12 @@ Source: seed 003, "Hooks Configuration"; decision 42.
 
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Final, cast
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ryecore.directives.model import ContextSpec
 from ryecore.errors import IntegrityError, RyeError
@@ -31,6 +33,8 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
 _ABSENT: Final = object()
 _FAILED: Final = ("error", "cancelled", "killed")
 _MAX_SAID: Final = 500
+_AFTER_S: Final = 60.0
+"""How long hooks may take at least that follow a thread's end, in seconds."""
 
 
 @frozen
@@ -93,6 +97,19 @@ class HookRunner:
         self._by_event = {
             event: tuple(hook for hook in acting if hook.event == event) for event in EVENTS
         }
+
+    def past_the_end(self, deadline: float | None = None) -> "HookRunner":
+        """The same hooks, where the thread was stopped or its time is up: they act all the same.
+
+        Args:
+            deadline: The monotonic time in seconds until which they may in any case.
+        """
+        least = time.monotonic() + _AFTER_S
+        until = least if deadline is None else max(least, deadline)
+        runner = copy(self)
+        runner._directive_ctx = evolve(self._directive_ctx, deadline=until, cancellation=None)
+        runner._host_ctx = evolve(self._host_ctx, deadline=until, cancellation=None)
+        return runner
 
     async def run(self, event: str, context: Mapping[str, object]) -> HookOutcome:
         """Run the hooks of an event, in order of their layers and then as they were defined.

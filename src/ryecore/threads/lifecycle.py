@@ -371,7 +371,11 @@ class ThreadLifecycle:
             time.monotonic() - self._started,
             float(self._limits.duration_s or 0),
         )
-        self._recorder.tell("limit_reached", hit.to_dict())
+        try:
+            with anyio.CancelScope(shield=True):
+                await loop.tell_time_is_up(hit)
+        except RyeError as error:
+            return ending_of_error(error)
         return Ending("error", error=hit.message, code=hit.code)
 
     def want_handoff(self) -> None:
@@ -397,7 +401,8 @@ class ThreadLifecycle:
         await end_children(
             host.store, thread_id, deadline=self._harness.deadline, are_wanted=are_wanted
         )
-        await run_after_complete(host, self._hooks, self._file, ending, cost)
+        hooks = self._hooks.past_the_end(self._harness.deadline if are_wanted else None)
+        await run_after_complete(host, hooks, self._file, ending, cost)
         if ending.hands_off:
             ending = await self._hand_off(ending)
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)

@@ -22,7 +22,7 @@ from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
 from ryecore.threads.ending import Ending, ending_of_turns
 from ryecore.threads.guard import ResultGuard
-from ryecore.threads.harness import SafetyHarness
+from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.hooks import HookRunner, directive_context
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.messages import message_payload
@@ -137,6 +137,7 @@ class ThreadLoop:
                 tools=tuple(tool.spec for tool in tools),
                 is_native=native,
                 has_tools=any(tool.name != RETURN_TOOL for tool in tools),
+                continues=self._inputs.continues.kind if self._inputs.continues else None,
             ),
             self._harness,
             self.spending,
@@ -149,9 +150,14 @@ class ThreadLoop:
         self._policy = policy
         system = await self._begin(native=native)
         result = await run_turns(self._setup(plan, policy, system, native=native), self.messages)
-        return ending_of_turns(
-            result, policy.returned, policy.limit, wants_handoff=policy.handoff_wanted
-        )
+        return ending_of_turns(result, policy.returned, policy.limit)
+
+    async def tell_time_is_up(self, hit: LimitHit) -> None:
+        """Tell of the limit that no turn can: the time was up while something was under way."""
+        if self._policy is None:
+            self._recorder.tell("limit_reached", hit.to_dict())
+        else:
+            await self._policy.tell_limit(hit, self._hooks.past_the_end())
 
     def _plan(self) -> tuple[FallbackPlanEntry, ...]:
         entries = []

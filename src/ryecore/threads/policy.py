@@ -51,7 +51,7 @@ from ryecore.threads.classification import (
 )
 from ryecore.threads.guard import ResultGuard
 from ryecore.threads.harness import LimitHit, SafetyHarness
-from ryecore.threads.hooks import HookRunner
+from ryecore.threads.hooks import HookOutcome, HookRunner
 from ryecore.threads.messages import answer_payload, message_payload, result_payload
 from ryecore.threads.recorder import Recorder
 from ryecore.threads.result import cost_to_dict
@@ -61,6 +61,7 @@ from ryecore.threads.text_calls import extract_tool_calls, render_results
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.outcome import ToolOutcome
 
+from ryecore.threads.wish import ContinuationKind
 __all__ = ["LoopSettings", "ThreadPolicy", "as_text"]
 
 _USE_TOOLS: Final = "Use the tools that you have been given to do this, rather than describe it."
@@ -89,6 +90,7 @@ class LoopSettings:
     """
 
     thread_id: str
+        continues: What kind of continuation the thread is; None for a fresh one.
     directive: str
     outputs: tuple[Declared, ...]
     wanted_output_tokens: int
@@ -102,6 +104,7 @@ class LoopSettings:
 
 
 class ThreadPolicy(TurnPolicy):
+    continues: ContinuationKind | None = None
     """A thread's verdicts.
 
     Args:
@@ -151,6 +154,7 @@ class ThreadPolicy(TurnPolicy):
         self.returned: Returned | None = None
         self.handoff_wanted = False
         self.give_up = ""
+        self._has_answered = False
 
     # Before the model
 
@@ -188,14 +192,24 @@ class ThreadPolicy(TurnPolicy):
     async def _limited(self, hit: LimitHit) -> Stop:
         self.limit = hit
         self._recorder.tell("limit_reached", hit.to_dict())
-        outcome = await self._hooks.run(
+        outcome = await hooks.run(
             "limit", {**hit.to_dict(), "cost": self._cost(), "thread_id": self.settings.thread_id}
         )
-        if outcome.control == "handoff":
+        # Whoever goes on has the same deadline.
+        if outcome.control == "handoff" and self._may_hand_off and hit.code != "duration_exceeded":
             self.handoff_wanted = True
             return Stop("handoff")
         return Stop("limit")
 
+        return await self.tell_limit(hit, self._hooks)
+
+    async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
+        """Record that a limit is met, and ask the hooks what is to be done.
+
+        Args:
+            hit: The limit.
+            hooks: Who is asked.
+        """
     def _overspent(self) -> LimitHit:
         cost, most = self._spending.cost, self._harness.limits.spend_microcents
         return LimitHit(
@@ -206,6 +220,11 @@ class ThreadPolicy(TurnPolicy):
         )
 
     # The answer
+    @property
+    def _may_hand_off(self) -> bool:
+        """Not where a thread has itself been handed off and got nowhere: that would never end."""
+        return self._has_answered or self.settings.continues != "handoff"
+
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
         """Record the whole answer; read calls from its text where the model has no other way."""
@@ -230,6 +249,7 @@ class ThreadPolicy(TurnPolicy):
             self._context_used = asked.usage.total_tokens
         else:
             self._context_used = self._spending.input_estimate
+        self._has_answered = True
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """Take `rye_directive_return` out before anything is dispatched.
@@ -264,11 +284,14 @@ class ThreadPolicy(TurnPolicy):
             if isinstance(came, ToolExecutionError | ToolPolicyError):
                 # A failure is a result that a model can go on from; what is denied, a correction.
                 verdict = Feed(str(came), is_correction=isinstance(came, ToolPolicyError))
-            await self._tell_error(call, came)
+            outcome = await self._tell_error(call, came)
+            if outcome.control in ("fail", "abort"):
+                verdict = Fail("tool_failed", f"{came} The hook {outcome.by} ends the thread.")
+            self.handoff_wanted = self.handoff_wanted or outcome.control == "handoff"
         return verdict
 
-    async def _tell_error(self, call: ToolCallPart, error: ToolCallError) -> None:
-        await self._hooks.run(
+    async def _tell_error(self, call: ToolCallPart, error: ToolCallError) -> HookOutcome:
+        return await self._hooks.run(
             "error",
             {
                 "error": {"type": error.error_type, "message": error.message, "tool": call.name},
@@ -302,7 +325,8 @@ class ThreadPolicy(TurnPolicy):
                 "validation",
                 f"The model ended without the outputs that are required: {', '.join(required)}.",
             )
-        if state.turn == 1 and settings.is_native and settings.has_tools and settings.nudges:
+        is_new = state.turn == 1 and settings.continues is None
+        if is_new and settings.is_native and settings.has_tools and settings.nudges:
             return await self._told(Nudge(_USE_TOOLS, is_correction=False))
         return ACCEPT
 
@@ -361,7 +385,7 @@ class ThreadPolicy(TurnPolicy):
             self._classification,
             jitter=random(),  # noqa: S311 - no secret
         )
-        if outcome.control == "handoff":
+        if outcome.control == "handoff" and self._may_hand_off:
             self.handoff_wanted = True
             return Stop("handoff")
         match planned:
