@@ -28,7 +28,7 @@ from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolOutcome
 
-__all__ = ["NodePolicy", "SessionPolicy", "ask_gate"]
+__all__ = ["NodePolicy", "SessionPolicy", "ask_before", "ask_gate"]
 
 
 async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
@@ -47,6 +47,30 @@ async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
         f"The host's pre_egress gave {type(said).__name__}, which is no answer.",
         next_step="Let it return None to let the request pass, or Refuse(code, message).",
     )
+
+
+async def ask_before(
+    gate: PreEgress, node_id: str, entry: FallbackPlanEntry, request: LlmRequest, number: int
+) -> AttemptVerdict:
+    """Ask the host's gate about one try; see `ask_gate`.
+
+    Args:
+        gate: The gate.
+        node_id: What it is told of the run.
+        entry: Whom the try would go to.
+        request: What would be sent.
+        number: Which try of this call it is, from 1.
+    """
+    egress = Egress(
+        node_id,
+        entry.provider.provider_id,
+        entry.model,
+        request,
+        estimated_tokens(request),
+        request.max_output_tokens,
+        number,
+    )
+    return await ask_gate(gate, egress) or GO
 
 
 class NodePolicy(TurnPolicy):
@@ -69,16 +93,7 @@ class NodePolicy(TurnPolicy):
         """Ask the host's gate."""
         if self._gate is None:
             return GO
-        egress = Egress(
-            self._node_id,
-            entry.provider.provider_id,
-            entry.model,
-            request,
-            estimated_tokens(request),
-            request.max_output_tokens,
-            number,
-        )
-        return await ask_gate(self._gate, egress) or GO
+        return await ask_before(self._gate, self._node_id, entry, request, number)
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Check the answer against the schema, in full. Source: decisions 53 and 54."""

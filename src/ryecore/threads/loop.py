@@ -4,6 +4,7 @@ Source: seed 003, "The Runner's LLM Loop"; decisions 47 to 49.
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Final
 
 from attrs import evolve, field, frozen
@@ -28,7 +29,7 @@ from ryecore.threads.host import ThreadHost
 from ryecore.threads.messages import message_payload
 from ryecore.threads.palette import Palette
 from ryecore.threads.plan import Composed, LoadedDirective
-from ryecore.threads.policy import LoopSettings, ThreadPolicy
+from ryecore.threads.policy import LoopSettings, ThreadPolicy, as_text
 from ryecore.threads.prompt import continued_message, first_message, system_text
 from ryecore.threads.recorder import Recorder
 from ryecore.threads.resilience import LoopConfig
@@ -146,10 +147,15 @@ class ThreadLoop:
             self._recorder,
             (plan[0].provider.provider_id, plan[0].model),
             self._host.planner.classification(Trace()),
+            self._deps.pre_egress,
         )
         self._policy = policy
         system = await self._begin(native=native)
-        result = await run_turns(self._setup(plan, policy, system, native=native), self.messages)
+        agent = self._agent(plan, policy, system)
+        setup = self._setup(agent, plan, policy, native=native)
+        watching = self._deps.observer
+        with nullcontext() if watching is None else watching.run(self._inputs.thread_id, agent):
+            result = await run_turns(setup, self.messages)
         return ending_of_turns(result, policy.returned, policy.limit)
 
     async def tell_time_is_up(self, hit: LimitHit) -> None:
@@ -198,7 +204,7 @@ class ThreadLoop:
         if continues is None:
             text = first_message(blocks, directive, render_returns(directive.outputs))
         else:
-            self.messages.extend(continues.messages)
+            self.messages.extend(continues.messages if native else as_text(continues.messages))
             text = continued_message(blocks, directive, continues)
         if not native:
             text = f"{text}\n\n{render_tools(tool.spec for tool in inputs.palette.tools)}"
@@ -207,23 +213,27 @@ class ThreadLoop:
         self._recorder.checkpoint(0)
         return system_text(blocks)
 
+    def _agent(
+        self, plan: tuple[FallbackPlanEntry, ...], policy: ThreadPolicy, system: str
+    ) -> Agent:
+        return Agent(
+            name=self._inputs.loaded.id,
+            provider=plan[0].provider.provider_id,
+            model=plan[0].model,
+            system_prompt=system,
+            tools=tuple(tool.name for tool in self._inputs.palette.tools),
+            max_output_tokens=policy.settings.wanted_output_tokens,
+        )
+
     def _setup(
         self,
+        agent: Agent,
         plan: tuple[FallbackPlanEntry, ...],
         policy: ThreadPolicy,
-        system: str,
         *,
         native: bool,
     ) -> TurnSetup:
         inputs = self._inputs
-        agent = Agent(
-            name=inputs.loaded.id,
-            provider=plan[0].provider.provider_id,
-            model=plan[0].model,
-            system_prompt=system,
-            tools=tuple(tool.name for tool in inputs.palette.tools),
-            max_output_tokens=policy.settings.wanted_output_tokens,
-        )
         setup = build_setup(
             self._deps,
             agent,

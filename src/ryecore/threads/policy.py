@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from ryecore.agent.deps import PreEgress
+from ryecore.agent.policies import ask_before
 from ryecore.agent.verdicts import (
     ACCEPT,
     CONTINUE,
@@ -28,6 +30,7 @@ from ryecore.agent.verdicts import (
     OnError,
     OnResult,
     OnText,
+    Refuse,
     Replace,
     Retry,
     Stop,
@@ -58,10 +61,10 @@ from ryecore.threads.result import cost_to_dict
 from ryecore.threads.returning import RETURN_NAMES, Rejected, Returned, check_outputs
 from ryecore.threads.spending import Spending
 from ryecore.threads.text_calls import extract_tool_calls, render_results
+from ryecore.threads.wish import ContinuationKind
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.outcome import ToolOutcome
 
-from ryecore.threads.wish import ContinuationKind
 __all__ = ["LoopSettings", "ThreadPolicy", "as_text"]
 
 _USE_TOOLS: Final = "Use the tools that you have been given to do this, rather than describe it."
@@ -87,10 +90,10 @@ class LoopSettings:
         tools: What the model may call.
         is_native: Whether the model calls tools by itself; else calls are read from its text.
         has_tools: Whether it was given any tool besides the one that ends the thread.
+        continues: What kind of continuation the thread is; None for a fresh one.
     """
 
     thread_id: str
-        continues: What kind of continuation the thread is; None for a fresh one.
     directive: str
     outputs: tuple[Declared, ...]
     wanted_output_tokens: int
@@ -101,10 +104,10 @@ class LoopSettings:
     tools: tuple[ToolSpec, ...] = ()
     is_native: bool = True
     has_tools: bool = True
+    continues: ContinuationKind | None = None
 
 
 class ThreadPolicy(TurnPolicy):
-    continues: ContinuationKind | None = None
     """A thread's verdicts.
 
     Args:
@@ -116,6 +119,7 @@ class ThreadPolicy(TurnPolicy):
         recorder: Where everything is recorded.
         ask: Who is asked first, and for which model.
         classification: How errors are classed.
+        gate: The host's, asked before each try; None where it has none.
 
     Attributes:
         settings: What the loop goes by.
@@ -135,6 +139,7 @@ class ThreadPolicy(TurnPolicy):
         recorder: Recorder,
         ask: tuple[str, str],
         classification: Classification,
+        gate: PreEgress | None,
     ) -> None:
         self.settings = settings
         self._harness = harness
@@ -144,17 +149,19 @@ class ThreadPolicy(TurnPolicy):
         self._recorder = recorder
         self._ask = ask
         self._classification = classification
+        self._gate = gate
         self._nudged = 0
         self._context_used = 0
         self._text_calls = 0
+        self._refused_turn = 0
         self._text_problem = ""
+        self._has_answered = False
         self._stopped_by = ""
         self._under_pressure = False
         self.limit: LimitHit | None = None
         self.returned: Returned | None = None
         self.handoff_wanted = False
         self.give_up = ""
-        self._has_answered = False
 
     # Before the model
 
@@ -186,10 +193,23 @@ class ThreadPolicy(TurnPolicy):
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Hold what the try may cost."""
+        """Ask the host's gate, then hold what the try may cost."""
+        if self._gate is not None:
+            said = await ask_before(self._gate, self.settings.thread_id, entry, request, number)
+            if isinstance(said, Refuse):
+                return said
         return await self._spending.before_attempt(entry, request, number)
 
     async def _limited(self, hit: LimitHit) -> Stop:
+        return await self.tell_limit(hit, self._hooks)
+
+    async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
+        """Record that a limit is met, and ask the hooks what is to be done.
+
+        Args:
+            hit: The limit.
+            hooks: Who is asked.
+        """
         self.limit = hit
         self._recorder.tell("limit_reached", hit.to_dict())
         outcome = await hooks.run(
@@ -201,15 +221,11 @@ class ThreadPolicy(TurnPolicy):
             return Stop("handoff")
         return Stop("limit")
 
-        return await self.tell_limit(hit, self._hooks)
+    @property
+    def _may_hand_off(self) -> bool:
+        """Not where a thread has itself been handed off and got nowhere: that would never end."""
+        return self._has_answered or self.settings.continues != "handoff"
 
-    async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
-        """Record that a limit is met, and ask the hooks what is to be done.
-
-        Args:
-            hit: The limit.
-            hooks: Who is asked.
-        """
     def _overspent(self) -> LimitHit:
         cost, most = self._spending.cost, self._harness.limits.spend_microcents
         return LimitHit(
@@ -220,11 +236,6 @@ class ThreadPolicy(TurnPolicy):
         )
 
     # The answer
-    @property
-    def _may_hand_off(self) -> bool:
-        """Not where a thread has itself been handed off and got nowhere: that would never end."""
-        return self._has_answered or self.settings.continues != "handoff"
-
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
         """Record the whole answer; read calls from its text where the model has no other way."""
@@ -239,6 +250,7 @@ class ThreadPolicy(TurnPolicy):
                 self._text_calls += len(found.calls)
                 asked = evolve(result, parts=(*result.parts, *found.calls))
         self._text_problem = problem
+        self._has_answered = True
         self._spending_seen(asked)
         self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
         return asked
@@ -249,7 +261,6 @@ class ThreadPolicy(TurnPolicy):
             self._context_used = asked.usage.total_tokens
         else:
             self._context_used = self._spending.input_estimate
-        self._has_answered = True
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """Take `rye_directive_return` out before anything is dispatched.
@@ -359,8 +370,8 @@ class ThreadPolicy(TurnPolicy):
             hit, spending.limit = spending.limit, None
             if hit is None:
                 return RAISE
-            if not spending.is_tight:
-                spending.is_tight = True
+            if self._refused_turn != state.turn:
+                self._refused_turn, spending.is_tight = state.turn, True
                 return Retry()  # with an answer as short as what is left
             return await self._limited(hit)
         if self._harness.is_cancelled:
