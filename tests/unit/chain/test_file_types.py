@@ -5,6 +5,7 @@ import pytest
 from ryecore import SigningKey
 from ryecore.errors import AmbiguousItem, ItemNotFound
 from ryecore.items.signature import CommentForm
+from ryecore.items.trust import TRUSTED_KEYS_PATH
 from tests.house import House
 
 LUA = {"command": "/bin/cat", "args": ["{tool_path}"]}
@@ -82,3 +83,37 @@ def test_a_note_beside_a_tool_is_no_second_file_of_its_stem(house):
     runtime(house)
     house.write("tools/a/t.txt", "a note", sign=False)
     assert house.execute(house.shell("a/t", "echo x")).success
+
+
+def test_a_runtime_that_is_altered_or_goes_is_noticed_by_an_open_rye(house):
+    runtime(house)
+    path = house.path("tools/rye/core/runtimes/lua/lua.yaml")
+    signed = path.read_bytes()
+    ref = tool(house)
+    with house.sync() as rye:
+        assert rye.execute(ref).success
+        assert rye.execute(ref).success
+        path.write_bytes(signed + b"# more\n")
+        with pytest.raises(ItemNotFound):
+            rye.execute(ref)
+        path.write_bytes(signed)
+        assert rye.execute(ref).success
+        path.unlink()
+        with pytest.raises(ItemNotFound):
+            rye.execute(ref)
+
+
+def test_a_key_that_no_longer_counts_takes_its_runtime_along(house):
+    runtime(house)
+    ref = tool(house)
+    keys = list((house.user / f".ai/config/{TRUSTED_KEYS_PATH}").glob("*.toml"))
+    assert keys
+    with house.sync() as rye:
+        assert rye.execute(ref).success
+        for key in keys:
+            key.rename(key.with_suffix(".away"))
+        with pytest.raises(ItemNotFound):
+            rye.execute(ref)
+        for key in keys:
+            key.with_suffix(".away").rename(key)
+        assert rye.execute(ref).success
