@@ -76,6 +76,11 @@ class Recorder:
             self._bus = EventBus(self._thread_id)
         return self.transcript.offset, self._bus.subscribe()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._bus is not None and self._bus.is_closed
+
     def close(self) -> None:
         """Close the transcript, and let those who listen come to the end."""
         self.transcript.close()

@@ -7,10 +7,10 @@ from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.policy.budget import Amount
-from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
+from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status, ThreadRecord
 from ryecore.styled import StyledText
 
-__all__ = ["StartedThread", "ThreadResult", "cost_to_dict"]
+__all__ = ["StartedThread", "ThreadResult", "cost_to_dict", "kept_result"]
 
 _NO_CHAIN: Final = ValidChain(())
 _NO_COST: Final = Cost()
@@ -157,6 +157,39 @@ class StartedThread(ExecutionResult):
 
     def __repr__(self) -> str:
         return f"StartedThread({self.thread_id!r}, pid {self.pid})"
+
+
+def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResult:
+    """What came of a thread, from what is kept of it.
+
+    Args:
+        record: Its row.
+        kept: Its result, as `ThreadResult.to_dict` gave it; less, where its process died.
+        total: What it and all below it used.
+    """
+    said: Mapping[str, object] = kept if isinstance(kept, Mapping) else {}
+    error, outputs, metadata = said.get("error"), said.get("outputs"), said.get("metadata")
+    if error is None and record.status not in _MARKS:
+        error = f"The thread ended as {record.status}."
+    text = said.get("result")
+    text = text if isinstance(text, str) else ""
+    outputs = outputs if isinstance(outputs, Mapping) else {}
+    took = metadata.get("duration_ms") if isinstance(metadata, Mapping) else None
+    return ThreadResult(
+        status="success" if error is None else "error",
+        item_id=record.item_id,
+        data=dict(outputs) or text,
+        error=None if error is None else str(error),
+        duration_ms=float(took) if isinstance(took, int | float) else 0.0,
+        thread_id=record.thread_id,
+        state=record.status,
+        text=text,
+        outputs=outputs,
+        cost=record.cost,
+        total=total,
+        code=str(said.get("error_code") or ""),
+        continuation_thread_id=record.continuation_thread_id,
+    )
 
 
 def _used(cost: Cost) -> str:

@@ -89,7 +89,7 @@ class ThreadService:
         self._keep()
         life = ThreadLifecycle(self._host, wish, ctx)
         await life.begin()
-        thread = Thread(self._host, life.thread_id, str(wish.ref))
+        thread = Thread(self._host, life.thread_id, str(wish.ref), is_settled=True)
         self._tasks.start_soon(_settled, life, thread)
         return thread
 

@@ -2,24 +2,24 @@
 
 import time
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
+from attrs import evolve
 
 from ryecore.policy.budget import Amount
+from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.transcript_check import Record, read_records
 from ryecore.threads.continuing import TRANSCRIPT
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.result import ThreadResult
+from ryecore.threads.recorder import Recorder
+from ryecore.threads.result import ThreadResult, kept_result
 from ryecore.threads.view import render_tree
 from ryecore.threads.watching import load_tree
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Thread"]
 
@@ -38,11 +38,13 @@ class Thread:
         item_id: The directive, as a canonical ref.
     """
 
-    def __init__(self, host: ThreadHost, thread_id: str, item_id: str) -> None:
+    def __init__(
+        self, host: ThreadHost, thread_id: str, item_id: str, *, is_settled: bool = False
+    ) -> None:
         self._host = host
         self._result: ThreadResult | None = None
         self._failed: Exception | None = None
-        self._ended = anyio.Event()
+        self._ended = anyio.Event() if is_settled else None  # else the registry knows
         self.thread_id = thread_id
         self.item_id = item_id
 
@@ -75,6 +77,8 @@ class Thread:
         Raises:
             RyeError: It ended, but that could not be written.
         """
+        if self._ended is None:
+            return await self._looked_up()
         await self._ended.wait()
         if self._result is None:
             raise self._failed or RuntimeError("It ended without a word.")
@@ -98,18 +102,45 @@ class Thread:
             larger pieces.
         """
         running = self._host.running.get(self.thread_id)
-        path = self._host.store.folder_of(self.thread_id) / TRANSCRIPT
         if running is None or running.recorder is None:
-            async for event in self._followed(from_start=from_start):
+            events = self._followed(from_start=from_start)
+        else:
+            events = self._live(running.recorder, from_start=from_start)
+        try:
+            async for event in events:
                 yield event
-            return
-        offset, live = running.recorder.listen()
+        finally:
+            await events.aclose()  # a reader that leaves leaves nothing behind
+
+    async def _live(
+        self, recorder: Recorder, *, from_start: bool
+    ) -> AsyncGenerator[ThreadEvent, None]:
+        """The events of a thread that runs here. What a slow reader misses is in the transcript."""
+        path = self._host.store.folder_of(self.thread_id) / TRANSCRIPT
+        offset, live = recorder.listen()
+        place = _Place(offset)
         if from_start:
             for record in read_records(path, to_offset=offset):
                 yield _event(record)
-        async for envelope in live:
-            if hasattr(envelope, "event"):
+        while True:
+            async for envelope in live:
+                if isinstance(envelope, EventsMissed):
+                    break
+                place.pass_by(envelope.event)
                 yield envelope.event
+            else:
+                return
+            until = None if recorder.is_closed else recorder.listen()
+            for record in read_records(
+                path, from_offset=place.offset, to_offset=until[0] if until else None
+            ):
+                event = place.beyond(_event(record))
+                if event is not None:
+                    yield event
+            if until is None:
+                return
+            offset, live = until
+            place = _Place(offset)
 
     async def _followed(self, *, from_start: bool) -> AsyncGenerator[ThreadEvent, None]:
         """The events of a thread that runs in another process, or nowhere any more."""
@@ -127,10 +158,25 @@ class Thread:
                     return
                 await watched.changed(_LOOK_AGAIN_S)
 
+    async def _looked_up(self) -> ThreadResult:
+        """What came of a thread that this handle has not started, as the registry keeps it."""
+        host, thread_id = self._host, self.thread_id
+        while True:
+            record = await host.store.wait(thread_id)
+            if record.status != "continued" or record.continuation_thread_id is None:
+                return await anyio.to_thread.run_sync(self._kept, record)
+            thread_id = record.continuation_thread_id
+
+    def _kept(self, record: ThreadRecord) -> ThreadResult:
+        host = self._host
+        said = host.registry.get_result(record.thread_id)
+        return kept_result(record, said, host.ledger.tree(record.thread_id).spent)
+
     def settle(self, result: ThreadResult | None, failed: Exception | None) -> None:
         """Say how it ended. The service calls this."""
         self._result, self._failed = result, failed
-        self._ended.set()
+        if self._ended is not None:
+            self._ended.set()
 
     def __repr__(self) -> str:
         return f"Thread({self.thread_id!r})"
@@ -138,6 +184,43 @@ class Thread:
     def _repr_html_(self) -> str:
         tree = load_tree(self._host.store, self.thread_id)
         return render_tree([tree], width=_COLUMNS, now=time.time()).html()
+
+
+class _Place:
+    """How far a reader of live events has come in the transcript.
+
+    Each record stands there once. Streamed text stands in other pieces, so it is counted in
+    characters since the last record.
+
+    Args:
+        offset: Where the transcript stood when the reader began to listen, in bytes.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self._records = 0
+        self._chars = 0
+
+    def pass_by(self, event: ThreadEvent) -> None:
+        """Count what the reader is given."""
+        if event.type == "token_delta":
+            self._chars += len(event.payload["text"])
+        else:
+            self._records += 1
+            self._chars = 0
+
+    def beyond(self, event: ThreadEvent) -> ThreadEvent | None:
+        """What the reader wasn't given yet of the next event of the transcript."""
+        if event.type != "token_delta":
+            self._records -= 1
+            return None if self._records >= 0 else event
+        if self._records > 0:
+            return None
+        text = event.payload["text"]
+        known, self._chars = self._chars, max(self._chars - len(text), 0)
+        if known >= len(text):
+            return None
+        return evolve(event, payload={"text": text[known:]}) if known else event
 
 
 def _event(record: Record) -> ThreadEvent:
