@@ -100,6 +100,7 @@ class Spending:
         Returns:
             The bound; None where not even a short answer is within it.
         """
+        input_tokens = max(input_tokens, self.input_estimate)  # of a try that was refused: exactly
         most = Amount(
             self.tracker.worst_case(provider, model, input_tokens, wanted) or 0,
             input_tokens + wanted,

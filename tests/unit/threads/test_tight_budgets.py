@@ -1,0 +1,55 @@
+"""A budget that doesn't hold the longest answer still holds a shorter one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore.llm import Price
+from ryecore.llm.result import Usage
+from ryecore.testing import call, say
+from ryecore.tools import tool
+from tests.stage import Stage
+
+USED = Usage(100, 10)
+pytestmark = pytest.mark.anyio
+
+
+@tool
+async def read() -> str:
+    """Read something long."""
+    return "tide " * 2_000
+
+
+def _stage(root: Path, *script: Any) -> Stage:
+    return Stage(
+        root,
+        *script,
+        tools=[read],
+        price_of=lambda *_: Price(input="3", output="15"),
+        unpriced_models=frozenset(),
+    )
+
+
+async def test_the_first_answer_is_as_short_as_a_small_budget_asks_for(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, call("add", {"a": 1, "b": 2}, usage=USED), say("3", usage=USED))
+    done = await stage.run(stage.write("acme/x", limits='spend="0.2"'))
+    assert (done.state, done.text) == ("completed", "3")
+    assert 0 < stage.model.requests[0].max_output_tokens < 16_384
+
+
+async def test_what_a_tool_brought_shortens_the_next_answer(tmp_path: Path) -> None:
+    stage = _stage(
+        tmp_path, call("read", usage=Usage(900, 100)), say("It is wet.", usage=Usage(4_000, 10))
+    )
+    done = await stage.run(stage.write("acme/x", limits='spend="0.1"'))
+    assert (done.state, done.text) == ("completed", "It is wet.")
+    spent = stage.store().ledger.account(done.thread_id).total
+    assert spent.spend_microcents <= 10_000_000
+
+
+async def test_where_no_answer_is_affordable_the_limit_is_told(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, say("never"))
+    done = await stage.run(stage.write("acme/x", limits='spend="0.0001"'))
+    assert (done.state, done.code) == ("error", "spend_exceeded")
+    assert stage.model.requests == []
