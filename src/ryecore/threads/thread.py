@@ -6,8 +6,10 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
+from attrs import evolve
 
 from ryecore.policy.budget import Amount
+from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.transcript_check import Record, read_records
@@ -15,7 +17,8 @@ from ryecore.styled import StyledText
 from ryecore.threads.continuing import TRANSCRIPT
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.result import ThreadResult
+from ryecore.threads.recorder import Recorder
+from ryecore.threads.result import ThreadResult, kept_result
 from ryecore.threads.view import render_tree
 from ryecore.threads.watching import load_tree
 
@@ -157,10 +160,25 @@ class Thread:
                     return
                 await watched.changed(_LOOK_AGAIN_S)
 
+    async def _looked_up(self) -> ThreadResult:
+        """What came of a thread that this handle has not started, as the registry keeps it."""
+        host, thread_id = self._host, self.thread_id
+        while True:
+            record = await host.store.wait(thread_id)
+            if record.status != "continued" or record.continuation_thread_id is None:
+                return await anyio.to_thread.run_sync(self._kept, record)
+            thread_id = record.continuation_thread_id
+
+    def _kept(self, record: ThreadRecord) -> ThreadResult:
+        host = self._host
+        said = host.registry.get_result(record.thread_id)
+        return kept_result(record, said, host.ledger.tree(record.thread_id).spent)
+
     def settle(self, result: ThreadResult | None, failed: Exception | None) -> None:
         """Say how it ended. The service calls this."""
         self._result, self._failed = result, failed
-        self._ended.set()
+        if self._ended is not None:
+            self._ended.set()
 
     def render(self, *, width: int = _COLUMNS) -> StyledText:
         """It and all below it, with what they have used of their limits.
@@ -179,6 +197,43 @@ class Thread:
 
     def _repr_html_(self) -> str:
         return self.render(width=_NOTEBOOK_COLUMNS).html()
+
+
+class _Place:
+    """How far a reader of live events has come in the transcript.
+
+    Each record stands there once. Streamed text stands in other pieces, so it is counted in
+    characters since the last record.
+
+    Args:
+        offset: Where the transcript stood when the reader began to listen, in bytes.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self._records = 0
+        self._chars = 0
+
+    def pass_by(self, event: ThreadEvent) -> None:
+        """Count what the reader is given."""
+        if event.type == "token_delta":
+            self._chars += len(event.payload["text"])
+        else:
+            self._records += 1
+            self._chars = 0
+
+    def beyond(self, event: ThreadEvent) -> ThreadEvent | None:
+        """What the reader wasn't given yet of the next event of the transcript."""
+        if event.type != "token_delta":
+            self._records -= 1
+            return None if self._records >= 0 else event
+        if self._records > 0:
+            return None
+        text = event.payload["text"]
+        known, self._chars = self._chars, max(self._chars - len(text), 0)
+        if known >= len(text):
+            return None
+        return evolve(event, payload={"text": text[known:]}) if known else event
 
 
 def _event(record: Record) -> ThreadEvent:
