@@ -18,10 +18,22 @@ from ryecore.items.files import write_atomically
 from ryecore.items.signature import Signature, parse_payload, utc_now
 from ryecore.lillux.keys import PublicKey, SigningKey
 
-__all__ = ["canonical_json", "holds", "load_run_key", "record_signature", "sign_record"]
+__all__ = [
+    "canonical_json",
+    "holds",
+    "indented_json",
+    "load_run_key",
+    "record_signature",
+    "sign_record",
+]
 
 _VERSION: Final = "rye-record-v1"
 _FIELD: Final = "_signature"
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
+_ENCODE: Final = [json.JSONEncoder(ensure_ascii=one).encode for one in (False, True)]
+_INDENT: Final = [
+    json.JSONEncoder(ensure_ascii=one, indent=2, default=str).encode for one in (False, True)
+]
 
 
 def load_run_key(user_root: Path) -> SigningKey:
@@ -79,6 +91,28 @@ def canonical_json(record: Mapping[str, object]) -> bytes:
     return json.dumps(
         record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode()
+
+
+def indented_json(value: object, *, ascii_only: bool = False) -> str:
+    """JSON for people: what `json.dumps` indents by 2, made mostly in C, where it can't indent.
+
+    Args:
+        value: A mapping by texts, as a rule. What JSON lacks is written as its text.
+        ascii_only: Whether all else is escaped.
+
+    Raises:
+        ValueError: It holds itself.
+    """
+    encode, indent = _ENCODE[ascii_only], _INDENT[ascii_only]
+    if type(value) is not dict or not value or not all(type(name) is str for name in value):
+        return indent(value)
+    lines = (
+        f"  {encode(name)}: "
+        # No line ends within a text of JSON, so each one here is the indentation's.
+        + (encode(one) if type(one) in _FLAT else indent(one).replace("\n", "\n  "))
+        for name, one in value.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:

@@ -4,7 +4,6 @@ What is true stands in the registry. A thread's folder holds its log and a copy 
 people, and the file `status`, which changes with the row so that whoever waits is woken.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
+from ryecore.state.records import indented_json
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.signs import Signs
 
@@ -146,8 +146,9 @@ class ThreadStore:
         self.announce(thread_id, status)
 
     def _copy_result(self, thread_id: str, result: object) -> None:
-        text = json.dumps(result, ensure_ascii=False, indent=2, default=str)
-        body = text.encode(errors="backslashreplace")  # half a character, as JSON escapes it
+        body = indented_json(result).encode(
+            errors="backslashreplace"
+        )  # half a character, as JSON escapes it
         with suppress(OSError):  # what counts is in the registry
             path = self.folder_of(thread_id) / "result.json"
             write_atomically(path, body, mode=0o600, durable=self._durability == "machine")

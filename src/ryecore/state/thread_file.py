@@ -17,7 +17,7 @@ from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
-from ryecore.state.records import holds, sign_record
+from ryecore.state.records import holds, indented_json, sign_record
 
 __all__ = ["THREAD_FILE", "ThreadFile", "read_thread_file", "write_thread_file"]
 
@@ -108,7 +108,7 @@ def write_thread_file(
         StateError: It can't be written; what stood there stands there still.
     """
     signed = sign_record(_KIND, thread.to_dict(), key)
-    text = json.dumps(signed, indent=2, allow_nan=False) + "\n"
+    text = indented_json(signed, ascii_only=True) + "\n"
     try:
         write_atomically(path, text.encode(), mode=0o600, durable=durability == "machine")
     except OSError as problem:

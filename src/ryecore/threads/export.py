@@ -9,6 +9,7 @@ Source: seed 003, "Thread Storage"; decisions 5, 36 and 47.
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.llm.request import ToolSpec
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
+from ryecore.state.records import indented_json
 from ryecore.state.transcript_check import Record
 from ryecore.threads.documents import document_holds, fenced, frontmatter, sign_document
 
@@ -88,17 +90,24 @@ def render_capabilities(
         "\n## Tools\n",
     ]
     for number, tool in enumerate(tools, start=1):
-        definition = {
-            "name": tool.spec.name,
-            "target": tool.target,
-            "description": tool.spec.description,
-            "parameters": tool.spec.parameters,
-        }
-        text = json.dumps(definition, indent=2, ensure_ascii=False, default=dict)
-        parts += (f"\n### Tool {number}\n\n", fenced(text, "json"))
+        spec = tool.spec
+        parameters = json.dumps(spec.parameters, ensure_ascii=False, default=dict)
+        shown = _definition(spec.name, tool.target, spec.description, parameters)
+        parts += (f"\n### Tool {number}\n\n", shown)
     if not tools:
         parts.append("\nNone.\n")
     return "".join(parts)
+
+
+@lru_cache(maxsize=1_024)  # most threads are offered what others were
+def _definition(name: str, target: str, description: str, parameters: str) -> str:
+    definition = {
+        "name": name,
+        "target": target,
+        "description": description,
+        "parameters": json.loads(parameters),
+    }
+    return fenced(json.dumps(definition, indent=2, ensure_ascii=False), "json")
 
 
 def _tree(capabilities: Iterable[str]) -> str:
@@ -259,7 +268,7 @@ def _parts(parts: object) -> Iterable[str]:
 
 
 def _block(value: object) -> str:
-    return fenced(_cut(json.dumps(value, indent=2, ensure_ascii=False)), "json")
+    return fenced(_cut(indented_json(value)), "json")
 
 
 def _cut(text: str) -> str:
@@ -303,8 +312,9 @@ def write_export(
     path = export_path(project_root, thread_id)
     knowledge = project_root / "knowledge"
     try:
-        _check_inside(path.parent, knowledge)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            _check_inside(path.parent, knowledge)
+            path.parent.mkdir(parents=True, exist_ok=True)
         _check_inside(path.parent, knowledge)
     except OSError as problem:
         raise _unwritable(path, problem) from problem

@@ -8,6 +8,7 @@ Source: decision 13; reference "Limits, permissions, risk".
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
@@ -152,18 +153,23 @@ def risk_of(capability: str, risks: Risks = DEFAULT_RISKS) -> RiskClass:
     within it, so it is of no lower class than any pattern that it meets and is as specific. What
     no pattern covers is unrestricted, and so is signing, whatever is configured.
     """
+    return _risk_of(capability, tuple(risks.items()))
+
+
+@lru_cache(maxsize=4_096)  # each thread asks the same again
+def _risk_of(capability: str, risks: tuple[tuple[str, RiskClass], ...]) -> RiskClass:
     if capability.startswith("rye.sign."):
         return "unrestricted"
-    covering = [one for one in risks if allows((one,), capability)]
+    covering = [one for one, _ in risks if allows((one,), capability)]
     if not covering:
         return "unrestricted"
-    ranks = {one: RISK_CLASSES.index(risk) for one, risk in risks.items()}
+    ranks = {one: RISK_CLASSES.index(risk) for one, risk in risks}
     nearest = max(covering, key=lambda one: (_specificity(one), ranks[one]))
     found = [ranks[nearest]]
     if "*" in capability:
         bound = _specificity(nearest)
         found += [
-            ranks[one] for one in risks if _specificity(one) >= bound and _meet(one, capability)
+            ranks[one] for one in ranks if _specificity(one) >= bound and _meet(one, capability)
         ]
     return RISK_CLASSES[max(found)]
 

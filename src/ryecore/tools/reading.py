@@ -1,11 +1,15 @@
 """The tool by which a model reads what was too long to be shown at once."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated, Final
 
+from attrs import evolve
+
 from ryecore.errors import StoreError
-from ryecore.tools.definition import ToolDef
+from ryecore.tools.definition import FunctionTool, ToolDef
 from ryecore.tools.failures import invalid_arguments
+from ryecore.tools.functions import FunctionRunner, FunctionShape, read_function
 from ryecore.tools.store import ResultStore
 
 __all__ = ["read_result_tool"]
@@ -31,7 +35,35 @@ def read_result_tool(
         max_chars: How much it gives at once; best less than `ToolLimits.preview_chars`.
         bound: How much it gives right now, where that can be less.
     """
+    shape = evolve(_shape(max_chars), name=name)
+    read = _reader(store.read, name, max_chars, bound)
+    return FunctionTool(
+        name=name,
+        description=shape.description,
+        parameters=shape.parameters,
+        run=FunctionRunner(read, shape),
+        parallel_safe=True,
+        source=f"the function {__name__}.{shape.qualified_name}",
+        function=read,
+    )
 
+
+@lru_cache(maxsize=64)
+def _shape(max_chars: int) -> FunctionShape:
+    """What a model is told; the same for every store, and dear to read."""
+    return read_function(_reader(_read_nothing, "", max_chars, None))
+
+
+def _read_nothing(_: str) -> bytes:
+    return b""
+
+
+def _reader(
+    read_whole: Callable[[str], bytes],
+    name: str,
+    max_chars: int,
+    bound: Callable[[], int] | None,
+) -> Callable[[str, int, int], str]:
     def read(
         handle: Annotated[str, "The handle of the result, result://…"],
         start: Annotated[int, "At which character to begin, from 0."] = 0,
@@ -39,7 +71,7 @@ def read_result_tool(
     ) -> str:
         """Read a part of a tool's result that was too long to be shown whole."""
         try:
-            text = store.read(handle).decode("utf-8", errors="replace")
+            text = read_whole(handle).decode("utf-8", errors="replace")
         except StoreError:
             raise invalid_arguments(name, "handle: no result has it, or not any more") from None
         if not 0 <= start <= len(text):
@@ -50,4 +82,4 @@ def read_result_tool(
         end = min(start + min(length, most), len(text))
         return f"[characters {start} to {end} of {len(text)}]\n{text[start:end]}"
 
-    return ToolDef.from_function(read, name=name, parallel_safe=True)
+    return read
