@@ -9,8 +9,8 @@ Source: seed 001, "Async mode"; decisions 33 and 35 to 37.
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -28,7 +28,6 @@ from ryecore.policy import CallContext
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
-    from ryecore.state.model import ThreadRecord
     from ryecore.state.store import ThreadStore
     from ryecore.threads.planning import DirectivePlanner
     from ryecore.threads.result import StartedThread
@@ -209,18 +208,15 @@ class LaunchAction:
         planner.inputs(planner.load(wish.ref, log), wish.inputs, log)
         registry = self._threads().registry
         thread_id = register_thread(registry, wish.ref, ctx.budget_account)
+        with self._ended_by_failure(thread_id, str(wish.ref)):
+            token = registry.mint_token(thread_id)
         payload = Payload(
             settings=self._settings,
             thread_id=thread_id,
             item_id=str(wish.ref),
             parameters=wish.inputs,
             timeout_s=None,
-            fork=Fork(
-                wish.model,
-                wish.overrides.to_dict(),
-                wish.muted_hooks,
-                registry.mint_token(thread_id),
-            ),
+            fork=Fork(wish.model, wish.overrides.to_dict(), wish.muted_hooks, token),
             capabilities=ctx.capabilities,
             budget_account=ctx.budget_account,
             depth=ctx.depth,
@@ -229,45 +225,52 @@ class LaunchAction:
             parent=ctx.parent,
         )
         parent = {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
-        return thread_id, self._start(payload, registry.get_thread(thread_id), parent)
+        return thread_id, self._start(payload, parent)
 
     def _register_and_start(self, payload: Payload) -> ProcessId:
         threads = self._threads()
         threads.make_folder(payload.thread_id)
-        return self._start(payload, threads.registry.register(payload.thread_id, payload.item_id))
+        threads.registry.register(payload.thread_id, payload.item_id)
+        return self._start(payload)
 
-    def _start(
-        self, payload: Payload, record: "ThreadRecord", environ: Mapping[str, str] = _NOTHING
-    ) -> ProcessId:
-        if not sys.executable:
-            raise InputError(
-                "This Python doesn't know its own program, so no other process can be started.",
-                next_step="Set sys.executable, or leave async out.",
-            )
-        threads = self._threads()
-        thread_id = payload.thread_id
-        process = None
+    @contextmanager
+    def _ended_by_failure(self, thread_id: str, item_id: str) -> Iterator[None]:
+        """End a thread that nobody has claimed yet, where it can't be started."""
         try:
-            folder = threads.make_folder(thread_id)
-            process = spawn_detached(
-                # -P: what lies in the working folder can't stand in for a module.
-                ProcessSpec(
-                    sys.executable,
-                    ("-P", "-m", _RUNNER),
-                    cwd=str(folder),
-                    env={**self._environ, **environ},
-                    stdin=payload.to_bytes(),
-                ),
-                threads.log_of(thread_id),
-            )
-            # From now on whoever looks notices that it has died before it could claim the thread.
-            threads.registry.update_pid(thread_id, process)
+            yield
         except BaseException as problem:
-            if process is not None:
-                with suppress(ProcessError):
-                    kill_process(process)
-            result = {"status": "error", "error": str(problem), "item_id": payload.item_id}
+            result = {"status": "error", "error": str(problem), "item_id": item_id}
             with suppress(StateError):  # it can't be written, or the process has ended the thread
-                threads.settle(thread_id, "error", result, record.fence)
+                self._threads().settle(thread_id, "error", result, 0)
             raise
-        return process
+
+    def _start(self, payload: Payload, environ: Mapping[str, str] = _NOTHING) -> ProcessId:
+        threads, thread_id, process = self._threads(), payload.thread_id, None
+        with self._ended_by_failure(thread_id, payload.item_id):
+            if not sys.executable:
+                raise InputError(
+                    "This Python doesn't know its own program, so no other process can be started.",
+                    next_step="Set sys.executable, or leave async out.",
+                )
+            try:
+                folder = threads.make_folder(thread_id)
+                process = spawn_detached(
+                    # -P: what lies in the working folder can't stand in for a module.
+                    ProcessSpec(
+                        sys.executable,
+                        ("-P", "-m", _RUNNER),
+                        cwd=str(folder),
+                        env={**self._environ, **environ},
+                        stdin=payload.to_bytes(),
+                    ),
+                    threads.log_of(thread_id),
+                )
+                # From now on whoever looks notices that it has died before it claimed the thread.
+                threads.registry.update_pid(thread_id, process)
+            except BaseException:
+                if process is not None:
+                    with suppress(ProcessError):
+                        kill_process(process)
+                raise
+            return process
+        raise AssertionError("what is raised above is raised on")

@@ -8,17 +8,14 @@ from typing import Final
 
 from ryecore.policy.budget import Amount
 from ryecore.state.accounts import path_of, release
-from ryecore.state.refusals import not_registered, refuse_closed
+from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
+from ryecore.state.schema import OPEN_ACCOUNT
 
 __all__ = ["hand_over"]
 
 _RESERVE: Final = (
     "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
     " WHERE thread_id = ?"
-)
-_OPEN: Final = (
-    "INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens, spend_ceiling,"
-    " tokens_ceiling) VALUES (?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -49,7 +46,9 @@ def hand_over(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> 
     spend = max(old["spend_ceiling"] - old["spend_own"] - old["spend_children"], 0)
     tokens = max(old["tokens_ceiling"] - old["tokens_own"] - old["tokens_children"], 0)
     reserves = (old["reserves_spend"], old["reserves_tokens"])
-    run.execute(_OPEN, (continuation_id, old["parent_id"], *reserves, spend, tokens))
+    opened = (continuation_id, old["parent_id"], *reserves, spend, tokens)
+    if not run.execute(OPEN_ACCOUNT, opened).rowcount:
+        raise refuse_opening(run, continuation_id)
     for step in path_of(run, old["parent_id"], *reserves):
         run.execute(_RESERVE, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
     return Amount(spend, tokens)

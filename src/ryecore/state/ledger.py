@@ -36,9 +36,9 @@ from ryecore.state.accounts import (
 from ryecore.state.charges import MARK, find, place
 from ryecore.state.database import Database
 from ryecore.state.liveness import LEASE_S
-from ryecore.state.model import Cost, Status, thread_not_found
-from ryecore.state.refusals import insufficient, not_registered, refuse_closed
-from ryecore.state.schema import NOW, below
+from ryecore.state.model import Cost, Status
+from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
+from ryecore.state.schema import NOW, OPEN_ACCOUNT, below
 
 __all__ = ["BudgetLedger"]
 
@@ -49,10 +49,6 @@ _HOLD: Final = (
 _RESERVE: Final = (
     "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
     " WHERE thread_id = ?"
-)
-_OPEN: Final = (
-    "INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens, spend_ceiling,"
-    " tokens_ceiling) VALUES (?, ?, ?, ?, ?, ?)"
 )
 _LEASE: Final = "UPDATE threads SET lease_until = ? WHERE thread_id = ?"
 _HEAD: Final = (
@@ -105,6 +101,7 @@ class BudgetLedger:
         Raises:
             BudgetError: The thread has an account already, as another one's child.
             ThreadNotFound: The registry knows no such thread.
+            ThreadConflict: The thread has ended.
             StateError: Nothing can be written.
 
         Source: seed 003, "Step 11: Reserve budget"; decision 39.
@@ -142,6 +139,7 @@ class BudgetLedger:
             BudgetNotRegistered: The parent has no account.
             BudgetError: The child has an account already, of another parent.
             ThreadNotFound: The registry knows no such child.
+            ThreadConflict: The child has ended.
 
         Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
         """
@@ -456,10 +454,8 @@ def _is_open(run: sqlite3.Connection, thread_id: str, parent_id: str | None) -> 
 
 
 def _open(run: sqlite3.Connection, values: tuple[object, ...]) -> None:
-    try:
-        run.execute(_OPEN, values)
-    except sqlite3.IntegrityError:
-        raise thread_not_found(str(values[0])) from None
+    if not run.execute(OPEN_ACCOUNT, values).rowcount:
+        raise refuse_opening(run, str(values[0]))
 
 
 def _columns(cost: Cost) -> tuple[int, int, int, int]:

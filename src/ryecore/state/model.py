@@ -98,6 +98,7 @@ class ThreadRecord:
         owns_process: Whether its owner's process runs nothing else, and may be killed for it.
         cancel_requested: Whether it was asked to stop.
         kill_requested: Whether it is being killed.
+        handoff_requested: Whether another thread is to go on with it.
         model: The model that its turns use.
         cost: What it has spent.
         spawn_count: How many threads it has started.
@@ -123,6 +124,7 @@ class ThreadRecord:
     owns_process: bool = False
     cancel_requested: bool = False
     kill_requested: bool = False
+    handoff_requested: bool = False
     model: str | None = None
     cost: Cost = Cost()
     spawn_count: int = 0

@@ -87,9 +87,10 @@ class ThreadQueries:
         return bool(rows)
 
     def wishes(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
-        """The threads of a process, the calling one by default, that were asked to stop."""
+        """The threads of a process, the calling one by default, that somebody wishes to end."""
         return self._find(
-            "WHERE status IN ('created', 'running') AND (cancel_requested OR kill_requested)"
+            "WHERE status IN ('created', 'running')"
+            " AND (cancel_requested OR kill_requested OR handoff_requested)"
             " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
             " ORDER BY created_at, rowid",
             columns(owner or current_process()),

@@ -1,9 +1,12 @@
 """What the ledger says where it refuses."""
 
-from ryecore.errors import BudgetNotRegistered, InsufficientBudget
-from ryecore.policy.budget import NOTHING, Amount, Dimension
+import sqlite3
 
-__all__ = ["insufficient", "not_registered", "refuse_closed"]
+from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
+from ryecore.policy.budget import NOTHING, Amount, Dimension
+from ryecore.state.model import thread_not_found
+
+__all__ = ["insufficient", "not_registered", "refuse_closed", "refuse_opening"]
 
 
 def not_registered(thread_id: str) -> BudgetNotRegistered:
@@ -40,6 +43,19 @@ def refuse_closed(thread_id: str, state: str, stopped: int, wanted: Amount) -> N
             requested=wanted,
             reason="stopped",
         )
+
+
+def refuse_opening(run: sqlite3.Connection, thread_id: str) -> StateError:
+    """The error that says that a thread can't have an account: it has ended, or there is none."""
+    row = run.execute("SELECT status FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
+    if row is None:
+        return thread_not_found(thread_id)
+    return ThreadConflict(
+        f"The thread {thread_id} is {row[0]}, and can't be given a budget.",
+        next_step="It was stopped before it began: start another one.",
+        thread_id=thread_id,
+        state=row[0],
+    )
 
 
 def insufficient(

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import Final
 
 from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
@@ -31,8 +30,6 @@ from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of
 from ryecore.state.schema import CLOCK, ENDED, MIGRATIONS, NOW, below
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
-
-_TOKEN_BYTES: Final = 32
 
 
 class ThreadRegistry(ThreadQueries):
@@ -158,14 +155,14 @@ class ThreadRegistry(ThreadQueries):
 
         Source: decision 41.
         """
-        token = token_urlsafe(_TOKEN_BYTES)
+        token = token_urlsafe()
         with self._database.write() as run:
             found = self._row(run, thread_id)
             if found.status != "created":
                 raise conflict(found, "be given a token")
             run.execute(
                 "UPDATE threads SET parent_token_hash = ? WHERE thread_id = ?",
-                (_hash(token), thread_id),
+                (sha256(token.encode()).hexdigest(), thread_id),
             )
         return token
 
@@ -200,7 +197,8 @@ class ThreadRegistry(ThreadQueries):
             (wanted,) = run.execute(
                 "SELECT parent_token_hash FROM threads WHERE thread_id = ?", (thread_id,)
             ).fetchone()
-            if wanted is not None and not compare_digest(wanted, _hash(token or "")):
+            given = sha256((token or "").encode()).hexdigest()
+            if wanted is not None and not compare_digest(wanted, given):
                 raise ThreadConflict(
                     f"The thread {thread_id} is claimed with the token that its parent made for "
                     "it, and this is another one.",
@@ -339,18 +337,25 @@ class ThreadRegistry(ThreadQueries):
         Returns:
             The row as it stands; one that has ended is left as it is.
         """
-        column = "kill_requested" if kill else "cancel_requested"
         with self._database.write() as run:
             self._row(run, thread_id)
+            self._ask_to_stop(run, thread_id, "kill_requested" if kill else "cancel_requested")
+            return self._row(run, thread_id)
+
+    def request_handoff(self, thread_id: str) -> ThreadRecord:
+        """Ask that another thread goes on with one; its owner sees the wish."""
+        with self._database.write() as run:
             run.execute(
-                f"{below('threads')} UPDATE threads SET {column} = 1, updated_at = {NOW}"
-                f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
+                f"UPDATE threads SET handoff_requested = 1, updated_at = {NOW}"
+                f" WHERE thread_id = ? AND status NOT IN ({ENDED})",
                 (thread_id,),
             )
             return self._row(run, thread_id)
 
     def settle_abandoned(self, records: Iterable[ThreadRecord]) -> tuple[str, ...]:
         """End the threads that nobody runs any more: killed where that was asked for, else error.
+
+        Those below them, which may run in other processes, are asked to stop.
 
         Args:
             records: The threads to look at.
@@ -371,6 +376,7 @@ class ThreadRegistry(ThreadQueries):
                 status: Status = "killed" if found.kill_requested else "error"
                 self._set_status(run, found.thread_id, status)
                 self._set_result(run, found.thread_id, as_json(epitaph(found, status)))
+                self._ask_to_stop(run, found.thread_id, "cancel_requested")
                 ended.append(found.thread_id)
         return tuple(ended)
 
@@ -438,6 +444,13 @@ class ThreadRegistry(ThreadQueries):
 
     # Rows
 
+    def _ask_to_stop(self, run: sqlite3.Connection, thread_id: str, column: str) -> None:
+        run.execute(
+            f"{below('threads')} UPDATE threads SET {column} = 1, updated_at = {NOW}"
+            f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
+            (thread_id,),
+        )
+
     def _row(self, run: sqlite3.Connection, thread_id: str) -> ThreadRecord:
         row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
         if row is None:
@@ -484,7 +497,3 @@ class ThreadRegistry(ThreadQueries):
 def _hold(record: ThreadRecord) -> tuple[object, ...]:
     """Who holds a thread, and until when."""
     return (record.fence, record.owner, record.lease_until)
-
-
-def _hash(token: str) -> str:
-    return sha256(token.encode()).hexdigest()

@@ -35,6 +35,7 @@ def record_of(row: sqlite3.Row) -> ThreadRecord:
         owns_process=bool(row["owns_process"]),
         cancel_requested=bool(row["cancel_requested"]),
         kill_requested=bool(row["kill_requested"]),
+        handoff_requested=bool(row["handoff_requested"]),
         model=row["model"],
         cost=Cost(row["turns"], row["input_tokens"], row["output_tokens"], row["spend_microcents"]),
         spawn_count=row["spawn_count"],

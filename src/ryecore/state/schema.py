@@ -11,7 +11,7 @@ from typing import Final
 from ryecore.state.database import Migration
 from ryecore.state.model import TERMINAL
 
-__all__ = ["CLOCK", "ENDED", "MIGRATIONS", "NOW", "below"]
+__all__ = ["CLOCK", "ENDED", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "below"]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 """The time as texts in rows say it."""
@@ -21,6 +21,14 @@ CLOCK: Final = "((julianday('now') - 2440587.5) * 86400.0)"
 
 ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
 """The statuses that a thread can't leave, as a list in SQL."""
+
+
+OPEN_ACCOUNT: Final = (
+    "INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens, spend_ceiling,"
+    " tokens_ceiling) SELECT thread_id, ?2, ?3, ?4, ?5, ?6 FROM threads"
+    " WHERE thread_id = ?1 AND completed_at IS NULL"
+)
+"""Opens an account, unless its thread has ended: nobody would close it then."""
 
 
 def below(table: str) -> str:
@@ -114,5 +122,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
             PRIMARY KEY (thread_id, turn, attempt)
         ) STRICT, WITHOUT ROWID""",
     ),
+    ("ALTER TABLE threads ADD COLUMN handoff_requested INTEGER NOT NULL DEFAULT 0",),
 )
 """The statements that lead from each version of the file's schema to the next."""

@@ -37,6 +37,7 @@ __all__ = ["ThreadStore"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
+_WISHES: Final = ".wishes"
 _LEASE_GRAIN_S: Final = 0.1
 """So that a wait for a lease's end wakes behind it, and one that looks again doesn't spin."""
 
@@ -113,6 +114,14 @@ class ThreadStore:
         with suppress(OSError):
             (self.folder_of(thread_id) / "status").write_text(word + "\n")
 
+    def _tell_owners(self) -> None:
+        """Wake all processes that run threads: there is a wish in the registry.
+
+        One file for all, so that each of them watches one folder, however many threads it runs.
+        """
+        with suppress(OSError):
+            (self.folder / _WISHES).write_bytes(b"")
+
     # The owner's side
 
     def settle(
@@ -176,9 +185,12 @@ class ThreadStore:
         return find(self.registry)
 
     def _settle_abandoned(self, records: tuple[ThreadRecord, ...]) -> None:
-        for thread_id in self.registry.settle_abandoned(records):
+        ended = self.registry.settle_abandoned(records)
+        for thread_id in ended:
             self._copy_result(thread_id, self.registry.get_result(thread_id))
             self.announce(thread_id, "ended")
+        if ended:
+            self._tell_owners()  # of what still runs below them
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
         """Wait until a thread has ended. Files and processes say when to look.
@@ -308,7 +320,22 @@ class ThreadStore:
         for found in self.registry.list_tree(thread_id):
             if not found.ended:
                 self._stop_one(found, kill=kill)
+        self._tell_owners()
         return self.registry.get_thread(thread_id)
+
+    def hand_off(self, thread_id: str) -> ThreadRecord:
+        """Ask a thread's owner, in whichever process, that another thread goes on with it.
+
+        Returns:
+            Its row. One that has ended is left as it is.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        self.look(thread_id)
+        record = self.registry.request_handoff(thread_id)
+        self._tell_owners()
+        return record
 
     def _stop_one(self, record: ThreadRecord, *, kill: bool) -> None:
         """Wake the owner of a thread whose row bears the wish; without one, end the thread."""

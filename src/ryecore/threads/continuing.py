@@ -4,6 +4,7 @@ Source: seed 003, "Step 6"; decisions 45 and 47.
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.errors import StateError
@@ -110,7 +111,7 @@ def fork_of(
 
 def _left_by(
     store: ThreadStore, record: ThreadRecord, key: PublicKey
-) -> tuple[dict[str, Any], tuple[Record, ...]]:
+) -> tuple[Mapping[str, Any], tuple[Record, ...]]:
     """What a thread's file says, and its records, proved."""
     thread_id, earlier = record.thread_id, record.continuation_of
     folder = store.folder_of(thread_id)

@@ -7,27 +7,42 @@ Source: decisions 35 and 46.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
 from attrs import frozen
 
-from ryecore.errors import RyeError, StateError
+from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.state.liveness import LEASE_S
+from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "Kept", "tell_wish"]
 
 _RENEW_EVERY_S: Final = LEASE_S / 3
 
 
+class Kept(Protocol):
+    """A thread that is looked after."""
+
+    cancellation: CancelToken
+    """Cancelled where somebody wishes that it stops."""
+
+    def want_handoff(self) -> None:
+        """Have another thread go on with it."""
+        ...
+
+
 @frozen
-class _Kept:
+class _Owed:
+    """An end that couldn't be written."""
+
     fence: int
-    token: CancelToken
+    status: Status
+    result: object
 
 
 class Keeper:
@@ -39,17 +54,40 @@ class Keeper:
 
     def __init__(self, store: Callable[[], ThreadStore]) -> None:
         self._store = store
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, tuple[int, Kept]] = {}
+        self._owed: dict[str, _Owed] = {}
 
-    def add(self, thread_id: str, fence: int, token: CancelToken) -> None:
+    def add(self, thread_id: str, fence: int, kept: Kept) -> None:
         """Look after a thread from now on.
 
         Args:
             thread_id: The thread.
             fence: Its owner's.
-            token: Cancelled where somebody wishes that it stops.
+            kept: Told what somebody wishes.
         """
-        self._kept[thread_id] = _Kept(fence, token)
+        self._kept[thread_id] = (fence, kept)
+
+    def owe(self, thread_id: str, fence: int, status: Status, result: object) -> None:
+        """Write a thread's end as soon as that can be done: nobody else may while this one lives.
+
+        Args:
+            thread_id: The thread.
+            fence: Its owner's.
+            status: The status that it ends with.
+            result: Its result, JSON-ready.
+        """
+        self._owed[thread_id] = _Owed(fence, status, result)
+
+    def pay(self) -> None:
+        """Try to write the ends that are owed."""
+        for thread_id, owed in tuple(self._owed.items()):
+            try:
+                self._store().settle(thread_id, owed.status, owed.result, owed.fence)
+            except ThreadConflict:
+                pass  # it has ended otherwise
+            except StateError:
+                continue
+            self._owed.pop(thread_id, None)
 
     def remove(self, thread_id: str) -> None:
         """Look after a thread no longer."""
@@ -57,14 +95,17 @@ class Keeper:
 
     def cancel_all(self) -> None:
         """Have every thread stop."""
-        for kept in tuple(self._kept.values()):
-            kept.token.cancel()
+        for _, kept in tuple(self._kept.values()):
+            kept.cancellation.cancel()
 
     async def run(self) -> None:
         """Look after them until this is cancelled."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._renew)
-            group.start_soon(self._listen)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._renew)
+                group.start_soon(self._listen)
+        finally:
+            self.pay()
 
     async def _listen(self) -> None:
         store = self._store()
@@ -73,20 +114,30 @@ class Keeper:
                 if self._kept:
                     with suppress(StateError):  # that it can't be read is no wish to stop
                         for wished in await anyio.to_thread.run_sync(store.registry.wishes):
-                            kept = self._kept.get(wished.thread_id)
+                            _, kept = self._kept.get(wished.thread_id, (0, None))
                             if kept is not None:
-                                kept.token.cancel()
+                                tell_wish(wished, kept)
                 await watched.changed(LEASE_S)
 
     async def _renew(self) -> None:
         while True:
             await anyio.sleep(_RENEW_EVERY_S)
+            if self._owed:
+                await anyio.to_thread.run_sync(self.pay)
             registry = self._store().registry
-            for thread_id, kept in tuple(self._kept.items()):
+            for thread_id, (fence, kept) in tuple(self._kept.items()):
                 try:
-                    await anyio.to_thread.run_sync(registry.renew, thread_id, kept.fence)
+                    await anyio.to_thread.run_sync(registry.renew, thread_id, fence)
                 except RyeError:
                     with suppress(StateError):
                         found = await anyio.to_thread.run_sync(registry.get_thread, thread_id)
-                        if found.fence != kept.fence and not found.ended:
-                            kept.token.cancel()  # declared dead: what runs must not go on
+                        if found.fence != fence and thread_id in self._kept:
+                            kept.cancellation.cancel()  # declared dead: what runs must not go on
+
+
+def tell_wish(record: ThreadRecord, kept: Kept) -> None:
+    """Tell a thread what its row says that somebody wishes."""
+    if record.cancel_requested or record.kill_requested:
+        kept.cancellation.cancel()
+    elif record.handoff_requested:
+        kept.want_handoff()

@@ -13,7 +13,7 @@ import anyio
 from attrs import evolve
 
 from ryecore.chain.trace import Trace
-from ryecore.errors import LimitReached, RyeError, StateError
+from ryecore.errors import LimitReached, RyeError, StateError, ThreadConflict
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
@@ -25,7 +25,7 @@ from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.threads.above import Above, held_within, read_above
-from ryecore.threads.children import end_children
+from ryecore.threads.children import stop_children, wait_for_children
 from ryecore.threads.closing import leave_files, made_result, record_end, run_after_complete
 from ryecore.threads.continuing import TRANSCRIPT, continued_record, handoff_of
 from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
@@ -33,6 +33,7 @@ from ryecore.threads.guard import ResultGuard
 from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.hooks import HookRunner
 from ryecore.threads.host import ThreadHost
+from ryecore.threads.keeping import tell_wish
 from ryecore.threads.leaving import leave_capabilities, thread_file
 from ryecore.threads.loop import LoopInputs, ThreadLoop
 from ryecore.threads.naming import PARENT_ID, register_thread
@@ -90,8 +91,10 @@ class ThreadLifecycle:
         self._log = Trace(ctx.event_sink)
         self._started = time.monotonic()
         self._above: Above | None = None
-        self._fence: int | None = None
+        self.thread_id = wish.registered.thread_id if wish.registered else ""
+        self._fence = wish.registered.fence if wish.registered else None
         self._loop: ThreadLoop | None = None
+        self._wants_handoff = False
         self.recorder: Recorder | None = None
         self.cancellation = CancelToken()
         self.continuation: ThreadLifecycle | None = None
@@ -102,9 +105,9 @@ class ThreadLifecycle:
         Raises:
             RyeError: Nothing runs. A thread that was registered by then has ended as an error.
         """
-        self._resolve_parent()  # 1
-        self._register()  # 2
         try:
+            self._resolve_parent()  # 1
+            self._register()  # 2
             self._load_directive()  # 3
             extends = self._resolve_extends()  # 4
             self._compose(extends)  # 5
@@ -124,9 +127,16 @@ class ThreadLifecycle:
 
     def _resolve_parent(self) -> None:
         """Step 1. The caller's own thread; a name in the environment proves nothing by itself."""
-        parent_id = self._ctx.budget_account
+        parent_id, registered = self._ctx.budget_account, self._wish.registered
+        if registered is not None:
+            row = self._host.registry.get_thread(registered.thread_id)
+            if row.parent_id != parent_id:
+                raise StateError(
+                    f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
+                    next_step="Start a thread of your own.",
+                )
         if parent_id is None:
-            if PARENT_ID in self._host.environ and self._wish.registered is None:
+            if PARENT_ID in self._host.environ and registered is None:
                 raise StateError(
                     f"{PARENT_ID} names a parent, and only a process that this parent has "
                     "started for one of its threads may do so.",
@@ -137,16 +147,14 @@ class ThreadLifecycle:
 
     def _register(self) -> None:
         """Step 2."""
-        registered = self._wish.registered
-        if registered is not None:
-            self.thread_id, self._fence = registered.thread_id, registered.fence
+        if self._wish.registered is not None:
             return
         goes_on = self._wish.continues
         self.thread_id = register_thread(
             self._host.registry,
             self._wish.ref,
             self._parent_id,
-            goes_on and (goes_on.chain_root_id, goes_on.previous_id),
+            (goes_on.chain_root_id, goes_on.previous_id) if goes_on else None,
         )
 
     def _load_directive(self) -> None:
@@ -284,8 +292,13 @@ class ThreadLifecycle:
         """Step 12. The thread runs from here on."""
         host, thread_id = self._host, self.thread_id
         folder = host.store.make_folder(thread_id)
+        if self._fence is None:
+            self._fence = host.registry.claim(thread_id)
+        host.keeper.add(thread_id, self._fence, self)
+        row = host.registry.get_thread(thread_id)
+        tell_wish(row, self)  # what was wished before that
         self._file = thread_file(
-            host.registry.get_thread(thread_id),
+            row,
             self._loaded,
             model=self._model,
             limits=self._limits.to_dict(),
@@ -301,9 +314,6 @@ class ThreadLifecycle:
             # In one write: from its first line on, what it goes on from can be taken up again.
             self.recorder.append(*continued_record(self._wish.continues))
         transcript.commit()
-        if self._fence is None:
-            self._fence = host.registry.claim(thread_id)
-        host.keeper.add(thread_id, self._fence, self.cancellation)
         host.running[thread_id] = self
 
     def _name_itself_as_parent(self) -> None:
@@ -320,9 +330,13 @@ class ThreadLifecycle:
         """
         try:
             ending = await self._run()
+            if ending.status == "completed":
+                ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
-            await self._shielded(ending_of_wish(killed=False))
+            await self._shielded(self._wished())
             raise
+        except Exception as error:
+            ending = ending_of_error(error)
         return await self._shielded(ending)
 
     async def _shielded(self, ending: Ending) -> ThreadResult:
@@ -352,6 +366,8 @@ class ThreadLifecycle:
             self._call,
         )
         self._loop = loop
+        if self._wants_handoff:
+            loop.want_handoff()
         tokens, deadline = (self.cancellation, self._ctx.cancellation), self._harness.deadline
         ending: Ending | None = None
         try:
@@ -362,8 +378,7 @@ class ThreadLifecycle:
             if not is_cancelled(*tokens, deadline=deadline):
                 return ending_of_error(error)
         if is_cancelled(*tokens):
-            wished = self._host.registry.get_thread(self.thread_id)
-            return ending_of_wish(killed=wished.kill_requested)
+            return self._wished()
         if ending is not None:
             return ending
         hit = self._harness.check_duration() or LimitHit(
@@ -378,8 +393,23 @@ class ThreadLifecycle:
             return ending_of_error(error)
         return Ending("error", error=hit.message, code=hit.code)
 
+    async def _wait_for_children(self, ending: Ending) -> Ending:
+        """Who has done its own work waits for its children, as long as it may."""
+        tokens = (self.cancellation, self._ctx.cancellation)
+        with bounded_by(*tokens, deadline=self._harness.deadline):
+            await wait_for_children(self._host.store, self.thread_id)
+        return self._wished() if is_cancelled(*tokens) else ending
+
+    def _wished(self) -> Ending:
+        """How a thread that was asked to stop ends."""
+        with suppress(StateError):
+            row = self._host.registry.get_thread(self.thread_id)
+            return ending_of_wish(killed=row.kill_requested)
+        return ending_of_wish(killed=False)
+
     def want_handoff(self) -> None:
         """Have another thread go on, at the next turn."""
+        self._wants_handoff = True
         if self._loop is not None:
             self._loop.want_handoff()
 
@@ -398,9 +428,7 @@ class ThreadLifecycle:
     async def _close(self, ending: Ending) -> ThreadResult:
         host, thread_id, cost = self._host, self.thread_id, self._cost
         are_wanted = ending.status == "completed"
-        await end_children(
-            host.store, thread_id, deadline=self._harness.deadline, are_wanted=are_wanted
-        )
+        await stop_children(host.store, thread_id)
         hooks = self._hooks.past_the_end(self._harness.deadline if are_wanted else None)
         await run_after_complete(host, hooks, self._file, ending, cost)
         if ending.hands_off:
@@ -479,6 +507,8 @@ class ThreadLifecycle:
 
     def _fail_to_begin(self, error: BaseException) -> None:
         """End a thread that never ran."""
+        if not self.thread_id:
+            return
         if isinstance(error, RyeError):
             error.facts = {**error.facts, "thread_id": self.thread_id}
         self._settle_failed(error)
@@ -496,11 +526,17 @@ class ThreadLifecycle:
             "error": ending.error,
             "error_code": ending.code,
         }
-        with suppress(RyeError):
-            self._host.store.settle(self.thread_id, ending.status, result, self._fence or 0)
+        fence = self._fence or 0
+        try:
+            self._host.store.settle(self.thread_id, ending.status, result, fence)
+        except ThreadConflict:
+            pass  # it has ended otherwise
+        except StateError:
+            self._host.keeper.owe(self.thread_id, fence, ending.status, result)
 
     def _forget(self) -> None:
         self._host.keeper.remove(self.thread_id)
         self._host.running.pop(self.thread_id, None)
         if self.recorder is not None:
-            self.recorder.close()
+            with suppress(StateError):  # who ends it says so already
+                self.recorder.close()

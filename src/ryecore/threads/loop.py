@@ -108,9 +108,11 @@ class ThreadLoop:
         self.spending = Spending(inputs.thread_id, host.ledger, harness, self._deps, recorder)
         self.messages: list[Message] = []
         self._policy: ThreadPolicy | None = None
+        self._wants_handoff = False
 
     def want_handoff(self) -> None:
         """Have another thread go on, at the next turn."""
+        self._wants_handoff = True
         if self._policy is not None:
             self._policy.handoff_wanted = True
 
@@ -149,6 +151,7 @@ class ThreadLoop:
             self._host.planner.classification(Trace()),
             self._deps.pre_egress,
         )
+        policy.handoff_wanted = self._wants_handoff
         self._policy = policy
         system = await self._begin(native=native)
         agent = self._agent(plan, policy, system)

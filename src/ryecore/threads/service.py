@@ -172,18 +172,19 @@ class ThreadService:
         )
 
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
-        """Have another thread go on with one that runs here, at its next turn."""
+        """Have another thread go on with one, in whichever process it runs, at its next turn."""
         life = self._host.running.get(thread_id)
-        if life is None:
-            record = await anyio.to_thread.run_sync(self._host.store.look, thread_id)
+        if life is not None:
+            life.want_handoff()
+            return _HandedOff(thread_id)
+        record = await anyio.to_thread.run_sync(self._host.store.hand_off, thread_id)
+        if record.ended:
             raise ThreadConflict(
-                f"The thread {thread_id} doesn't run in this process, so it can't be handed off "
-                "from here.",
-                next_step="Ask the process that runs it, or resume the thread once it has ended.",
+                f"The thread {thread_id} is {record.status} and can't be handed off.",
+                next_step="Resume it instead, with a message.",
                 thread_id=thread_id,
                 state=record.status,
             )
-        life.want_handoff()
         return _HandedOff(thread_id)
 
     def _keep(self) -> None:
