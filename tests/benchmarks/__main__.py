@@ -8,6 +8,7 @@ _QUICK = (
     "concurrency",
     "palette",
     "verification",
+    "governed",
     "importing",
     "ledger",
     "search",

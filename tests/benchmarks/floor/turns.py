@@ -6,6 +6,7 @@ before and after each model call, and a line of JSON in a transcript for each ev
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -190,12 +191,14 @@ class Kept:
 
     Args:
         folder: Where they are.
+        is_synced: Whether each change survives the loss of power, and not only the process's death.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_synced: bool = False) -> None:
+        self._is_synced = is_synced
         self._database = sqlite3.connect(folder / "ledger.db", isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
         self._database.execute("CREATE TABLE ledger (id INTEGER PRIMARY KEY, held, spent)")
         self._database.execute("INSERT INTO ledger VALUES (1, 0, 0)")
         self._transcript = (folder / "transcript.jsonl").open("a")
@@ -214,6 +217,8 @@ class Kept:
         """Write an event, so that it survives the process."""
         self._transcript.write(json.dumps(asdict(event)) + "\n")
         self._transcript.flush()
+        if self._is_synced:
+            os.fdatasync(self._transcript.fileno())
 
     def close(self) -> None:
         """Close both."""

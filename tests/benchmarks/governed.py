@@ -1,0 +1,207 @@
+"""Managed threads: one governed turn, a thread from start to end, and 1,000 of them at once.
+
+Each beside the same work by hand in the same run: SQLite, files and lines without anything around.
+"""
+
+import asyncio
+import gc
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, get_args
+
+from ryecore import Rye
+from ryecore.llm import LlmRequest, MediaStore, StreamChunk
+from ryecore.state.model import Durability
+from ryecore.threads.export import export_path
+from tests.benchmarks.floor import turns as floor
+from tests.benchmarks.floor.threads import Left, by_hand
+from tests.benchmarks.harness import report
+from tests.benchmarks.turns import FakeProvider, add
+from tests.stage import Stage
+
+_TURNS, _FROM = 12, 1  # of which the first is left out, and the last, which answers
+_ROUNDS = {"process": 40, "machine": 6}
+_RUN_TURNS, _FEW, _MANY = 3, 10, 1_000
+_TOOLS = {"add": add}
+
+
+class _Scripted(FakeProvider):
+    """The fake model; it notes when it is asked."""
+
+    provider_id = "scripted"
+
+    def __init__(self, turns: int) -> None:
+        super().__init__(turns)
+        self.asked: list[float] = []
+
+    def stream(
+        self, request: LlmRequest, *, key: str, media: MediaStore | None = None
+    ) -> AsyncIterator[StreamChunk]:
+        """Call a tool, or answer."""
+        self.asked.append(time.perf_counter())
+        return super().stream(request, key=key, media=media)
+
+
+class _Threads:
+    """Governed threads of so many turns and an answer, in a project of their own."""
+
+    def __init__(self, folder: Path, turns: int) -> None:
+        self.model = _Scripted(turns)
+        self._stage = Stage(folder, model=self.model)
+        limits = f'turns="{turns + 2}" tokens="100000000"'
+        # What calls a tool is told to; what calls none has none, and is asked once.
+        allowed = {} if turns else {"permissions": ""}
+        self._ref = self._stage.write("acme/add", "Add.", limits=limits, **allowed)
+        self.project = self._stage.house.project / ".ai"
+
+    def open(self, durability: Durability) -> Rye:
+        return self._stage.open(durability=durability)
+
+    async def run(self, rye: Rye) -> Any:
+        """Run one to its end."""
+        done: Any = await rye.execute(self._ref, thread="fork")
+        assert done.success, done
+        return done
+
+    async def floor(self, rye: Rye, folder: Path, durability: Durability) -> Left:
+        """The same by hand."""
+        done = await self.run(rye)
+        left = self.project / "state/threads" / done.thread_id
+        export = export_path(self.project, done.thread_id)
+        return by_hand(folder, left, export, done.cost.turns, durability)
+
+
+def _folder(parent: Path, name: str) -> Path:
+    folder = parent / name
+    folder.mkdir()
+    return folder
+
+
+async def _turn(folder: Path, durability: Durability) -> None:
+    threads = _Threads(_folder(folder, "ours"), _TURNS)
+    kept = floor.Kept(folder, is_synced=durability == "machine")
+    asked: list[float] = []
+    model = floor.call_model(_TURNS)
+
+    def by_hand(messages: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        asked.append(time.perf_counter())
+        return model(messages)
+
+    async def each(run: Callable[[], Any], marks: list[float]) -> float:
+        """One turn, in microseconds, of those between the first and the last."""
+        marks.clear()
+        await run()
+        return (marks[_TURNS] - marks[_FROM]) / (_TURNS - _FROM) * 1e6
+
+    times: dict[str, list[float]] = {"ours": [], "kept": [], "bare": []}
+    async with threads.open(durability) as rye:
+        for _ in range(_ROUNDS[durability] + 1):
+            times["ours"].append(await each(lambda: threads.run(rye), threads.model.asked))
+            run = lambda: floor.told(by_hand, _TOOLS, [].append, kept)  # noqa: E731
+            times["kept"].append(await each(run, asked))
+            times["bare"].append(await each(lambda: floor.bare(by_hand, _TOOLS), asked))
+    kept.close()
+    ours, base, bare = (times[name][1:] for name in ("ours", "kept", "bare"))
+    report(
+        f"one governed turn, {durability} durability",
+        statistics.median(ours),
+        "us",
+        least=min(ours),
+        floor=statistics.median(base),
+        least_floor=min(base),
+        ratio=statistics.median(one / other for one, other in zip(ours, base, strict=True)),
+        bare=statistics.median(bare),
+        goal="≤ 2 of a loop with events, SQLite, JSONL",
+    )
+
+
+async def _whole(folder: Path, durability: Durability) -> None:
+    threads = _Threads(_folder(folder, "ours"), 0)
+    ours, base = [], []
+    async with threads.open(durability) as rye:
+        left = await threads.floor(rye, _folder(folder, "floor"), durability)
+        for _ in range(_ROUNDS[durability] + 1):
+            begun = time.perf_counter()
+            await threads.run(rye)
+            between = time.perf_counter()
+            left.run()
+            ours.append((between - begun) * 1e3)
+            base.append((time.perf_counter() - between) * 1e3)
+    report(
+        f"a thread of one turn from start to end, {durability} durability",
+        statistics.median(ours),
+        "ms",
+        least=min(ours),
+        floor=statistics.median(base),
+        least_floor=min(base),
+        ratio=statistics.median(one / other for one, other in zip(ours, base, strict=True)),
+        goal="beside its SQLite, files and lines by hand",
+    )
+
+
+async def _rates(folder: Path, who: str) -> dict[str, float]:
+    """Threads a second: ten at once, and a thousand."""
+    threads = _Threads(_folder(folder, "ours"), _RUN_TURNS - 1)
+    async with threads.open("process") as rye:
+        left = await threads.floor(rye, _folder(folder, "floor"), "process")
+
+        async def one() -> None:
+            if who == "ours":
+                await threads.run(rye)
+            else:
+                left.run()
+
+        async def at_once(count: int) -> float:
+            gc.collect()
+            begun = time.perf_counter()
+            await asyncio.gather(*(one() for _ in range(count)))
+            return count / (time.perf_counter() - begun)
+
+        few = statistics.median([await at_once(_FEW) for _ in range(20)])
+        many = await at_once(_MANY)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"rate": many, "rate_at_10": few, "of_the_rate_at_10": many / few, "mib": peak}
+
+
+def _at_once() -> None:
+    got: dict[str, dict[str, float]] = {}
+    for who in ("ours", "floor"):
+        command = [sys.executable, "-m", __spec__.name, who]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        got[who] = json.loads(done.stdout)
+    ours, base = got["ours"], got["floor"]
+    report(
+        f"1,000 governed threads of {_RUN_TURNS} turns at once",
+        ours.pop("rate"),
+        "/s",
+        **ours,
+        floor=base["rate"],
+        floor_mib=base["mib"],
+        goal="≥ 0.85 of the rate at 10, beside SQLite, files and lines by hand",
+    )
+
+
+def run() -> None:
+    """Report all figures."""
+    for measure in (_turn, _whole):
+        for durability in get_args(Durability):
+            with tempfile.TemporaryDirectory() as folder:
+                asyncio.run(measure(Path(folder), durability))
+    _at_once()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each thread holds a file open
+        with tempfile.TemporaryDirectory() as made:
+            sys.stdout.write(json.dumps(asyncio.run(_rates(Path(made), sys.argv[1]))))
+    else:
+        run()
