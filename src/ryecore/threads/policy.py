@@ -257,10 +257,8 @@ class ThreadPolicy(TurnPolicy):
 
     def _spending_seen(self, asked: LlmResult) -> None:
         """How much of the context is used, as the provider counts it."""
-        if asked.usage is not None:
-            self._context_used = asked.usage.total_tokens
-        else:
-            self._context_used = self._spending.input_estimate
+        counted = asked.usage.total_tokens if asked.usage is not None else 0
+        self._context_used = counted or self._spending.input_estimate
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """Take `rye_directive_return` out before anything is dispatched.

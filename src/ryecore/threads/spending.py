@@ -171,12 +171,17 @@ class Spending:
         read, written = usage.total_input_tokens, usage.total_output_tokens
         spend = cost.cost_microcents
         mark: Mark = "estimated" if cost.estimated else "counted"
-        if record.usage is None and not cost.estimated:
+        has_counted = record.usage is not None and usage.total_tokens > 0  # an answer has some
+        if not has_counted and not cost.estimated:
             if record.outcome == "success":
                 # It didn't count, so the most that it can have been is taken.
                 read, written = self.input_estimate, held.amount.tokens - self.input_estimate
                 spend, mark = held.amount.spend_microcents, "assumed"
-            elif record.status is None and (record.kind in _NO_ANSWER or record.kind is None):
+            elif (
+                record.usage is None
+                and record.status is None
+                and (record.kind in _NO_ANSWER or record.kind is None)
+            ):
                 # It left, and nobody said what became of it.
                 read, written, mark = self.input_estimate, 0, "estimated"
                 worst = self.tracker.worst_case(record.provider, record.model, read, 0)

@@ -274,7 +274,9 @@ async def test_a_handoff_at_a_limit_that_stays_met_ends(tmp_path: Path) -> None:
     done = await stage.run(stage.write("acme/x", limits='tokens="5000" spawns="0"'))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
     rows = stage.store().registry.list_threads()
-    assert sorted(one.status for one in rows) == ["continued", "error"]
+    *before, last = (one.status for one in reversed(rows))
+    assert (set(before), last) == ({"continued"}, "error")
+    assert len(rows) <= 5  # each one got an answer within what the one before had left
 
 
 async def test_a_limit_of_time_asks_its_hooks(tmp_path: Path) -> None:
