@@ -186,9 +186,7 @@ class ThreadPolicy(TurnPolicy):
         bound = self._spending.output_bound(
             settings.wanted_output_tokens, self._context_used, *self._ask
         )
-        if bound is None or bound == settings.wanted_output_tokens:
-            return GO  # where nothing is left, the hold says by how much
-        return GoWithin(bound)
+        return GO if bound == settings.wanted_output_tokens else GoWithin(bound)
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int

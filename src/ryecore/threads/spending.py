@@ -88,7 +88,7 @@ class Spending:
             self._attempt = 0
             self.cost = evolve(self.cost, turns=self.cost.turns + 1)
 
-    def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int | None:
+    def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
         """How long the next answer may be, so that its hold is within what is left.
 
         Args:
@@ -98,7 +98,8 @@ class Spending:
             model: The model.
 
         Returns:
-            The bound; None where not even a short answer is within it.
+            The bound. Where not even a short answer is within it, that of a short one: the ledger
+            refuses it, and says what is missing.
         """
         input_tokens = max(input_tokens, self.input_estimate)  # of a try that was refused: exactly
         most = Amount(
@@ -119,7 +120,7 @@ class Spending:
         for_thousand = self.tracker.worst_case(provider, model, 0, 1000)
         if for_input is not None and for_thousand:
             bound = min(bound, (left.spend_microcents - for_input) * 1000 // for_thousand)
-        return bound if bound >= _LEAST_OUTPUT else None
+        return max(bound, _LEAST_OUTPUT)
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
