@@ -1,0 +1,62 @@
+"""Eight processes run threads on one store at once."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from tests.house import House
+from tests.thread_host import COST, Theatre
+
+PROCESSES = 8
+PARENTS = 4
+CHILDREN = 3
+
+
+def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(house: House) -> None:
+    theatre = Theatre(house)
+    child = theatre.write("child", ["mark", {"text": "child"}], limits='spend="0.5"')
+    fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
+    ref = theatre.write("parent", [fork] * CHILDREN, ["mark", {"text": "parent"}])
+    hosts = [
+        subprocess.Popen(
+            theatre.command([ref] * PARENTS),
+            env=theatre.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        for _ in range(PROCESSES)
+    ]
+    said = [host.communicate(timeout=240) for host in hosts]
+    assert [host.returncode for host in hosts] == [0] * PROCESSES, [error for _, error in said]
+    results = [one for out, _ in said for one in json.loads(out)["results"]]
+    assert [one["state"] for one in results] == ["completed"] * (PROCESSES * PARENTS), results
+    assert len({one["thread_id"] for one in results}) == PROCESSES * PARENTS
+    assert all(json.loads(out)["leaked"] <= 0 for out, _ in said)
+    marks = (theatre.root / "marks").read_text().split()
+    assert marks.count("child") == PROCESSES * PARENTS * CHILDREN
+    assert marks.count("parent") == PROCESSES * PARENTS
+
+    store = theatre.store()
+    rows = store.registry.list_threads(limit=1000)
+    assert len(rows) == PROCESSES * PARENTS * (1 + CHILDREN)
+    assert {row.status for row in rows} == {"completed"}
+    assert {row.owner for row in rows} == {None}
+    for one in results:
+        account = store.ledger.account(one["thread_id"])
+        assert account.own.spend_microcents == 3 * COST
+        assert account.children.spend_microcents == CHILDREN * 2 * COST
+        assert store.ledger.tree(one["thread_id"]).spent == account.total
+        assert account.held.spend_microcents == account.reserved.spend_microcents == 0
+        assert len(store.registry.list_children(one["thread_id"])) == CHILDREN
+    store.close()
+    assert _below(os.getpid()) == set()
+
+
+def _below(pid: int) -> set[int]:
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found.update(map(int, (task / "children").read_text().split()))
+    return found
