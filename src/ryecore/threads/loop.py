@@ -30,7 +30,12 @@ from ryecore.threads.messages import message_payload
 from ryecore.threads.palette import Palette
 from ryecore.threads.plan import Composed, LoadedDirective
 from ryecore.threads.policy import LoopSettings, ThreadPolicy, as_text
-from ryecore.threads.prompt import continued_message, first_message, system_text
+from ryecore.threads.prompt import (
+    continued_message,
+    first_message,
+    inputs_told,
+    system_text,
+)
 from ryecore.threads.recorder import Recorder
 from ryecore.threads.resilience import LoopConfig
 from ryecore.threads.returning import RETURN_TOOL
@@ -203,7 +208,7 @@ class ThreadLoop:
             self._recorder.append(
                 "context_injected", {"event": event, "blocks": [one.to_dict() for one in blocks]}
             )
-        directive = inputs.loaded.directive.with_inputs(inputs.inputs)
+        directive = inputs.loaded.directive.with_inputs(inputs_told(inputs.inputs))
         if continues is None:
             text = first_message(blocks, directive, render_returns(directive.outputs))
         else:

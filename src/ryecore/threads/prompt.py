@@ -20,9 +20,11 @@ __all__ = [
     "continued_message",
     "directive_prompt",
     "first_message",
+    "inputs_told",
     "system_text",
 ]
 
+_DIRECTIVE_TAG: Final = re.compile(r"<(?=\s*/?\s*directive\b)", re.IGNORECASE)
 _CONTEXT_TAG: Final = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 _GO_ON: Final[Mapping["ContinuationKind", str]] = {
@@ -79,6 +81,24 @@ class ContextBlock:
 def system_text(blocks: Iterable[ContextBlock]) -> str:
     """The system prompt; empty, which is none, where no block is for it. Source: decision 48."""
     return _joined(block.render() for block in blocks if block.position == "system")
+
+
+def inputs_told(inputs: Mapping[str, object]) -> dict[str, object]:
+    """A directive's inputs as its model is told them: none can end the directive, or begin one.
+
+    Source: seed 001, "Input validation"; decision 34.
+    """
+    return {name: _told(value) for name, value in inputs.items()}
+
+
+def _told(value: object) -> object:
+    if isinstance(value, str):
+        return _DIRECTIVE_TAG.sub("&lt;", value)
+    if isinstance(value, Mapping):
+        return {_told(key): _told(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(one) for one in value]
+    return value
 
 
 def directive_prompt(directive: Directive, returns: str = "") -> str:
