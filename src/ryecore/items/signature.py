@@ -9,9 +9,10 @@ key signs is the item's identity as well, so a file that was moved, renamed or b
 import binascii
 import hashlib
 import re
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -139,7 +140,12 @@ class Signature:
 
 def utc_now() -> str:
     """The time of a signature made now: UTC seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc(int(time.time()))
+
+
+@lru_cache(maxsize=1)  # many are made within a second
+def _utc(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def parse_payload(text: str) -> Signature | None:

@@ -194,15 +194,12 @@ class CostTracker:
 
         Source: decision 40.
         """
-        costs = [
-            self._cost_of(provider, model, usage, 0)
-            for usage in (
-                Usage(input_tokens, output_tokens),
-                Usage(0, 0, 0, input_tokens, output_tokens),
-            )
-        ]
-        known = [one for one in costs if one is not None]
-        return max(known) if known else None
+        plain = self._cost_of(provider, model, Usage(input_tokens, output_tokens), 0)
+        usage = Usage(0, 0, 0, input_tokens, output_tokens)
+        cached = self._cost_of(provider, model, usage, 0)
+        if plain is None or cached is None:
+            return cached if plain is None else plain
+        return max(plain, cached)
 
     def to_dict(self) -> dict[str, int]:
         """The totals, for JSON."""

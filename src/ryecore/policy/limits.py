@@ -5,6 +5,7 @@ Source: seed 003, "Step 7: Build limits".
 
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
@@ -99,7 +100,7 @@ class Limits:
     depth: int | None = field(default=None, validator=_check_whole)
     duration_s: Decimal | None = field(default=None, converter=_duration)
 
-    @property
+    @cached_property
     def spend_microcents(self) -> int | None:
         """The spend as a ceiling: whole microcents (1e-8 USD), rounded down."""
         if self.spend_usd is None:

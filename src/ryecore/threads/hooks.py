@@ -111,6 +111,10 @@ class HookRunner:
         runner._host_ctx = evolve(self._host_ctx, deadline=until, cancellation=None)
         return runner
 
+    def listens(self, event: str) -> bool:
+        """Whether any hook is for an event, so that its context is needed."""
+        return bool(self._by_event[event])
+
     async def run(self, event: str, context: Mapping[str, object]) -> HookOutcome:
         """Run the hooks of an event, in order of their layers and then as they were defined.
 

@@ -352,6 +352,8 @@ class ThreadPolicy(TurnPolicy):
         Returns:
             The hook that ends the thread; empty where none does.
         """
+        if not self._hooks.listens("after_step"):
+            return ""
         outcome = await self._hooks.run("after_step", {"cost": self._cost(), **self._who()})
         if outcome.control == "handoff":
             self.handoff_wanted = True

@@ -5,7 +5,7 @@ Source: decisions 39 and 40.
 
 from typing import Final, Literal
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import InsufficientBudget
@@ -86,7 +86,10 @@ class Spending:
         if turn != self._recorder.turn:
             self._recorder.turn = turn
             self._attempt = 0
-            self.cost = evolve(self.cost, turns=self.cost.turns + 1)
+            cost = self.cost
+            self.cost = Cost(
+                cost.turns + 1, cost.input_tokens, cost.output_tokens, cost.spend_microcents
+            )
 
     def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
         """How long the next answer may be, so that its hold is within what is left.
