@@ -1,12 +1,12 @@
 """How directives and threads look in a terminal and a notebook."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ryecore.chain.render import render_result, render_trace
-from ryecore.state.model import ThreadRecord
+from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord
 from ryecore.styled import StyledText
 
 __all__ = ["render_directive", "render_thread", "thread_line"]
@@ -16,9 +16,11 @@ _STYLES: Final = {
     "killed": "bad", "cancelled": "warn",
 }  # fmt: skip
 _MARKS: Final = {
-    "created": "·", "running": "▸", "completed": "✓", "continued": "✓", "error": "✗",
+    "created": "·", "running": "▸", "completed": "✓", "continued": "»", "error": "✗",
     "killed": "✗", "cancelled": "■",
 }  # fmt: skip
+
+_MAX_CHILDREN: Final = 12
 
 
 def render_directive(document: Mapping[str, Any]) -> StyledText:
@@ -65,27 +67,94 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
-def render_thread(record: ThreadRecord, result: object, folder: str) -> StyledText:
-    """Show a thread, and what came of it."""
+def render_thread(
+    record: ThreadRecord,
+    result: object,
+    folder: str,
+    *,
+    children: Sequence[ThreadRecord] = (),
+    chain: Sequence[str] = (),
+) -> StyledText:
+    """Show a thread, and what came of it.
+
+    Args:
+        record: Its row.
+        result: Its result; None while it runs.
+        folder: Where its files are.
+        children: The threads that it has started.
+        chain: The ids of the threads that go on from one another, itself among them.
+    """
     text = StyledText()
     text.line(*thread_line(record))
     text.line(("  since   ", "dim"), record.created_at)
     if record.pid is not None:
         text.line(("  process ", "dim"), str(record.pid))
     text.line(("  folder  ", "dim"), folder)
-    if isinstance(result, Mapping):
+    if record.model is not None:
+        text.line(("  model   ", "dim"), record.model)
+    if record.limits is not None:
+        for name, used, most in _used_of_limits(record):
+            text.line(
+                ("  used    " if name == "turns" else "          ", "dim"),
+                f"{used}",
+                (most, "dim"),
+                f" {name}",
+            )
+    if len(chain) > 1:
+        for place, one in enumerate(chain):
+            here = ("  this one", "dim") if one == record.thread_id else ("", "")
+            text.line(("  chain   " if not place else "          ", "dim"), (one, "id"), here)
+    for place, child in enumerate(children[:_MAX_CHILDREN]):
+        text.line(("  started " if not place else "          ", "dim"), *thread_line(child))
+    if len(children) > _MAX_CHILDREN:
+        text.line("          ", (f"… {len(children) - _MAX_CHILDREN} more", "dim"))
+    if isinstance(result, Mapping) and "directive" in result:
+        _add_outcome(text, result)
+    elif isinstance(result, Mapping):
         text.add(render_result(dict(result)), "  ")
     return text
 
 
+def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
+    """What a thread has used itself, of what it and all below it may: name, used, limit."""
+    cost, limits = record.cost, record.limits or {}
+    used = {
+        "turns": f"{cost.turns:,}",
+        "tokens": f"{cost.input_tokens + cost.output_tokens:,}",
+        "spend": f"${cost.spend_microcents / MICROCENTS_PER_USD:.6f}",
+        "spawns": f"{record.spawn_count:,}",
+    }
+    rows = []
+    for name, value in used.items():
+        most = limits.get(name)
+        shown = "" if not isinstance(most, int | float) else f" of {most:,}"
+        rows.append((name, value, shown))
+    return rows
+
+
+def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
+    """What came of a directive's thread."""
+    for line in str(result.get("error") or "").splitlines():
+        text.line(("  error   ", "dim"), (line, "bad"))
+    outputs = result.get("outputs")
+    for name, value in (outputs if isinstance(outputs, Mapping) else {}).items():
+        text.line((f"  {name}: ", "dim"), _shown(value))
+    if not outputs:
+        for place, line in enumerate(str(result.get("result") or "").splitlines()):
+            text.line(("  said    " if not place else "          ", "dim"), line)
+
+
 def thread_line(record: ThreadRecord) -> tuple[tuple[str, str], ...]:
-    """A thread in one line."""
-    style = _STYLES[record.status]
+    """A thread in one line; of one with a model, what it took and spent too."""
+    style, cost = _STYLES[record.status], record.cost
+    turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
+    spent = f"${cost.spend_microcents / MICROCENTS_PER_USD:.4f}"
     return (
         (f"{_MARKS[record.status]} ", style),
         (record.thread_id, "id"),
         (f"  {record.status:<9}", style),
         (f"  {_lasted(record):>8}", ""),
+        (f"  {turns:>8}  {spent}" if record.model is not None else "", ""),
         (f"  {record.item_id}", "strong"),
     )
 

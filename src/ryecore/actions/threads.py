@@ -5,24 +5,26 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
-from attrs import field, frozen
 
-from ryecore.actions.render import render_thread
+from ryecore.actions.reports import ThreadReport
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.policy import CallContext
 from ryecore.state.model import ThreadRecord, thread_not_found
-from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
+    from ryecore.policy.limits import Limits
+    from ryecore.state.ledger import BudgetLedger
     from ryecore.state.store import ThreadStore
+    from ryecore.state.transcript_check import TranscriptReport
+    from ryecore.threads.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
+    from ryecore.threads.tree import TreeNode
     from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadReport", "Threads"]
@@ -32,64 +34,6 @@ Values = TypeVarTuple("Values")
 
 _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 _MAX_OFFSET: Final = 2**31
-
-
-@frozen(repr=False)
-class ThreadReport:
-    """A thread, and what came of it.
-
-    Attributes:
-        record: Its row in the registry.
-        result: Its result, as seed 001's response object; None while it runs.
-        folder: Its folder below `.ai/state/threads`.
-    """
-
-    record: ThreadRecord
-    result: object = field(repr=False)
-    folder: Path
-
-    @property
-    def thread_id(self) -> str:
-        """Its id."""
-        return self.record.thread_id
-
-    @property
-    def status(self) -> str:
-        """Where it stands: created, running, completed, error, cancelled, continued or killed."""
-        return self.record.status
-
-    @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return self.record.ended
-
-    @property
-    def data(self) -> object:
-        """What its tool returned; None where there is no result."""
-        return self.result.get("data") if isinstance(self.result, Mapping) else None
-
-    @property
-    def error(self) -> str | None:
-        """Why it failed; None where it didn't."""
-        error = self.result.get("error") if isinstance(self.result, Mapping) else None
-        return str(error) if error is not None else None
-
-    def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
-        return {**self.record.to_dict(), "folder": str(self.folder), "result": self.result}
-
-    def render(self) -> StyledText:
-        """The thread for a terminal or a notebook."""
-        return render_thread(self.record, self.result, str(self.folder))
-
-    def __repr__(self) -> str:
-        return f"ThreadReport({self.thread_id!r}, {self.status}, {self.record.item_id!r})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 class Threads:
@@ -112,6 +56,21 @@ class Threads:
         self._store = store
         self._running = running
         self._service = service
+
+    @property
+    def ledger(self) -> "BudgetLedger":
+        """What each thread may spend, holds and has spent, in money and in tokens.
+
+        Raises:
+            StateError: No thread was started here yet.
+        """
+        store = self._store()
+        if store is None:
+            raise StateError(
+                "There is no ledger, because no thread was started here yet.",
+                next_step="Start one with rye.start.",
+            )
+        return store.ledger
 
     async def list(
         self,
@@ -165,7 +124,12 @@ class Threads:
         return self._service().thread(found)
 
     async def resume(
-        self, thread_id: str, message: str = "", *, ctx: CallContext | None = None
+        self,
+        thread_id: str,
+        message: str = "",
+        *,
+        limits: "Limits | Mapping[str, float] | None" = None,
+        ctx: CallContext | None = None,
     ) -> "ThreadResult":
         """Go on with a thread that has ended or was killed, in a new one; wait for its end.
 
@@ -175,6 +139,7 @@ class Threads:
         Args:
             thread_id: The thread.
             message: What is said to the model; by default, that it was interrupted.
+            limits: What bounds the new thread, above what the directive and configuration say.
             ctx: On whose behalf; the host's own by default.
 
         Raises:
@@ -186,12 +151,19 @@ class Threads:
 
         async def resume() -> "ThreadResult":
             _, found = await anyio.to_thread.run_sync(self._find, thread_id)
-            return await self._service().resume(found, message, ctx or CallContext())
+            service = self._service()
+            return await service.resume(found, message, ctx or CallContext(), limits)
 
         return await self._running.run(thread_id, resume)
 
     async def fork(
-        self, thread_id: str, *, at: int, message: str = "", ctx: CallContext | None = None
+        self,
+        thread_id: str,
+        *,
+        at: int,
+        message: str = "",
+        limits: "Limits | Mapping[str, float] | None" = None,
+        ctx: CallContext | None = None,
     ) -> "ThreadResult":
         """Run a new thread that begins where another one stood after a turn; wait for its end.
 
@@ -202,6 +174,7 @@ class Threads:
             thread_id: The thread.
             at: The turn behind whose results the conversation is cut.
             message: What is said to the model then.
+            limits: What bounds the new thread, above what the directive and configuration say.
             ctx: On whose behalf; the host's own by default.
 
         Raises:
@@ -213,9 +186,140 @@ class Threads:
 
         async def fork() -> "ThreadResult":
             _, found = await anyio.to_thread.run_sync(self._find, thread_id)
-            return await self._service().fork_at(found, at, message, ctx or CallContext())
+            service = self._service()
+            return await service.fork_at(found, at, message, ctx or CallContext(), limits)
 
         return await self._running.run(thread_id, fork)
+
+    async def start_resume(
+        self,
+        thread_id: str,
+        message: str = "",
+        *,
+        limits: "Limits | Mapping[str, float] | None" = None,
+        ctx: CallContext | None = None,
+    ) -> "Thread":
+        """Go on with a thread like `resume`, and return as soon as the new one runs."""
+
+        async def start() -> "Thread":
+            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            service = self._service()
+            return await service.start(
+                await service.resumed(found, message, limits), ctx or CallContext()
+            )
+
+        return await self._running.run(thread_id, start)
+
+    async def start_fork(
+        self,
+        thread_id: str,
+        *,
+        at: int,
+        message: str = "",
+        limits: "Limits | Mapping[str, float] | None" = None,
+        ctx: CallContext | None = None,
+    ) -> "Thread":
+        """Begin where a thread stood after a turn like `fork`, and return as soon as that runs."""
+
+        async def start() -> "Thread":
+            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            service = self._service()
+            return await service.start(
+                await service.forked(found, at, message, limits), ctx or CallContext()
+            )
+
+        return await self._running.run(thread_id, start)
+
+    async def tree(self, thread_id: str) -> "TreeNode":
+        """How a thread stands, and all that it has started.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        from ryecore.threads.watching import load_tree  # noqa: PLC0415 - for threads alone
+
+        def load() -> "TreeNode":
+            store, found = self._find(thread_id)
+            return load_tree(store, found)
+
+        return await self._call(thread_id, load)
+
+    async def watch(
+        self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
+    ) -> "TreeNode":
+        """Have a thread, and all that it has started, drawn until all of them have ended.
+
+        Args:
+            thread_id: The thread at the top.
+            draw: Draws it: at once, after changes, and at least every `every_s` while it runs.
+            every_s: In seconds.
+
+        Returns:
+            The tree in the end.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        from ryecore.threads.watching import watch_tree  # noqa: PLC0415 - for threads alone
+
+        async def watch() -> "TreeNode":
+            store, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            return await watch_tree(store, found, draw, every_s=every_s)
+
+        return await self._running.run(thread_id, watch)
+
+    async def verify(self, thread_id: str) -> "TranscriptReport":
+        """Prove a thread's transcript: which turn was altered, cut, or never attested.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            ThreadConflict: It is no directive's thread, so it has no transcript.
+
+        Source: decision 47.
+        """
+
+        def verify() -> "TranscriptReport":
+            _, found = self._find(thread_id)
+            return self._service().verify(found)
+
+        return await self._call(thread_id, verify)
+
+    async def replay(self, thread_id: str) -> "ReplayReport":
+        """Decide again what was decided in a thread, from its transcript, and run nothing.
+
+        Returns:
+            Every difference to what was recorded, turn by turn.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            ThreadConflict: It is no directive's thread, so it has no transcript.
+            StateError: Its transcript can't be read, or was altered.
+
+        Source: decision 47.
+        """
+
+        def replay() -> "ReplayReport":
+            _, found = self._find(thread_id)
+            return self._service().replay(found)
+
+        return await self._call(thread_id, replay)
+
+    async def hand_off(self, thread_id: str) -> ThreadReport:
+        """Ask a thread that runs, here or in another process, to let another one go on with it.
+
+        It does so at its next turn. Doesn't wait for that.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            ThreadConflict: It has ended, or is no directive's thread.
+        """
+
+        async def hand_off() -> ThreadReport:
+            store, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            await self._service().hand_off(found, CallContext())
+            return await anyio.to_thread.run_sync(self._report, store, store.look(found))
+
+        return await self._running.run(thread_id, hand_off)
 
     async def show(self, thread_id: str) -> ThreadReport:
         """Show a thread and what came of it.
@@ -351,5 +455,11 @@ class Threads:
         return store, ids[0]
 
     def _report(self, store: "ThreadStore", record: ThreadRecord) -> ThreadReport:
-        result = store.registry.get_result(record.thread_id)
-        return ThreadReport(record, result, store.folder_of(record.thread_id))
+        registry, thread_id = store.registry, record.thread_id
+        return ThreadReport(
+            record,
+            registry.get_result(thread_id),
+            store.folder_of(thread_id),
+            registry.list_children(thread_id),
+            tuple(one.thread_id for one in registry.get_chain(thread_id)),
+        )

@@ -18,8 +18,11 @@ from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import render_result
 from ryecore.cli.arguments import read_overrides, read_pairs
+from ryecore.cli.forking import execute_fork
 from ryecore.cli.items import fetch, search
+from ryecore.cli.live import can_redraw
 from ryecore.cli.mcp import mcp
+from ryecore.cli.models import deps_option, models_of
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import (
     EXIT_FAILED,
@@ -67,6 +70,7 @@ def rye() -> None:
 @click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
 @click.option("--trace", is_flag=True, help="Show every decision.")
+@deps_option
 @json_option
 def execute(
     ref: str,
@@ -81,15 +85,20 @@ def execute(
     thread: str,
     async_: bool,
     trace: bool,
+    deps: str | None,
     as_json: bool,
 ) -> None:
     """Execute a tool through its verified chain, or print a directive's directions.
+
+    With --thread fork a directive runs in a thread of its own, with a model. On a terminal its
+    tree is shown while it runs; Ctrl-C asks it to stop.
 
     KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
     """
     with errors_shown(as_json=as_json):
         run = partial(
-            _execute, project_path, ref, parameters, _read_params(params),
+            _execute, project_path, ref, parameters, _read_params(params), deps,
+            is_shown=not as_json and can_redraw(sys.stderr),
             timeout_s=timeout_s, model=model, limit_overrides=read_overrides(limits),
             dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
         )  # fmt: skip
@@ -342,15 +351,25 @@ async def _execute(
     ref: str,
     pairs: Sequence[str],
     params: dict[str, Any],
+    deps: str | None,
+    *,
+    is_shown: bool,
     **options: Any,
 ) -> ExecutionResult:
-    async with Rye.open(project_path) as opened:
+    forks = options["thread"] == "fork"
+    models = models_of(deps, are_wanted=forks)
+    async with Rye.open(project_path, **models) as opened:
         schema = None
         if pairs:
             # What refuses the schema refuses the execution too, with the trace if it was wished.
             with suppress(RyeError):
                 schema = await opened.schema(ref)
         given = params | read_pairs(pairs, schema)
+        if forks and not options["dry_run"]:
+            has_models = "agent" in models
+            return await execute_fork(
+                opened, ref, given, options, has_models=has_models, is_shown=is_shown
+            )
         return await opened.execute(ref, given, **options)
 
 

@@ -4,16 +4,17 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import click
 
 from ryecore.cli.arguments import find_project
+from ryecore.cli.models import deps_option, models_of
 from ryecore.cli.output import errors_shown
 from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.rye import Rye
@@ -67,6 +68,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     help="What clients may do, such as rye.execute.tool.acme.*; by default execute and fetch "
     "everything.",
 )
+@deps_option
 def serve(
     projects: Sequence[str],
     http: str | None,
@@ -75,6 +77,7 @@ def serve(
     allowed_hosts: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
+    deps: str | None,
 ) -> None:
     """Serve projects to MCP clients: rye_execute, rye_fetch and, with --allow-sign, rye_sign.
 
@@ -97,6 +100,7 @@ def serve(
                 allowed_hosts=allowed_hosts,
                 allow_sign=allow_sign,
                 grants=grants,
+                models=models_of(deps, are_wanted=True),
             )
         )
 
@@ -109,6 +113,7 @@ async def _serve(
     allowed_hosts: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
+    models: Mapping[str, Any],
 ) -> None:
     from ryecore.mcp_server import (  # noqa: PLC0415 - the SDK is large, and an extra
         Approvals,
@@ -119,9 +124,9 @@ async def _serve(
 
     approvals = Approvals() if allow_sign else None
     async with AsyncExitStack() as opened:
-        ryes = [
-            await opened.enter_async_context(Rye.open(path, approve=approvals)) for path in paths
-        ]
+        # The person at the client approves; what models may use is the host's own choice.
+        given = {**models, "approve": approvals}
+        ryes = [await opened.enter_async_context(Rye.open(path, **given)) for path in paths]
         options = {"grants": frozenset(grants)} if grants else {}
         server = create_server(ryes, approvals=approvals, **options)
         if address is None:

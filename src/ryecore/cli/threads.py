@@ -1,31 +1,30 @@
-"""The commands of `rye threads`: what runs, and ran, in processes of its own."""
+"""The commands of `rye threads`: what runs, and ran, beside the command that started it."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
 
 import anyio
 import click
 
 from ryecore.actions.render import thread_line
 from ryecore.actions.threads import ThreadReport, Threads
+from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
-from ryecore.cli.signals import stopped_by_signals
+from ryecore.cli.threads_going_on import fork, handoff, resume
+from ryecore.cli.threads_proof import replay, verify
+from ryecore.cli.threads_view import transcript, tree, watch
 from ryecore.errors import RyeError
-from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.styled import StyledText
 
 __all__ = ["threads"]
 
-T = TypeVar("T")
 
-
-@click.group(short_help="What runs, and ran, in processes of its own.")
+@click.group(short_help="What runs, and ran: directives' threads and detached tools.")
 def threads() -> None:
-    """See, wait for and stop what runs in processes of its own.
+    """See, wait for, stop, prove and go on with threads: directives' and detached tools'.
 
     An id may be cut short wherever what is left names one thread alone.
     """
@@ -42,7 +41,7 @@ def list_threads(
 ) -> None:
     """List the threads that have not ended."""
     with errors_shown(as_json=as_json):
-        found = _with_threads(
+        found = with_threads(
             project_path, lambda threads: threads.list(all=ended_too, limit=limit, offset=offset)
         )
         if as_json:
@@ -58,7 +57,7 @@ def list_threads(
 def show_thread(thread_id: str, project_path: str, as_json: bool) -> None:
     """Show a thread and what came of it."""
     with errors_shown(as_json=as_json):
-        report = _with_threads(project_path, lambda threads: threads.show(thread_id))
+        report = with_threads(project_path, lambda threads: threads.show(thread_id))
         if as_json:
             show_json(report.to_dict())
         else:
@@ -98,7 +97,7 @@ def wait_threads(
         return [reports[thread_id] for thread_id in thread_ids]
 
     with errors_shown(as_json=as_json):
-        reports = _with_threads(project_path, wait)
+        reports = with_threads(project_path, wait)
         if as_json:
             show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
         else:
@@ -157,16 +156,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
                 await watched.changed(0.5)
 
     with errors_shown(as_json=False):
-        _with_threads(project_path, print_log)
-
-
-def _with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with Rye.open(project_path) as rye:
-            return await use(rye.threads)
-
-    with stopped_by_signals():
-        return anyio.run(run)
+        with_threads(project_path, print_log)
 
 
 def _stop(
@@ -181,7 +171,7 @@ def _stop(
         return [await stop(threads, report.thread_id) for report in found]
 
     with errors_shown(as_json=as_json):
-        reports = _with_threads(project_path, stop_all)
+        reports = with_threads(project_path, stop_all)
         if as_json:
             show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
             return
@@ -213,3 +203,7 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     if not found:
         text.line("no threads" if ended_too else "nothing runs; the ended ones: --all")
     return text
+
+
+for _command in (tree, watch, transcript, verify, replay, resume, fork, handoff):
+    threads.add_command(_command)

@@ -316,15 +316,21 @@ class ThreadRegistry(ThreadQueries):
             self._set_cost(run, thread_id, cost)
 
     def set_limits(
-        self, thread_id: str, limits: Mapping[str, object], *, fence: int | None = None
+        self,
+        thread_id: str,
+        limits: Mapping[str, object],
+        *,
+        model: str | None = None,
+        fence: int | None = None,
     ) -> None:
-        """Store a thread's limits, by name and JSON-ready."""
+        """Store a thread's limits, by name and JSON-ready, and the model that its turns use."""
         written = as_json(limits)
         with self._database.write() as run:
             self._owned(run, thread_id, fence)
             run.execute(
-                f"UPDATE threads SET limits = ?, updated_at = {NOW} WHERE thread_id = ?",
-                (written, thread_id),
+                "UPDATE threads SET limits = ?, model = coalesce(?, model),"
+                f" updated_at = {NOW} WHERE thread_id = ?",
+                (written, model, thread_id),
             )
 
     def request_cancel(self, thread_id: str, *, kill: bool = False) -> ThreadRecord:

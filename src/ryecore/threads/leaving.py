@@ -3,6 +3,7 @@
 Source: seed 003, "Thread Storage"; decisions 36 and 47.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from ryecore.threads.palette import Palette
 from ryecore.threads.plan import LoadedDirective
 from ryecore.threads.wish import Continuation
 
-__all__ = ["leave_capabilities", "leave_knowledge", "thread_file"]
+__all__ = ["leave_capabilities", "leave_knowledge", "started_payload", "thread_file"]
 
 
 def thread_file(
@@ -53,6 +54,18 @@ def thread_file(
         chain_root_id=continues.chain_root_id if continues else row.thread_id,
         continuation_of=continues.previous_id if continues else None,
     )
+
+
+def started_payload(
+    file: ThreadFile, inputs: Mapping[str, object], palette: Palette, muted: frozenset[str]
+) -> dict[str, object]:
+    """The payload of `thread_started`: what decisions go by, so that they can be made again."""
+    return {
+        **file.to_dict(),
+        "inputs": dict(inputs),
+        "tools": {tool.name: tool.capability for tool in palette.tools},
+        "muted_hooks": sorted(muted),
+    }
 
 
 def leave_capabilities(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> None:

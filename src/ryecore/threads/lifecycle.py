@@ -34,11 +34,16 @@ from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.hooks import HookRunner
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.keeping import tell_wish
-from ryecore.threads.leaving import leave_capabilities, thread_file
+from ryecore.threads.leaving import (
+    leave_capabilities,
+    started_payload,
+    thread_file,
+)
 from ryecore.threads.loop import LoopInputs, ThreadLoop
 from ryecore.threads.naming import PARENT_ID, register_thread
 from ryecore.threads.palette import Palette
 from ryecore.threads.plan import Composed, LayeredLimits, LoadedDirective
+from ryecore.threads.planning import check_body
 from ryecore.threads.recorder import Recorder
 from ryecore.threads.resilience import LoopConfig, loop_config
 from ryecore.threads.result import ThreadResult
@@ -161,6 +166,7 @@ class ThreadLifecycle:
         """Step 3. What ran before has had its inputs checked."""
         planner, wish, log = self._host.planner, self._wish, self._log
         self._loaded = planner.load(wish.ref, log)
+        check_body(self._loaded)
         self._inputs = planner.inputs(self._loaded, wish.inputs, log)
         declared = self._loaded.directive.model
         wanted = wish.model or (declared.wanted if declared else None) or _DEFAULT_MODEL
@@ -291,6 +297,7 @@ class ThreadLifecycle:
     def _write_thread_file(self) -> None:
         """Step 12. The thread runs from here on."""
         host, thread_id = self._host, self.thread_id
+        host.registry.set_limits(thread_id, self._limits.to_dict(), model=self._model)
         folder = host.store.make_folder(thread_id)
         if self._fence is None:
             self._fence = host.registry.claim(thread_id)
@@ -308,8 +315,9 @@ class ThreadLifecycle:
         write_thread_file(folder / THREAD_FILE, self._file, host.key, host.durability)
         leave_capabilities(host, folder, self._file, self._palette)
         transcript = Transcript.create(folder / TRANSCRIPT, thread_id, host.key, host.durability)
-        self.recorder = Recorder(thread_id, transcript)
-        self.recorder.append("thread_started", {**self._file.to_dict(), "inputs": self._inputs})
+        self.recorder = Recorder(thread_id, transcript, self._ctx.event_sink)
+        began = started_payload(self._file, self._inputs, self._palette, self._wish.muted_hooks)
+        self.recorder.append("thread_started", began)
         if self._wish.continues is not None:
             # In one write: from its first line on, what it goes on from can be taken up again.
             self.recorder.append(*continued_record(self._wish.continues))

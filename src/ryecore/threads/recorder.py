@@ -2,14 +2,22 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall
+from ryecore.policy.context import EventSink
 from ryecore.state.events import EventBus, EventStream
 from ryecore.state.transcript import Head, Transcript
 from ryecore.threads.events import ThreadEvent
 
 __all__ = ["Recorder"]
+
+
+_STEPS: Final = frozenset({
+    "thread_started", "model_call", "tool_call_start", "limit_reached", "thread_handoff",
+    "directive_return",
+})  # fmt: skip
+"""What whoever waits for a thread is told of."""
 
 
 class Recorder:
@@ -18,6 +26,7 @@ class Recorder:
     Args:
         thread_id: The thread.
         transcript: Where it is kept.
+        sink: Whoever waits for the thread: told each step, and of a tool its name; no values.
 
     Attributes:
         transcript: Where it is kept.
@@ -25,11 +34,14 @@ class Recorder:
         head: Where the chain of checkpoints stands; None before the first.
     """
 
-    def __init__(self, thread_id: str, transcript: Transcript) -> None:
+    def __init__(
+        self, thread_id: str, transcript: Transcript, sink: EventSink | None = None
+    ) -> None:
         self.transcript = transcript
         self.turn = 0
         self.head: Head | None = None
         self._thread_id = thread_id
+        self._sink = sink
         self._bus: EventBus[ThreadEvent] | None = None
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
@@ -42,6 +54,9 @@ class Recorder:
         self.transcript.append(kind, payload)
         if self._bus is not None:
             self._bus.emit(ThreadEvent(self._thread_id, time.time(), kind, payload))
+        if self._sink is not None and kind in _STEPS:
+            about = payload.get("tool", self._thread_id)
+            self._sink({"step": kind, "item_id": about, "turn": self.turn})
 
     def checkpoint(self, turn: int) -> None:
         """Close a turn in the transcript."""

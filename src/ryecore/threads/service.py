@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.errors import ConfigError, RyeClosed, ThreadConflict
 from ryecore.items.refs import ItemRef
@@ -17,12 +17,14 @@ from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.state.model import ThreadRecord
-from ryecore.state.transcript_check import read_records
+from ryecore.state.transcript_check import TranscriptReport, read_records, verify_transcript
 from ryecore.threads.continuing import TRANSCRIPT, fork_of, resume_of
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle import ThreadLifecycle
 from ryecore.threads.orchestrator import Orchestrator, orchestrator_tool
+from ryecore.threads.planning import read_overrides
 from ryecore.threads.ports import Shown
+from ryecore.threads.replay import ReplayReport, replay
 from ryecore.threads.resilience import loop_config
 from ryecore.threads.result import StartedThread, ThreadResult
 from ryecore.threads.tasks import Tasks
@@ -96,7 +98,8 @@ class ThreadService:
     async def launch(self, wish: ThreadWish, ctx: CallContext) -> StartedThread:
         """Start a thread as a task of this Rye; see `start`."""
         began = time.perf_counter()
-        thread = await self.start(wish, ctx)
+        # Whoever listens does so for the length of this call.
+        thread = await self.start(wish, evolve(ctx, event_sink=None))
         return StartedThread(
             status="success",
             item_id=thread.item_id,
@@ -118,45 +121,90 @@ class ThreadService:
 
     # Going on
 
-    async def resume(self, thread_id: str, message: str, ctx: CallContext) -> ThreadResult:
+    async def resume(
+        self,
+        thread_id: str,
+        message: str,
+        ctx: CallContext,
+        limits: Limits | Mapping[str, float] | None = None,
+    ) -> ThreadResult:
         """Go on with a thread that has ended, in a new one that begins with a message."""
-        wish = await anyio.to_thread.run_sync(self._resumed, thread_id, message)
-        return await self.run(wish, ctx)
-
-    def _resumed(self, thread_id: str, message: str) -> ThreadWish:
-        host = self._host
-        record = host.store.look(thread_id)
-        if not record.ended:
-            raise ThreadConflict(
-                f"The thread {thread_id} still runs, so it can't be resumed.",
-                next_step=f"Wait for it, or stop it: rye threads cancel {thread_id}",
-                thread_id=thread_id,
-                state=record.status,
-            )
-        ceiling = loop_config(host.planner).resume_ceiling_tokens
-        continues = resume_of(host.store, record, host.key.public, message, ceiling)
-        return self._continuing(record, continues)
+        return await self.run(await self.resumed(thread_id, message, limits), ctx)
 
     async def fork_at(
-        self, thread_id: str, turn: int, message: str, ctx: CallContext
+        self,
+        thread_id: str,
+        turn: int,
+        message: str,
+        ctx: CallContext,
+        limits: Limits | Mapping[str, float] | None = None,
     ) -> ThreadResult:
-        """Run a thread that begins where another one stood after a turn.
+        """Run a thread that begins where another one stood after a turn."""
+        return await self.run(await self.forked(thread_id, turn, message, limits), ctx)
+
+    async def resumed(
+        self, thread_id: str, message: str, limits: Limits | Mapping[str, float] | None
+    ) -> ThreadWish:
+        """What a thread is wanted for that goes on with one that has ended.
+
+        Raises:
+            ThreadConflict: It still runs.
+            RyeError: What it left can't be read, or was altered.
+        """
+
+        def wish() -> ThreadWish:
+            host = self._host
+            record = self._directives(thread_id)
+            if not record.ended:
+                raise ThreadConflict(
+                    f"The thread {thread_id} still runs, so it can't be resumed.",
+                    next_step=f"Wait for it, or stop it: rye threads cancel {thread_id}",
+                    thread_id=thread_id,
+                    state=record.status,
+                )
+            ceiling = loop_config(host.planner).resume_ceiling_tokens
+            continues = resume_of(host.store, record, host.key.public, message, ceiling)
+            return self._continuing(record, continues, read_overrides(limits))
+
+        return await anyio.to_thread.run_sync(wish)
+
+    async def forked(
+        self, thread_id: str, turn: int, message: str, limits: Limits | Mapping[str, float] | None
+    ) -> ThreadWish:
+        """What a thread is wanted for that begins where another one stood after a turn.
+
+        Raises:
+            RyeError: The turn isn't there, or what the thread left can't be read or was altered.
 
         Source: decision 47.
         """
 
         def wish() -> ThreadWish:
-            record = self._host.store.look(thread_id)
+            record = self._directives(thread_id)
             continues = fork_of(self._host.store, record, self._host.key.public, turn, message)
-            return self._continuing(record, continues)
+            return self._continuing(record, continues, read_overrides(limits))
 
-        return await self.run(await anyio.to_thread.run_sync(wish), ctx)
+        return await anyio.to_thread.run_sync(wish)
+
+    def _directives(self, thread_id: str) -> ThreadRecord:
+        """The row of a directive's thread.
+
+        Raises:
+            ThreadConflict: It is a tool's, so no model ever said anything in it.
+        """
+        record = self._host.store.look(thread_id)
+        if not record.item_id.startswith("directive:"):
+            raise ThreadConflict(
+                f"The thread {thread_id} runs {record.item_id}, which has no conversation and no "
+                "transcript.",
+                next_step=f"See what came of it: rye threads show {thread_id}",
+                thread_id=thread_id,
+                state=record.status,
+            )
+        return record
 
     def _continuing(
-        self,
-        record: ThreadRecord,
-        continues: Continuation,
-        overrides: Limits = Limits(),  # noqa: B008 - frozen
+        self, record: ThreadRecord, continues: Continuation, overrides: Limits
     ) -> ThreadWish:
         """The same directive with the same inputs, going on from where the other thread stood."""
         path = self._host.store.folder_of(record.thread_id) / TRANSCRIPT
@@ -171,13 +219,40 @@ class ThreadService:
             continues=continues,
         )
 
+    # Proof
+
+    def verify(self, thread_id: str) -> TranscriptReport:
+        """Prove a thread's transcript.
+
+        Raises:
+            ThreadConflict: It is no directive's.
+        """
+        record, host = self._directives(thread_id), self._host
+        return verify_transcript(
+            host.store.folder_of(thread_id) / TRANSCRIPT,
+            thread_id,
+            host.key.public,
+            record.transcript_head,
+            ended=record.ended,
+        )
+
+    def replay(self, thread_id: str) -> ReplayReport:
+        """Decide again what was decided in a thread, and run nothing.
+
+        Raises:
+            ThreadConflict: It is no directive's.
+            StateError: Its transcript can't be read, or was altered.
+        """
+        self._directives(thread_id)
+        return replay(self._host.store, self._host.planner, self._host.key.public, thread_id)
+
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
         """Have another thread go on with one, in whichever process it runs, at its next turn."""
         life = self._host.running.get(thread_id)
         if life is not None:
             life.want_handoff()
             return _HandedOff(thread_id)
-        record = await anyio.to_thread.run_sync(self._host.store.hand_off, thread_id)
+        record = await anyio.to_thread.run_sync(self._asked_to_hand_off, thread_id)
         if record.ended:
             raise ThreadConflict(
                 f"The thread {thread_id} is {record.status} and can't be handed off.",
@@ -186,6 +261,10 @@ class ThreadService:
                 state=record.status,
             )
         return _HandedOff(thread_id)
+
+    def _asked_to_hand_off(self, thread_id: str) -> ThreadRecord:
+        self._directives(thread_id)
+        return self._host.store.hand_off(thread_id)
 
     def _keep(self) -> None:
         """Look after the threads of this process from the first one on."""

@@ -93,11 +93,14 @@ class Thread:
             running.cancellation.cancel()
         self._host.store.cancel(self.thread_id)
 
-    async def events(self, *, from_start: bool = True) -> AsyncGenerator[ThreadEvent, None]:
+    async def events(
+        self, *, from_start: bool = True, follow: bool = True
+    ) -> AsyncGenerator[ThreadEvent, None]:
         """What happens in it, until it has ended: the transcript so far, and then live.
 
         Args:
             from_start: Whether to begin with what has happened already.
+            follow: Whether to go on until it has ended; else what has happened so far is all.
 
         Yields:
             The records of its transcript. Live, text comes as it is streamed; of what is past, in
@@ -105,9 +108,9 @@ class Thread:
         """
         running = self._host.running.get(self.thread_id)
         if running is None or running.recorder is None:
-            events = self._followed(from_start=from_start)
+            events = self._followed(from_start=from_start, follow=follow)
         else:
-            events = self._live(running.recorder, from_start=from_start)
+            events = self._live(running.recorder, from_start=from_start, follow=follow)
         try:
             async for event in events:
                 yield event
@@ -115,7 +118,7 @@ class Thread:
             await events.aclose()  # a reader that leaves leaves nothing behind
 
     async def _live(
-        self, recorder: Recorder, *, from_start: bool
+        self, recorder: Recorder, *, from_start: bool, follow: bool
     ) -> AsyncGenerator[ThreadEvent, None]:
         """The events of a thread that runs here. What a slow reader misses is in the transcript."""
         path = self._host.store.folder_of(self.thread_id) / TRANSCRIPT
@@ -124,6 +127,8 @@ class Thread:
         if from_start:
             for record in read_records(path, to_offset=offset):
                 yield _event(record)
+        if not follow:
+            return
         while True:
             async for envelope in live:
                 if isinstance(envelope, EventsMissed):
@@ -144,7 +149,9 @@ class Thread:
             offset, live = until
             place = _Place(offset)
 
-    async def _followed(self, *, from_start: bool) -> AsyncGenerator[ThreadEvent, None]:
+    async def _followed(
+        self, *, from_start: bool, follow: bool
+    ) -> AsyncGenerator[ThreadEvent, None]:
         """The events of a thread that runs in another process, or nowhere any more."""
         folder = self._host.store.folder_of(self.thread_id)
         path, offset = folder / TRANSCRIPT, 0
@@ -156,7 +163,7 @@ class Thread:
                 for record in read_records(path, from_offset=offset) if path.exists() else ():
                     offset = record.end
                     yield _event(record)
-                if ended:
+                if ended or not follow:
                     return
                 await watched.changed(_LOOK_AGAIN_S)
 

@@ -6,7 +6,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.policy.limits import Limits
-from ryecore.state.model import Status, has_ended
+from ryecore.state.model import MICROCENTS_PER_USD, Status, has_ended
 
 __all__ = ["TreeNode", "TreeRow", "rows_of"]
 
@@ -53,6 +53,23 @@ class TreeNode:
     def ended(self) -> bool:
         """Whether it has ended; those below it may still run."""
         return has_ended(self.status)
+
+    def to_dict(self) -> dict[str, object]:
+        """The thread and all below it as a JSON-ready object."""
+        return {
+            "thread_id": self.thread_id,
+            "item_id": self.item_id,
+            "status": self.status,
+            "model": self.model,
+            "turns": self.turns,
+            "tokens": self.tokens,
+            "spend": self.spend_microcents / MICROCENTS_PER_USD,
+            "limits": self.limits.to_dict(),
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "note": self.note,
+            "children": [one.to_dict() for one in self.children],
+        }
 
     def walk(self) -> Iterator["TreeNode"]:
         """The thread and all below it, each before those that it has started."""

@@ -16,7 +16,7 @@ from ryecore.state.model import MICROCENTS_PER_USD, Status
 from ryecore.styled import Span, StyledText
 from ryecore.threads.tree import TreeNode, TreeRow, rows_of
 
-__all__ = ["render_tree"]
+__all__ = ["render_change", "render_tree"]
 
 _STYLES: Final[dict[Status, str]] = {
     "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
@@ -125,6 +125,24 @@ def render_tree(
         _add_counts(text, everyone, width)
     _add_notes(text, everyone, width)
     return text
+
+
+def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
+    """How one thread stands, in one line by itself: for what no tree can be drawn on."""
+    until = now if node.ended_at is None else node.ended_at
+    style = _STYLES[node.status]
+    said = [f"{node.turns} turn{'' if node.turns == 1 else 's'}"] if node.turns else []
+    said += [f"{_compact(node.tokens)} tokens"] if node.tokens else []
+    said += [_dollars(node.spend_microcents)] if node.spend_microcents else []
+    note = _clean(node.note) if node.ended and node.note else ""
+    return (
+        (f"{_MARKS[node.status]} ", style),
+        (_clean(node.thread_id), "id"),
+        (f"  {node.status}", style),
+        (f"  {_duration(until - node.started_at)}", "dim"),
+        (f"  {', '.join(said)}" if said else "", ""),
+        (f"  {note}" if note else "", "dim"),
+    )
 
 
 # What stands in a row

@@ -1,0 +1,85 @@
+"""What is told of one thread."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import field, frozen
+
+from ryecore.actions.render import render_thread
+from ryecore.state.model import ThreadRecord
+from ryecore.styled import StyledText
+
+__all__ = ["ThreadReport"]
+
+
+@frozen(repr=False)
+class ThreadReport:
+    """A thread, and what came of it.
+
+    Attributes:
+        record: Its row in the registry.
+        result: Its result, as seed 001's response object; None while it runs.
+        folder: Its folder below `.ai/state/threads`.
+        children: The threads that it has started, oldest first.
+        chain: The ids of the threads that go on from one another, itself among them; of one that
+            goes on from none and that none goes on from, its own alone.
+    """
+
+    record: ThreadRecord
+    result: object = field(repr=False)
+    folder: Path
+    children: tuple[ThreadRecord, ...] = ()
+    chain: tuple[str, ...] = ()
+
+    @property
+    def thread_id(self) -> str:
+        """Its id."""
+        return self.record.thread_id
+
+    @property
+    def status(self) -> str:
+        """Where it stands: created, running, completed, error, cancelled, continued or killed."""
+        return self.record.status
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self.record.ended
+
+    @property
+    def data(self) -> object:
+        """What its tool returned; None where there is no result."""
+        return self.result.get("data") if isinstance(self.result, Mapping) else None
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed; None where it didn't."""
+        error = self.result.get("error") if isinstance(self.result, Mapping) else None
+        return str(error) if error is not None else None
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        limits = self.record.limits
+        return {
+            **self.record.to_dict(),
+            "limits": None if limits is None else dict(limits),
+            "children": [one.thread_id for one in self.children],
+            "chain": list(self.chain),
+            "folder": str(self.folder),
+            "result": self.result,
+        }
+
+    def render(self) -> StyledText:
+        """The thread for a terminal or a notebook."""
+        return render_thread(
+            self.record, self.result, str(self.folder), children=self.children, chain=self.chain
+        )
+
+    def __repr__(self) -> str:
+        return f"ThreadReport({self.thread_id!r}, {self.status}, {self.record.item_id!r})"
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()

@@ -1,0 +1,150 @@
+"""A tree of threads while it runs: drawn in place on a terminal, else a line for each change."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final, TextIO
+
+import anyio
+import anyio.to_thread
+
+from ryecore.cli.output import show
+from ryecore.errors import RyeError
+from ryecore.policy import CallContext
+from ryecore.rye import Rye
+from ryecore.styled import StyledText
+from ryecore.threads.result import ThreadResult
+from ryecore.threads.thread import Thread
+from ryecore.threads.tree import TreeNode
+from ryecore.threads.view import render_change, render_tree
+
+__all__ = ["ChangeLines", "LiveTree", "can_redraw", "run_to_end"]
+
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_LAST_LOOK_S: Final = 2.0
+"""How long the end of a thread may take to be drawn."""
+_OTHER_ROWS: Final = 9
+"""What a tree needs beside its threads: a head, totals, notes, and the line of the cursor."""
+
+
+def can_redraw(out: TextIO | None) -> bool:
+    """Whether what was written there can be written over."""
+    return out is not None and out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class LiveTree:
+    """A tree that is drawn over the one before. Leaving it gives the cursor back.
+
+    Args:
+        out: A terminal.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lines = 0
+
+    def draw(self, tree: TreeNode) -> None:
+        """Draw how the threads stand now."""
+        columns, rows = shutil.get_terminal_size()
+        with suppress(OSError):
+            columns, rows = os.get_terminal_size(self._out.fileno())
+        text = render_tree(
+            [tree], width=columns, now=time.time(), max_rows=max(rows - _OTHER_ROWS, 1)
+        )
+        shown = text.plain() if os.environ.get("NO_COLOR") else text.ansi()
+        lines = shown.split("\n")
+        back = f"\x1b[{self._lines}F" if self._lines else ""
+        # One write, each line cleared behind its text: nothing flickers.
+        self._write(back + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+        self._lines = len(lines)
+
+    def _write(self, text: str) -> None:
+        encoding = self._out.encoding or "utf-8"
+        with suppress(OSError):  # a terminal that has gone is no reason to stop what runs
+            self._out.write(text.encode(encoding, errors="replace").decode(encoding))
+            self._out.flush()
+
+    def __enter__(self) -> "LiveTree":
+        self._write("\x1b[?25l")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write("\x1b[?25h")
+
+
+class ChangeLines:
+    """A line for each thread that began, took a turn or ended, for what is no terminal."""
+
+    def __init__(self) -> None:
+        self._known: Mapping[str, tuple[str, int]] = {}
+
+    def draw(self, tree: TreeNode) -> None:
+        """Print what has changed since the last time."""
+        now = {one.thread_id: (one.status, one.turns) for one in tree.walk()}
+        text = StyledText()
+        for one in tree.walk():
+            if self._known.get(one.thread_id) != now[one.thread_id]:
+                text.line(*render_change(one, now=time.time()))
+        self._known = now
+        if text.lines:
+            show(text)
+
+
+async def run_to_end(
+    rye: Rye, start: Callable[[CallContext], Awaitable[Thread]], *, is_shown: bool
+) -> ThreadResult:
+    """Start a thread and wait for its end, in view of whoever sits at the terminal.
+
+    The first signal asks it and all below it to stop, and what comes of it is returned as always;
+    a second one does not wait for that.
+
+    Args:
+        rye: The project.
+        start: Starts the thread.
+        is_shown: Whether its tree is drawn on the standard error while it runs.
+
+    Raises:
+        RyeError: Nothing ran.
+        KeyboardInterrupt: There was a second signal.
+    """
+    thread = await start(CallContext())
+    result: ThreadResult | None = None
+    failed: RyeError | None = None
+    told = 0
+    seen = anyio.Event()
+    wanted = [one for one in _STOPPING if signal.getsignal(one) is not signal.SIG_IGN]
+    with anyio.open_signal_receiver(*wanted) as signals:
+        async with anyio.create_task_group() as tasks:
+
+            async def listen() -> None:
+                nonlocal told
+                async for _ in signals:
+                    told += 1
+                    if told > 1:
+                        tasks.cancel_scope.cancel()
+                        return
+                    await anyio.to_thread.run_sync(thread.cancel)
+
+            async def view() -> None:
+                with suppress(RyeError), LiveTree(sys.stderr) as live:
+                    await rye.threads.watch(thread.thread_id, live.draw)
+                seen.set()
+
+            tasks.start_soon(listen)
+            if is_shown:
+                tasks.start_soon(view)
+            try:
+                result = await thread.result()
+            except RyeError as error:  # which the group would wrap
+                failed = error
+            if is_shown:
+                with anyio.move_on_after(_LAST_LOOK_S):
+                    await seen.wait()
+            tasks.cancel_scope.cancel()
+    if result is None:
+        raise failed or KeyboardInterrupt
+    return result

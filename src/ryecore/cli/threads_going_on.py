@@ -1,0 +1,137 @@
+"""`rye threads resume`, `fork` and `handoff`: threads that go on from other threads."""
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import click
+
+from ryecore.actions.threads import Threads
+from ryecore.cli.arguments import read_overrides
+from ryecore.cli.live import can_redraw, run_to_end
+from ryecore.cli.models import deps_option, opened_with_models
+from ryecore.cli.opened import with_threads
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.signals import stopped_by_signals
+from ryecore.policy import CallContext
+from ryecore.styled import StyledText
+from ryecore.threads.result import ThreadResult
+from ryecore.threads.thread import Thread
+
+__all__ = ["fork", "handoff", "resume"]
+
+_limit_option = click.option(
+    "--limit", "limits", multiple=True, metavar="NAME=N", help="A limit: turns=8; repeatable."
+)
+
+
+@click.command(short_help="Go on with a thread that has ended.")
+@click.argument("thread_id", metavar="ID")
+@click.argument("message", required=False, default="")
+@_limit_option
+@deps_option
+@project_option
+@json_option
+def resume(
+    thread_id: str,
+    message: str,
+    limits: Sequence[str],
+    deps: str | None,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Go on with a thread that has ended or was killed, in a new one.
+
+    MESSAGE is said to the model; by default, that it was interrupted. What a tool was doing when
+    its process was killed is not done again by itself.
+    """
+    with errors_shown(as_json=as_json):
+        overrides = read_overrides(limits)
+        _run(
+            lambda threads, ctx: threads.start_resume(
+                thread_id, message, limits=overrides, ctx=ctx
+            ),
+            project_path,
+            deps,
+            as_json=as_json,
+        )
+
+
+@click.command(short_help="Go on from an earlier turn of a thread.")
+@click.argument("thread_id", metavar="ID")
+@click.argument("message", required=False, default="")
+@click.option("--at", type=int, required=True, metavar="TURN", help="The last turn that is kept.")
+@_limit_option
+@deps_option
+@project_option
+@json_option
+def fork(
+    thread_id: str,
+    message: str,
+    at: int,
+    limits: Sequence[str],
+    deps: str | None,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Run a new thread that begins where another one stood after a turn.
+
+    It has an account of its own, none of the other's children, and at most what the other might
+    do. MESSAGE is said to the model then.
+    """
+    with errors_shown(as_json=as_json):
+        overrides = read_overrides(limits)
+        _run(
+            lambda threads, ctx: threads.start_fork(
+                thread_id, at=at, message=message, limits=overrides, ctx=ctx
+            ),
+            project_path,
+            deps,
+            as_json=as_json,
+        )
+
+
+@click.command(short_help="Let another thread go on with one that runs.")
+@click.argument("thread_id", metavar="ID")
+@project_option
+@json_option
+def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
+    """Ask a thread that runs to let a new one go on with its work, at its next turn.
+
+    The new one has the end of the conversation, and what is left of the budget.
+    """
+    with errors_shown(as_json=as_json):
+        report = with_threads(project_path, lambda threads: threads.hand_off(thread_id))
+        if as_json:
+            show_json(report.to_dict())
+            return
+        text = StyledText()
+        text.line(("▸ ", "id"), (report.thread_id, "id"), ("  asked to hand off", "dim"))
+        text.line(("  next    ", "dim"), f"rye threads watch {report.thread_id}")
+        show(text)
+
+
+def _run(
+    start: Callable[[Threads, CallContext], Awaitable[Thread]],
+    project_path: str,
+    deps: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    async def run() -> ThreadResult:
+        async with opened_with_models(project_path, deps) as rye:
+            return await run_to_end(
+                rye,
+                lambda ctx: start(rye.threads, ctx),
+                is_shown=not as_json and can_redraw(sys.stderr),
+            )
+
+    with stopped_by_signals():
+        done = anyio.run(run)
+    if as_json:
+        show_json(done.to_dict())
+    else:
+        show(done.render())
+    if not done.success:
+        sys.exit(EXIT_FAILED)

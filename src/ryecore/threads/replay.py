@@ -1,0 +1,113 @@
+"""Decide again what was decided in a thread, from its transcript. Nothing runs.
+
+The deciding is pure: records go in, differences come out. Limits, holds, costs and permissions are
+judged by what the transcript itself says the thread had; hooks, outputs and today's permissions by
+the directive and the configuration as they stand now.
+
+Source: decision 47.
+"""
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from ryecore.chain.trace import Trace
+from ryecore.directives.inputs import Declared
+from ryecore.errors import RyeError
+from ryecore.items.refs import ItemRef
+from ryecore.lillux.keys import PublicKey
+from ryecore.policy.hooks import Hook, in_order
+from ryecore.state.store import ThreadStore
+from ryecore.state.transcript_check import Record, verified_records
+from ryecore.threads.continuing import TRANSCRIPT
+from ryecore.threads.planning import DirectivePlanner
+from ryecore.threads.replay_report import ReplayReport
+from ryecore.threads.replaying import Today, judge_records
+
+__all__ = ["ReplayReport", "replay"]
+
+
+@frozen
+class _Begun:
+    """What a transcript says at its beginning."""
+
+    item_hash: str
+    inputs: dict[str, object]
+    model: str | None
+
+
+def replay(
+    store: ThreadStore, planner: DirectivePlanner, key: PublicKey, thread_id: str
+) -> ReplayReport:
+    """Decide again what was decided in a thread.
+
+    Args:
+        store: The project's threads.
+        planner: Reads the directive and the configuration as they stand now.
+        key: The public half of the run key, which signed the transcript.
+        thread_id: The thread.
+
+    Returns:
+        Every difference to what was recorded.
+
+    Raises:
+        ThreadNotFound: There is none of this id.
+        StateError: Its transcript can't be read, or was altered.
+
+    Source: decision 47.
+    """
+    record = store.look(thread_id)
+    path = store.folder_of(thread_id) / TRANSCRIPT
+    records = verified_records(path, thread_id, key, record.transcript_head)
+    unchecked: list[str] = []
+    today = _today(planner, ItemRef.parse(record.item_id, "directive"), records, unchecked)
+    project = store.folder.parents[2]
+    return judge_records(
+        thread_id,
+        records,
+        today,
+        recorded_cost=record.cost if record.ended else None,
+        project_path=str(project),
+        unchecked=unchecked,
+    )
+
+
+def _today(
+    planner: DirectivePlanner, ref: ItemRef, records: Iterable[Record], unchecked: list[str]
+) -> Today | None:
+    """What the directive and the configuration say now; None where they can't be read."""
+    begun, log = _begun(records), Trace()
+    try:
+        loaded = planner.load(ref, log)
+        configured = planner.hooks(log)
+        extends = planner.extends(loaded, begun.inputs, begun.model, configured)
+        composed = planner.compose(loaded, extends, log)
+    except RyeError as error:
+        unchecked.append(f"hooks, outputs and today's permissions: {error}")
+        return None
+    if loaded.item.integrity != begun.item_hash:
+        unchecked.append(
+            f"{ref} was changed since: hooks and outputs are judged by what it says now"
+        )
+    hooks: tuple[Hook, ...] = in_order((*composed.hooks, *configured))
+    outputs: tuple[Declared, ...] = loaded.directive.outputs
+    return Today(
+        directive=loaded.id,
+        body=loaded.directive.body,
+        capabilities=frozenset(composed.permissions.capabilities),
+        hooks=hooks,
+        outputs=outputs,
+    )
+
+
+def _begun(records: Iterable[Record]) -> _Begun:
+    for record in records:
+        if record.type == "thread_started":
+            said = record.payload
+            inputs, model = said.get("inputs"), said.get("model")
+            return _Begun(
+                str(said.get("item_hash", "")),
+                inputs if isinstance(inputs, dict) else {},
+                model if isinstance(model, str) else None,
+            )
+    return _Begun("", {}, None)
