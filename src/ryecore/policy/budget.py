@@ -122,11 +122,13 @@ class Settled:
         cancel_requested: Whether the thread shall stop: it was asked to, or another process has
             declared its owner dead.
         stopped: Whether nothing more is held on this account.
+        handoff_requested: Whether another thread is to go on with this one.
     """
 
     overspent: bool
     cancel_requested: bool
     stopped: bool
+    handoff_requested: bool = False
 
 
 @frozen

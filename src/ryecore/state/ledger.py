@@ -60,8 +60,8 @@ _SNAPSHOT: Final = (
     f" spend_microcents = ?, updated_at = {NOW} WHERE thread_id = ?"
 )
 _WISHES: Final = (
-    "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL, completed_at"
-    " FROM threads WHERE thread_id = ?"
+    "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL,"
+    " handoff_requested, completed_at FROM threads WHERE thread_id = ?"
 )
 # A hold stands on its whole path: it is counted where that ends, or at the top of this tree.
 _TREE: Final = (
@@ -291,10 +291,11 @@ class BudgetLedger:
             overspent = spend > held_spend or tokens > held_tokens
             if overspent and not path[0].stopped:
                 stop_subtree(run, thread_id)
-            shall_stop, ended = run.execute(_WISHES, (thread_id,)).fetchone()
+            shall_stop, handoff, ended = run.execute(_WISHES, (thread_id,)).fetchone()
             if snapshot is not None and ended is None:
                 run.execute(_SNAPSHOT, (time.time() + LEASE_S, *_columns(snapshot), thread_id))
-            return Settled(overspent, bool(shall_stop), overspent or bool(path[0].stopped))
+            stopped = overspent or bool(path[0].stopped)
+            return Settled(overspent, bool(shall_stop), stopped, bool(handoff))
 
     def free(self, thread_id: str, turn: int, attempt: int) -> None:
         """Give a hold back: the request provably never left. Nothing is charged.

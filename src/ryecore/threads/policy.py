@@ -171,7 +171,7 @@ class ThreadPolicy(TurnPolicy):
             return Stop("cancelled")
         if self._stopped_by:
             return Stop(f"the hook {self._stopped_by}")
-        if self.handoff_wanted:
+        if self.handoff_wanted or self._spending.handoff_requested:
             return Stop("handoff")
         if self._spending.stopped:
             return await self._limited(self._overspent())

@@ -54,6 +54,7 @@ class Spending:
         cost: What the thread has used itself.
         limit: The limit that refused the last try; None where none did.
         stopped: Whether a settlement above its hold stops the thread.
+        handoff_requested: Whether somebody wishes that another thread goes on.
         input_estimate: How many tokens the last try read, roughly.
         is_tight: Whether a hold was refused, so that what is left is asked for before each turn.
     """
@@ -79,6 +80,7 @@ class Spending:
         self.cost = Cost()
         self.limit: LimitHit | None = None
         self.stopped = False
+        self.handoff_requested = False
         self.is_tight = False
 
     def begin_turn(self, turn: int) -> None:
@@ -210,6 +212,7 @@ class Spending:
                 {"held": _shown(held.amount), "spent": _shown(actual), "turn": held.turn},
             )
         self.stopped = self.stopped or settled.stopped
+        self.handoff_requested = settled.handoff_requested
 
     def _tell_end(
         self,

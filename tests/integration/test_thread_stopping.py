@@ -1,0 +1,208 @@
+"""Threads are stopped from this process, from another one, and with what surrounds them."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore import Rye
+from ryecore.errors import StateError
+from tests.house import House
+from tests.thread_host import Theatre
+from tests.unit.lillux.system import open_fds, wait_until_dead
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 60
+"""A wish arrives at once: much less than the lease, after which each owner looks by itself."""
+
+
+@pytest.fixture
+def theatre(house: House) -> Theatre:
+    return Theatre(house)
+
+
+def family(theatre: Theatre, **fork: object) -> str:
+    """A parent whose child waits at a gate for ever."""
+    child = theatre.write("child", ["gate", {"name": "child"}], limits='spend="0.5"')
+    return theatre.write("parent", ["rye_execute", {"item_id": child, "thread": "fork", **fork}])
+
+
+@contextmanager
+def host(theatre: Theatre, *refs: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that runs threads as tasks."""
+    process = subprocess.Popen(
+        theatre.command(list(refs)),
+        env=theatre.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def settled(theatre: Theatre) -> dict[str, str]:
+    """The status of each directive's thread, once it is sure that nothing of any stays open."""
+    store = theatre.store()
+    rows = store.registry.list_threads()
+    for row in rows:
+        assert row.ended, row
+        account = store.ledger.account(row.thread_id)
+        assert account.state == row.status
+        assert not any((account.held.tokens, account.reserved.tokens)), account
+        assert not any((account.held.spend_microcents, account.reserved.spend_microcents)), account
+        charges = store.ledger.charges(row.thread_id)
+        assert account.own.spend_microcents == sum(one.actual.spend_microcents for one in charges)
+        assert store.ledger.tree(row.thread_id).spent == account.total
+    store.close()
+    return {row.item_id.rpartition("/")[2]: row.status for row in rows}
+
+
+async def root_of(rye: Rye) -> str:
+    (root,) = [one for one in await rye.threads.list() if one.parent_id is None]
+    return root.thread_id
+
+
+@pytest.mark.parametrize("how", ["cancel", "kill"])
+async def test_another_process_stops_a_whole_tree_at_once(theatre: Theatre, how: str) -> None:
+    ref = family(theatre)
+    with host(theatre, ref) as running:
+        with anyio.fail_after(PATIENCE_S / 2):
+            await theatre.begun("child")
+            async with theatre.open() as rye:
+                root = await root_of(rye)
+                await getattr(rye.threads, how)(root)
+                report = await rye.threads.wait(root)
+        out, error = await anyio.to_thread.run_sync(running.communicate)
+        assert running.returncode == 0, error  # the host itself goes on
+    wanted = "cancelled" if how == "cancel" else "killed"
+    assert report.status == wanted
+    assert f'"state": "{wanted}"' in out
+    assert settled(theatre) == {"parent": wanted, "child": wanted}
+
+
+@pytest.mark.parametrize("way", ["handle", "close", "task", "kill"])
+async def test_whatever_ends_a_thread_here_leaves_nothing(theatre: Theatre, way: str) -> None:
+    ref = family(theatre)
+    before = open_fds()
+    with anyio.fail_after(PATIENCE_S / 2):
+        async with theatre.open() as rye:
+            if way == "task":
+                async with anyio.create_task_group() as group:
+                    group.start_soon(lambda: rye.execute(ref, thread="fork"))
+                    await theatre.begun("child")
+                    group.cancel_scope.cancel()
+            else:
+                thread = await rye.start(ref)
+                await theatre.begun("child")
+                if way == "handle":
+                    thread.cancel()
+                    assert (await thread.result()).state == "cancelled"
+                elif way == "kill":
+                    await rye.threads.kill(thread.thread_id)
+                    assert (await thread.result()).state == "killed"
+    wanted = "killed" if way == "kill" else "cancelled"
+    assert settled(theatre) == {"parent": wanted, "child": wanted}
+    assert open_fds() <= before
+
+
+async def test_a_parent_that_is_stopped_stops_its_child_in_another_process(
+    theatre: Theatre,
+) -> None:
+    ref = family(theatre, **{"async": True})
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye:
+            thread = await rye.start(ref)
+            await theatre.begun("child")
+            (child,) = thread.children
+            assert child.pid != os.getpid()
+            thread.cancel()
+            assert (await thread.result()).state == "cancelled"
+    assert child.pid is not None
+    wait_until_dead(child.pid)
+    assert settled(theatre) == {"parent": "cancelled", "child": "cancelled"}
+
+
+async def test_who_waits_for_children_is_cancelled_with_them(theatre: Theatre) -> None:
+    ref = family(theatre, **{"async": True})
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye, anyio.create_task_group() as group:
+            group.start_soon(lambda: rye.execute(ref, thread="fork"))
+            await theatre.begun("child")
+            await until_said(theatre, "parent")
+            group.cancel_scope.cancel()
+    assert settled(theatre) == {"parent": "cancelled", "child": "cancelled"}
+
+
+async def until_said(theatre: Theatre, name: str) -> None:
+    """Wait until a thread's model has said its last word."""
+    from ryecore.lillux import watch
+
+    store = theatre.store()
+    (row,) = [one for one in store.registry.list_threads() if one.item_id.endswith(name)]
+    path = store.folder_of(row.thread_id) / "transcript.jsonl"
+    store.close()
+    async with watch(path) as watcher:
+        while path.read_text().count('"cognition_out"') < 2:  # the call, and the word
+            await watcher.changed()
+
+
+async def test_a_thousand_threads_are_watched_by_one_watcher(theatre: Theatre) -> None:
+    ref = theatre.write("waiting", ["gate", {"name": "all"}])
+    async with theatre.open() as rye:
+        first = await rye.start(ref)
+        await theatre.begun("all")
+        watchers = _inotify()
+        more = [await rye.start(ref) for _ in range(20)]
+        # Each waits at a gate, which is the test's own watcher.
+        assert _inotify() - watchers <= len(more)
+        store = theatre.store()
+        for one in (first, *more):
+            store.cancel(one.thread_id)  # as another process does
+        with anyio.fail_after(PATIENCE_S / 2):
+            assert {(await one.result()).state for one in (first, *more)} == {"cancelled"}
+        store.close()
+
+
+def _inotify() -> int:
+    links = [Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd")]
+    return sum(os.path.lexists(one) and "inotify" in os.readlink(one) for one in links)
+
+
+async def test_another_process_hands_a_thread_off(theatre: Theatre) -> None:
+    ref = theatre.write("long", ["gate", {"name": "first"}], ["mark", {"text": "second"}])
+    with host(theatre, ref) as running, anyio.fail_after(PATIENCE_S):
+        await theatre.begun("first")
+        async with theatre.open() as rye:
+            root = await root_of(rye)
+            done = await rye.execute(
+                "tool:rye/agent/threads/orchestrator",
+                {"operation": "handoff_thread", "thread_id": root},
+            )
+            assert done.success, done
+            theatre.allow("first")
+            report = await rye.threads.wait(root)
+            assert report.status == "continued"
+            following = report.record.continuation_thread_id
+            assert following is not None
+            assert (await rye.threads.wait(following)).status == "completed"
+            with pytest.raises(StateError, match="can't be handed off"):
+                await rye.threads._service().hand_off(root, None)  # type: ignore[arg-type]
+        await anyio.to_thread.run_sync(running.communicate)
+    store = theatre.store()
+    row = store.registry.get_thread(following)
+    assert (row.continuation_of, row.chain_root_id) == (root, root)
+    assert (theatre.root / "marks").read_text() == "second\n"
+    old, new = store.ledger.account(root), store.ledger.account(following)
+    assert new.ceiling.spend_microcents == old.ceiling.spend_microcents - old.own.spend_microcents
+    store.close()
