@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,8 @@ def write_atomically(
     """
     if mode is None and path.exists():
         mode = path.stat().st_mode & 0o7777
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         with open(descriptor, "wb") as file:
@@ -45,12 +47,13 @@ def write_atomically(
             if durable:
                 os.fsync(descriptor)
         if replace:
-            temporary.replace(path)
+            os.replace(temporary, path)
         else:
             os.link(temporary, path)  # which never replaces
-            temporary.unlink()
+            os.unlink(temporary)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 

@@ -29,9 +29,14 @@ __all__ = [
 
 _VERSION: Final = "rye-record-v1"
 _FIELD: Final = "_signature"
+_canonical: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+).encode
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
-_ENCODE: Final = [json.JSONEncoder(ensure_ascii=one).encode for one in (False, True)]
-_INDENT: Final = [
+_LINES: Final = [
+    json.JSONEncoder(ensure_ascii=one, separators=(",\n  ", ": ")).encode for one in (False, True)
+]
+_INDENTED: Final = [
     json.JSONEncoder(ensure_ascii=one, indent=2, default=str).encode for one in (False, True)
 ]
 
@@ -88,9 +93,7 @@ def _make(path: Path) -> None:
 
 def canonical_json(record: Mapping[str, object]) -> bytes:
     """A record in its one form: keys sorted, no spaces, ASCII, no number that JSON lacks."""
-    return json.dumps(
-        record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
+    return _canonical(record).encode()
 
 
 def indented_json(value: object, *, ascii_only: bool = False) -> str:
@@ -103,16 +106,22 @@ def indented_json(value: object, *, ascii_only: bool = False) -> str:
     Raises:
         ValueError: It holds itself.
     """
-    encode, indent = _ENCODE[ascii_only], _INDENT[ascii_only]
+    write, write_flat = _INDENTED[ascii_only], _LINES[ascii_only]
     if type(value) is not dict or not value or not all(type(name) is str for name in value):
-        return indent(value)
-    lines = (
-        f"  {encode(name)}: "
-        # No line ends within a text of JSON, so each one here is the indentation's.
-        + (encode(one) if type(one) in _FLAT else indent(one).replace("\n", "\n  "))
-        for name, one in value.items()
-    )
-    return "{\n" + ",\n".join(lines) + "\n}"
+        return write(value)
+    lines: list[str] = []
+    flat: dict[str, object] = {}
+    for name, one in value.items():
+        if type(one) in _FLAT:
+            flat[name] = one
+            continue
+        if flat:
+            lines.append(write_flat(flat)[1:-1])
+            flat = {}
+        lines.append(write({name: one})[4:-2])
+    if flat:
+        lines.append(write_flat(flat)[1:-1])
+    return "{\n  " + ",\n  ".join(lines) + "\n}"
 
 
 def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:

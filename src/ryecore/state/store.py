@@ -111,8 +111,9 @@ class ThreadStore:
 
     def announce(self, thread_id: str, word: str) -> None:
         """Wake whoever waits for a change of a thread. It may fail: nobody relies on it alone."""
-        with suppress(OSError):
-            (self.folder_of(thread_id) / "status").write_text(word + "\n")
+        path = f"{self.folder_of(thread_id)}/status"
+        with suppress(OSError), open(path, "wb", buffering=0) as file:
+            file.write(f"{word}\n".encode())
 
     def _tell_owners(self) -> None:
         """Wake all processes that run threads: there is a wish in the registry.

@@ -23,6 +23,8 @@ _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+_number: Final = json.JSONEncoder(allow_nan=False).encode
 _FENCE: Final = re.compile(r"`{3,}")
 
 
@@ -85,7 +87,7 @@ def frontmatter(fields: Mapping[str, object]) -> str:
 def _scalar(value: object) -> str:
     """JSON is YAML, but for halves of characters, and what YAML doesn't print."""
     if isinstance(value, str):
-        return json.dumps(visible(value), ensure_ascii=False)
+        return _quoted(visible(value))
     if isinstance(value, Mapping):
         return (
             "{"
@@ -94,4 +96,4 @@ def _scalar(value: object) -> str:
         )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_scalar, value)) + "]"
-    return json.dumps(value, allow_nan=False)
+    return _number(value)
