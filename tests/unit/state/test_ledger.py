@@ -12,6 +12,7 @@ from ryecore.errors import (
     BudgetNotRegistered,
     InsufficientBudget,
     LimitReached,
+    ThreadConflict,
     ThreadNotFound,
 )
 from ryecore.policy.budget import Amount, TreeSum
@@ -61,6 +62,23 @@ class Books:
 @pytest.fixture
 def books(tmp_path: Path) -> Books:
     return Books(tmp_path)
+
+
+def test_a_thread_that_was_stopped_before_it_began_is_given_no_budget(tmp_path: Path) -> None:
+    books = Books(tmp_path)
+    books.root("root", 100, 100)
+    books.registry.register("root-2", "directive:x")
+    books.registry.register("child", "directive:x", "root")
+    for thread_id in ("root-2", "child"):
+        books.registry.settle(thread_id, "cancelled", {})
+    with pytest.raises(ThreadConflict, match="cancelled"):
+        books.ledger.register("root-2", Amount(5, 5))
+    with pytest.raises(ThreadConflict, match="cancelled"):
+        books.ledger.reserve(
+            "child", "root", Amount(5, 5), reserves_spend=True, reserves_tokens=True
+        )
+    assert books.ledger.account("root").reserved == Amount(0, 0)  # nobody would give it back
+
 
 
 def test_a_root_spends_what_it_holds_and_is_recorded(books: Books) -> None:

@@ -242,6 +242,22 @@ def test_who_is_dead_leaves_no_row_running(registry: ThreadRegistry) -> None:
     assert registry.settle_abandoned(registry.list_active()) == ()
 
 
+def test_whom_a_dead_thread_has_started_is_asked_to_stop(registry: ThreadRegistry) -> None:
+    registry.register("boss", "directive:x", owner=dead_process())
+    registry.register("worker", "directive:x", "boss")
+    registry.register("below", "directive:x", "worker")
+    registry.register("other", "directive:x")
+    assert registry.settle_abandoned(registry.list_active()) == ("boss",)
+    asked = {one.thread_id for one in registry.list_active() if one.cancel_requested}
+    assert asked == {"worker", "below"}
+
+
+def test_a_continuation_is_one_from_its_first_line_on(registry: ThreadRegistry) -> None:
+    registry.register("first", "directive:x")
+    row = registry.register("second", "directive:x", continues=("first", "first"))
+    assert (row.chain_root_id, row.continuation_of) == ("first", "first")
+
+
 def test_who_claims_meanwhile_is_not_declared_dead(registry: ThreadRegistry) -> None:
     registry.register("a", "tool:x", owner=dead_process())
     seen = registry.list_active()

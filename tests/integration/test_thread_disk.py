@@ -1,0 +1,150 @@
+"""A disk that is full, and a folder that can't be written, in the middle of a thread."""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore.errors import StateError
+from tests.house import House
+from tests.integration.test_thread_stopping import PATIENCE_S, settled
+from tests.thread_host import Theatre
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def on_small_disk(tmp_path: Path) -> Iterator[Theatre]:
+    """A house whose project stands on a file system of 2 MiB."""
+    house = House(tmp_path)
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(house.project)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small file system is not permitted here")
+    try:
+        yield Theatre(house)
+    finally:
+        subprocess.run(["umount", "--lazy", str(house.project)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Write until there is no room; the file that takes it all."""
+    filler = disk / "filler"
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (65536, 4096, 512, 1):
+            while True:
+                try:
+                    os.write(descriptor, b"x" * size)
+                except OSError:
+                    break
+    finally:
+        os.close(descriptor)
+    return filler
+
+
+async def test_a_full_disk_ends_a_thread_with_what_to_do_and_nothing_is_doubled(
+    on_small_disk: Theatre,
+) -> None:
+    theatre = on_small_disk
+    ref = theatre.write(
+        "long", ["mark", {"text": "one"}], ["gate", {"name": "full"}], ["mark", {"text": "two"}]
+    )
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye:
+            thread = await rye.start(ref)
+            await theatre.begun("full")
+            filler = await anyio.to_thread.run_sync(fill, theatre.house.project)
+            theatre.allow("full")
+            with pytest.raises(StateError) as caught:
+                await thread.result()
+            assert "disk" in str(caught.value)
+            assert caught.value.next_step
+            with pytest.raises(StateError, match="disk"):  # nor does another one begin
+                await rye.execute(ref, thread="fork")
+            filler.unlink()
+        # The Rye that could not write the end has written it now.
+        statuses = settled(theatre)
+        assert set(statuses.values()) == {"error"}
+        async with theatre.open() as rye:
+            done = await rye.threads.resume(thread.thread_id)
+            assert done.state == "completed", done
+    assert (theatre.root / "marks").read_text().split() == ["one", "two"]
+    settled(theatre)
+
+
+async def test_whose_process_dies_on_a_full_disk_is_found_dead_once_there_is_room(
+    on_small_disk: Theatre,
+) -> None:
+    theatre = on_small_disk
+    ref = theatre.write("long", ["gate", {"name": "full"}], ["mark", {"text": "two"}])
+    process = subprocess.Popen(
+        theatre.command([ref]),
+        env=theatre.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    with anyio.fail_after(PATIENCE_S):
+        await theatre.begun("full")
+        filler = await anyio.to_thread.run_sync(fill, theatre.house.project)
+        theatre.allow("full")
+        _, said = await anyio.to_thread.run_sync(process.communicate)
+        assert "StateError" in said
+        filler.unlink()
+        async with theatre.open() as rye:
+            assert await rye.threads.list() == ()  # who looks ends it
+            (row,) = await rye.threads.list(all=True)
+            assert row.status == "error"
+            assert (await rye.threads.resume(row.thread_id)).state == "completed"
+    assert (theatre.root / "marks").read_text() == "two\n"
+    settled(theatre)
+
+
+@pytest.fixture
+def bound(house: House) -> Iterator[tuple[Theatre, list[str]]]:
+    """A house, and what makes a program obey the permissions of files, as root doesn't."""
+    theatre, threads = Theatre(house), house.path("state/threads")
+    prefix: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may write everywhere, and setpriv, which forbids it, is missing")
+        prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner"]
+    yield theatre, prefix
+    for folder in (threads, *threads.rglob("*")):
+        if folder.is_dir():
+            folder.chmod(stat.S_IRWXU)
+
+
+async def test_a_folder_that_becomes_read_only_keeps_no_thread_from_its_end(
+    bound: tuple[Theatre, list[str]],
+) -> None:
+    theatre, prefix = bound
+    child = theatre.write("child", ["mark", {"text": "child"}])
+    fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
+    ref = theatre.write("parent", ["gate", {"name": "locked"}], fork, ["mark", {"text": "end"}])
+    process = subprocess.Popen(
+        [*prefix, *theatre.command([ref])],
+        env=theatre.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    with anyio.fail_after(PATIENCE_S):
+        await theatre.begun("locked")
+        threads = theatre.house.path("state/threads")
+        for folder in (threads, *threads.rglob("[!.]*")):
+            if folder.is_dir():
+                folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+        theatre.allow("locked")
+        out, said = await anyio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 0, said
+    assert "can't be made" in out  # the child can't begin, and the model is told why
+    assert (theatre.root / "marks").read_text() == "end\n"
+    assert settled(theatre) == {"parent": "completed", "child": "error"}

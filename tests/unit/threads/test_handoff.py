@@ -1,0 +1,112 @@
+"""A thread is handed off: the next one keeps its parent, its chain and its budget."""
+
+import json
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from ryecore.llm.request import LlmRequest
+from ryecore.llm.result import Usage
+from ryecore.testing import FunctionProvider, Turn, call, say
+from ryecore.testing.scripted import EVERYTHING
+from tests.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+CONTEXT = evolve(EVERYTHING, context_tokens=1000, max_output_tokens=1500)
+PERMITS = "<execute><directive>acme/*</directive><tool>host/*</tool></execute>"
+
+
+def filling(request: LlmRequest) -> Turn:
+    """A child fills its context with one call and then is done; its parent starts it, and waits."""
+    said = "\n".join(message.text for message in request.messages)
+    results = [
+        one for message in request.messages if message.role == "tool" for one in message.parts
+    ]
+    if "I am the child." in said:
+        if not results:
+            return call("add", {"a": 1, "b": 2}, usage=Usage(950, 10))
+        return say("Three.", usage=Usage(100, 10))
+    if not results:
+        fork = {"item_id": "directive:acme/child", "thread": "fork"}
+        return call("rye_execute", fork, usage=Usage(100, 10))
+    return say(results[-1].text, usage=Usage(100, 10))  # type: ignore[union-attr]
+
+
+async def test_a_child_with_a_full_context_goes_on_below_the_same_parent(tmp_path: Path) -> None:
+    stage = Stage(
+        tmp_path, model=FunctionProvider(filling, provider_id="scripted", capabilities=CONTEXT)
+    )
+    stage.write("acme/child", "I am the child.", limits='tokens="20000" turns="5"')
+    ref = stage.write(
+        "acme/parent", permissions=PERMITS, limits='tokens="50000" turns="5" spawns="1" depth="1"'
+    )
+    done = await stage.run(ref)
+    assert done.state == "completed"
+    came = json.loads(done.text)
+    assert came["result"] == "Three."  # the answer of the last thread is the child's answer
+
+    store = stage.store()
+    first, second = store.registry.list_children(done.thread_id)
+    assert (first.status, second.status) == ("continued", "completed")
+    assert came["thread_id"] == second.thread_id
+    assert first.continuation_thread_id == second.thread_id
+    assert (second.continuation_of, second.chain_root_id) == (first.thread_id, first.thread_id)
+    assert second.parent_id == done.thread_id
+    assert store.registry.get_thread(done.thread_id).spawn_count == 1  # it takes the first's place
+
+    old, new = store.ledger.account(first.thread_id), store.ledger.account(second.thread_id)
+    assert old.ceiling.tokens == 20000
+    assert new.ceiling.tokens == 20000 - 960
+    root = store.ledger.account(done.thread_id)
+    assert root.children.tokens == old.own.tokens + new.own.tokens == 960 + 110
+    assert root.held.tokens == root.reserved.tokens == 0
+    assert store.ledger.tree(done.thread_id).spent == root.total
+    kinds = [one.type for one in stage.records(first.thread_id)]
+    assert "context_limit_reached" in kinds
+    assert kinds.index("thread_handoff") < kinds.index("thread_continued")
+    (resumed,) = stage.records(second.thread_id, "thread_resumed")
+    assert resumed.payload["kind"] == "handoff"
+
+
+async def test_a_chain_ends_where_its_budget_does(tmp_path: Path) -> None:
+    model = FunctionProvider(
+        lambda _: call("add", {"a": 1, "b": 2}, usage=Usage(950, 10)),
+        provider_id="scripted",
+        capabilities=CONTEXT,
+    )
+    stage = Stage(tmp_path, model=model)
+    done = await stage.run(stage.write("acme/x", limits='tokens="9000"'))
+    assert done.state == "error"
+    store = stage.store()
+    rows = tuple(reversed(store.registry.list_threads()))
+    assert {one.status for one in rows[:-1]} == {"continued"}
+    assert {one.chain_root_id for one in rows[1:]} == {rows[0].thread_id}
+    spent = sum(store.ledger.account(one.thread_id).own.tokens for one in rows)
+    assert spent <= 9000
+    ceilings = [store.ledger.account(one.thread_id).ceiling.tokens for one in rows]
+    assert ceilings == sorted(ceilings, reverse=True)
+
+
+async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) -> None:
+    stage: Stage
+
+    def wishing(request: LlmRequest) -> Turn:
+        store = stage.store()
+        rows = store.registry.list_active()
+        if len(request.messages) == 1:
+            store.hand_off(rows[-1].thread_id)  # as another process does
+            store.close()
+            return call("add", {"a": 1, "b": 2})
+        store.close()
+        return say("Three.")
+
+    stage = Stage(tmp_path, model=wishing)
+    done = await stage.run(stage.write("acme/x", limits='turns="4"'))
+    assert (done.state, done.text) == ("completed", "Three.")
+    last, first = stage.store().registry.list_threads()
+    assert (first.status, last.status) == ("continued", "completed")
+    assert not last.handoff_requested
+    assert len(stage.records(first.thread_id, "tool_call_result")) == 1
+    assert stage.records(last.thread_id, "tool_call_result") == []  # nothing is done twice
