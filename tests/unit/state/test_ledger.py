@@ -80,7 +80,6 @@ def test_a_thread_that_was_stopped_before_it_began_is_given_no_budget(tmp_path: 
     assert books.ledger.account("root").reserved == Amount(0, 0)  # nobody would give it back
 
 
-
 def test_a_root_spends_what_it_holds_and_is_recorded(books: Books) -> None:
     books.root("r", 100, 1000)
     books.ledger.register("r", Amount(5, 5))  # once is enough
