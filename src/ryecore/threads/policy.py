@@ -41,7 +41,7 @@ from ryecore.agent.verdicts import (
 from ryecore.directives.inputs import Declared
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.llm.options import AttemptVerdict
-from ryecore.llm.parts import Message, ToolCallPart, ToolResultPart
+from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
@@ -60,7 +60,12 @@ from ryecore.threads.recorder import Recorder
 from ryecore.threads.result import cost_to_dict
 from ryecore.threads.returning import RETURN_NAMES, Rejected, Returned, check_outputs
 from ryecore.threads.spending import Spending
-from ryecore.threads.text_calls import extract_tool_calls, render_results
+from ryecore.threads.text_calls import (
+    WRITTEN,
+    extract_tool_calls,
+    render_call,
+    render_results,
+)
 from ryecore.threads.wish import ContinuationKind
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.outcome import ToolOutcome
@@ -443,15 +448,18 @@ def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
     shown: list[Message] = []
     for message in messages:
         if message.role == "tool":
-            results = (one for one in message.parts if isinstance(one, ToolResultPart))
-            shown.append(Message.user(render_results(results)))
+            results = [one for one in message.parts if isinstance(one, ToolResultPart)]
+            media = (part for one in results for part in one.content if isinstance(part, MediaPart))
+            shown.append(Message.user(render_results(results), *media))
         elif message.tool_calls:
-            shown.append(
-                Message(
-                    message.role,
-                    tuple(one for one in message.parts if not isinstance(one, ToolCallPart)),
-                )
+            said = (one for one in message.parts if not isinstance(one, ToolCallPart))
+            # A call that was made natively stands in no text yet.
+            calls = (
+                TextPart(f"\n{render_call(one.name, one.arguments_json)}\n")
+                for one in message.tool_calls
+                if not one.call_id.startswith(WRITTEN)
             )
+            shown.append(Message(message.role, (*said, *calls)))
         else:
             shown.append(message)
     return tuple(shown)

@@ -16,7 +16,17 @@ from attrs import frozen
 from ryecore.llm.parts import ToolCallPart, ToolResultPart
 from ryecore.llm.request import ToolSpec
 
-__all__ = ["TextCalls", "extract_tool_calls", "render_call", "render_results", "render_tools"]
+__all__ = [
+    "WRITTEN",
+    "TextCalls",
+    "extract_tool_calls",
+    "render_call",
+    "render_results",
+    "render_tools",
+]
+
+WRITTEN: Final = "textcall_"
+"""How the ids of calls begin that were written as text."""
 
 # Nothing here goes back over what it has taken, so that a long answer takes no longer than it is.
 _START: Final = re.compile(
@@ -90,7 +100,7 @@ def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] =
         return TextCalls(text)
     rest = "".join([*kept, text[place:]])
     calls = tuple(
-        ToolCallPart(f"textcall_{start + number}", name, _written(arguments))
+        ToolCallPart(f"{WRITTEN}{start + number}", name, _written(arguments))
         for number, (name, arguments) in enumerate(found)
     )
     return TextCalls(_WRAPPER.sub("", rest).strip(), calls)
