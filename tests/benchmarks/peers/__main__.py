@@ -16,6 +16,7 @@ from tests.benchmarks.harness import report
 
 PEERS = {
     "ryecore": "ryecore_agents",
+    "ryecore, governed": "ryecore_threads",
     "strands": "strands_agents",
     "langchain": "langchain_agents",
     "langgraph": "langgraph_graphs",

@@ -22,7 +22,7 @@ _AGENT = Agent(name="adder", provider="fake", model="fake", tools=["add"])
 _CAPABILITIES = Capabilities()
 
 
-class _Fake:
+class Fake:
     provider_id = "fake"
 
     def __init__(self, turns: int, deltas: int = 0) -> None:
@@ -46,7 +46,7 @@ class _Fake:
         raise NotImplementedError
 
 
-def _deps(provider: _Fake) -> AgentRunnerDeps:
+def _deps(provider: Fake) -> AgentRunnerDeps:
     return AgentRunnerDeps(
         resolve_provider=lambda _: provider,
         key_for=lambda _: "",
@@ -55,7 +55,7 @@ def _deps(provider: _Fake) -> AgentRunnerDeps:
 
 
 def runner(turns: int) -> Run:
-    execute = create_agent_node_executor(_deps(_Fake(turns)))
+    execute = create_agent_node_executor(_deps(Fake(turns)))
     node = AgentNode.asking(PROMPT, agent=_AGENT)
 
     async def run() -> Any:
@@ -67,7 +67,7 @@ def runner(turns: int) -> Run:
 
 
 def streamer(deltas: int) -> Run:
-    deps = _deps(_Fake(0, deltas))
+    deps = _deps(Fake(0, deltas))
 
     async def run() -> int:
         async with AgentSession(_AGENT, deps).stream(PROMPT) as events:

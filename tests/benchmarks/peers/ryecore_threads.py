@@ -1,0 +1,58 @@
+"""ryecore's managed threads: the same script, governed, with ledger, transcript and signatures."""
+
+import resource
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from ryecore import Rye
+from tests.benchmarks.peers.ryecore_agents import Fake
+from tests.benchmarks.peers.script import PIECE, PROMPT, Run, add
+from tests.stage import Stage
+
+
+class _Threads:
+    """Threads in a project of their own, which is opened with the first one, and stays open."""
+
+    def __init__(self, model: Fake, *, has_tools: bool) -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each thread holds a file open
+        self._kept = AsyncExitStack()
+        self._rye: Rye | None = None
+        folder = self._kept.enter_context(tempfile.TemporaryDirectory())
+        model.provider_id = "scripted"
+        self._stage = Stage(Path(folder), model=model)
+        granted = {} if has_tools else {"permissions": ""}
+        limits = f'turns="{model.turns + 2}"'
+        self.ref = self._stage.write("acme/adder", PROMPT, limits=limits, **granted)
+
+    async def rye(self) -> Rye:
+        if self._rye is None:
+            self._rye = await self._kept.enter_async_context(self._stage.open())
+        return self._rye
+
+
+def runner(turns: int) -> Run:
+    assert add(1, 1) == 2  # the stage's own `add` does the same
+    threads = _Threads(Fake(turns), has_tools=True)
+
+    async def run() -> Any:
+        done: Any = await (await threads.rye()).execute(threads.ref, thread="fork")
+        return done.text
+
+    return run
+
+
+def streamer(deltas: int) -> Run:
+    threads = _Threads(Fake(0, deltas), has_tools=False)
+
+    async def run() -> int:
+        thread = await (await threads.rye()).start(threads.ref)
+        texts = [
+            event.payload["text"] async for event in thread.events() if event.type == "token_delta"
+        ]
+        await thread.result()
+        return "".join(texts).count(PIECE)
+
+    return run
