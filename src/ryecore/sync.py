@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from ryecore.actions.verify import VerifyReport
     from ryecore.policy.budget import Amount
     from ryecore.search.model import SearchResults
+    from ryecore.state.ledger import BudgetLedger
     from ryecore.state.model import ThreadRecord
+    from ryecore.state.transcript_check import TranscriptReport
     from ryecore.threads.events import ThreadEvent
+    from ryecore.threads.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread as DirectiveThread
 
@@ -255,6 +258,9 @@ class SyncThread:
     def __repr__(self) -> str:
         return f"SyncThread({self.thread_id!r})"
 
+    def __str__(self) -> str:
+        return str(self._thread)
+
     def _repr_html_(self) -> str:
         return self._thread._repr_html_()
 
@@ -277,6 +283,11 @@ class SyncThreads:
         self._threads = threads
         self._call = call
 
+    @property
+    def ledger(self) -> "BudgetLedger":
+        """What each thread may spend, holds and has spent; see `Threads.ledger`."""
+        return self._threads.ledger
+
     def list(
         self,
         *,
@@ -293,6 +304,38 @@ class SyncThreads:
     def show(self, thread_id: str) -> "ThreadReport":
         """Show a thread and what came of it; see `Threads.show`."""
         return self._report(partial(self._threads.show, thread_id))
+
+    def thread(self, thread_id: str) -> SyncThread:
+        """The handle of a directive's thread; see `Threads.thread`."""
+        return SyncThread(
+            self._call(thread_id, partial(self._threads.thread, thread_id)), self._call
+        )
+
+    def resume(self, thread_id: str, message: str = "", **options: Any) -> "ThreadResult":
+        """Go on with a thread that has ended or was killed; see `Threads.resume`."""
+        call = partial(self._threads.resume, thread_id, message, **options)
+        result: ThreadResult = self._call(thread_id, call)
+        return result
+
+    def fork(self, thread_id: str, *, at: int, message: str = "", **options: Any) -> "ThreadResult":
+        """Begin where another thread stood after a turn; see `Threads.fork`."""
+        call = partial(self._threads.fork, thread_id, at=at, message=message, **options)
+        result: ThreadResult = self._call(thread_id, call)
+        return result
+
+    def hand_off(self, thread_id: str) -> "ThreadReport":
+        """Ask a thread to let another one go on with it; see `Threads.hand_off`."""
+        return self._report(partial(self._threads.hand_off, thread_id))
+
+    def verify(self, thread_id: str) -> "TranscriptReport":
+        """Prove a thread's transcript; see `Threads.verify`."""
+        report: TranscriptReport = self._call(thread_id, partial(self._threads.verify, thread_id))
+        return report
+
+    def replay(self, thread_id: str) -> "ReplayReport":
+        """Decide again what was decided in a thread; see `Threads.replay`."""
+        report: ReplayReport = self._call(thread_id, partial(self._threads.replay, thread_id))
+        return report
 
     def wait(self, thread_id: str, *, timeout_s: float | None = None) -> "ThreadReport":
         """Wait until a thread has ended; see `Threads.wait`."""

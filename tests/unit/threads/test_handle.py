@@ -1,0 +1,66 @@
+"""What the handle of a thread shows, what the ledger tells, and the same with calls that block."""
+
+from pathlib import Path
+
+import pytest
+
+from ryecore import SyncRye
+from ryecore.errors import StateError, ThreadConflict
+from ryecore.llm import Usage
+from ryecore.testing import call, say
+from tests.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_thread_is_shown_with_what_it_has_used_of_its_limits(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    ref = stage.write("acme/sum", limits='turns="4"')
+    async with stage.open() as rye:
+        thread = await rye.start(ref)
+        await thread.result()
+        shown, narrow = str(thread), thread.render(width=30).plain()
+        html = thread._repr_html_()
+    assert "✓ acme/sum" in shown
+    assert "2/4" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(len, narrow.splitlines())) <= 30
+    assert "acme/sum" in html
+    assert repr(thread) == f"Thread({thread.thread_id!r})"
+
+
+async def test_the_ledger_tells_what_each_request_held_and_cost(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}, usage=Usage(90, 10)), say("3"))
+    ref = stage.write("acme/sum")
+    async with stage.open() as rye:
+        with pytest.raises(StateError, match="no thread was started"):
+            rye.threads.ledger  # noqa: B018
+        done = await rye.execute(ref, thread="fork")
+        first, second = rye.threads.ledger.charges(done.thread_id)
+        account = rye.threads.ledger.account(done.thread_id)
+    assert (first.actual.tokens, first.mark) == (100, "counted")
+    assert (second.actual, second.mark) == (second.held, "assumed")  # nobody counted it
+    assert account.total == first.actual + second.actual == done.total
+
+
+def test_the_calls_of_threads_can_block(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"), say("4"), say("5"))
+    ref = stage.write("acme/sum")
+    with SyncRye.open(
+        stage.house.project, user_space=stage.house.user, environ=stage.house.environ,
+        agent=stage.deps,
+    ) as rye:  # fmt: skip
+        thread = rye.start(ref)
+        done = thread.result()
+        threads = rye.threads
+        assert (done.text, threads.thread(thread.thread_id).status) == ("3", "completed")
+        assert str(thread) == str(threads.thread(thread.thread_id))
+        assert threads.ledger.account(thread.thread_id).total == done.total
+        assert threads.verify(thread.thread_id).ok
+        assert threads.replay(thread.thread_id).to_dict()["differences"] == []
+        resumed = threads.resume(thread.thread_id, "And one more?")
+        assert resumed.text == "4"
+        forked = threads.fork(thread.thread_id, at=1, message="And two more?")
+        assert forked.text == "5"
+        with pytest.raises(ThreadConflict):
+            threads.hand_off(thread.thread_id)
