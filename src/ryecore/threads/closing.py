@@ -4,19 +4,19 @@ from contextlib import suppress
 
 from attrs import evolve
 
-from ryecore.errors import RyeError, StateError
+from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
-from ryecore.threads.ending import Ending
+from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.hooks import HookRunner
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.leaving import leave_knowledge
 from ryecore.threads.recorder import Recorder
 from ryecore.threads.result import ThreadResult, cost_to_dict
 
-__all__ = ["leave_files", "made_result", "record_end", "run_after_complete"]
+__all__ = ["leave_files", "made_result", "record_end", "run_after_complete", "settle_failed"]
 
 
 async def run_after_complete(
@@ -51,6 +51,28 @@ def leave_files(host: ThreadHost, file: ThreadFile, ending: Ending, cost: Cost) 
         folder = host.store.folder_of(file.thread_id)
         write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
         leave_knowledge(host, folder, file)
+
+
+def settle_failed(
+    host: ThreadHost, thread_id: str, item_id: str, fence: int, error: BaseException
+) -> None:
+    """End a thread's row and account. What can't be written now, the keeper writes later."""
+    ending = (
+        ending_of_error(error) if isinstance(error, Exception) else ending_of_wish(killed=False)
+    )
+    result = {
+        "status": "error",
+        "item_id": item_id,
+        "thread_id": thread_id,
+        "error": ending.error,
+        "error_code": ending.code,
+    }
+    try:
+        host.store.settle(thread_id, ending.status, result, fence)
+    except ThreadConflict:
+        pass  # it has ended otherwise
+    except StateError:
+        host.keeper.owe(thread_id, fence, ending.status, result)
 
 
 def made_result(

@@ -5,15 +5,16 @@ Source: seed 003, "Step 10" and "Turn Loop"; decisions 40, 41 and 46.
 
 import time
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ryecore.policy import CancelToken, allows
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Cost
 
-__all__ = ["LimitCode", "LimitHit", "SafetyHarness"]
+__all__ = ["LimitCode", "LimitHit", "SafetyHarness", "limits_until"]
 
 LimitCode: TypeAlias = Literal[
     "turns_exceeded",
@@ -124,6 +125,20 @@ class SafetyHarness:
     def missing(self, capabilities: Iterable[str]) -> tuple[str, ...]:
         """Those of some capabilities that it doesn't have."""
         return tuple(one for one in capabilities if not self.check_permission(one))
+
+
+def limits_until(limits: Limits, deadline: float | None) -> Limits:
+    """Limits whose time is over at a deadline too.
+
+    Args:
+        limits: The limits.
+        deadline: The monotonic time in seconds; None for no bound.
+    """
+    if deadline is None:
+        return limits
+    left_s = Decimal(max(deadline - time.monotonic(), 0.0))
+    own_s = limits.duration_s
+    return evolve(limits, duration_s=left_s if own_s is None else min(own_s, left_s))
 
 
 def _number(value: float) -> str:

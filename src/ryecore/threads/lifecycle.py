@@ -6,14 +6,13 @@ Source: seed 003, "The Full Execution Flow"; decisions 35 to 48.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from decimal import Decimal
 from typing import Any, Final
 
 import anyio
 from attrs import evolve
 
 from ryecore.chain.trace import Trace
-from ryecore.errors import LimitReached, RyeError, StateError, ThreadConflict
+from ryecore.errors import LimitReached, RyeError, StateError
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
@@ -21,16 +20,23 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
-from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.threads.above import Above, held_within, read_above
+from ryecore.threads.budgeting import open_account
 from ryecore.threads.children import stop_children, wait_for_children
-from ryecore.threads.closing import leave_files, made_result, record_end, run_after_complete
+from ryecore.threads.closing import (
+    leave_files,
+    made_result,
+    record_end,
+    run_after_complete,
+    settle_failed,
+)
 from ryecore.threads.continuing import TRANSCRIPT, continued_record, handoff_of
 from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.guard import ResultGuard
-from ryecore.threads.harness import LimitHit, SafetyHarness
+from ryecore.threads.harness import LimitHit, SafetyHarness, limits_until
 from ryecore.threads.hooks import HookRunner
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.keeping import tell_wish
@@ -226,13 +232,7 @@ class ThreadLifecycle:
         granted = attenuate(permissions.capabilities, self._held_above())
         risks = check_risks(granted, permissions.risks, host.planner, self._log)
         self._warnings = risks.warnings
-        deadline = self._ctx.deadline
-        if deadline is not None:
-            left_s = Decimal(max(deadline - time.monotonic(), 0.0))
-            own_s = self._limits.duration_s
-            self._limits = evolve(
-                self._limits, duration_s=left_s if own_s is None else min(own_s, left_s)
-            )
+        self._limits = limits_until(self._limits, self._ctx.deadline)
         self._harness = SafetyHarness(
             self._limits, granted, cancellation=self.cancellation, started=self._started
         )
@@ -269,26 +269,13 @@ class ThreadLifecycle:
 
     def _reserve_budget(self) -> None:
         """Step 11. What the ledger grants is what the thread has."""
-        limits, ledger = self._limits, self._host.ledger
-        wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
-        continues = self._wish.continues
-        if continues is not None and continues.kind == "handoff":
-            granted = self._host.registry.hand_over(continues.previous_id, self.thread_id)
-        elif self._above is None:
-            ledger.register(self.thread_id, wanted)
-            granted = wanted
-        else:
-            granted = ledger.reserve(
-                self.thread_id,
-                self._above.thread_id,
-                wanted,
-                reserves_spend=self._layered.declares_spend,
-                reserves_tokens=self._layered.declares_tokens,
-            )
-        self._limits = evolve(
-            limits,
-            spend_usd=Decimal(granted.spend_microcents) / MICROCENTS_PER_USD,
-            tokens=granted.tokens,
+        self._limits = open_account(
+            self._host.store,
+            self.thread_id,
+            self._parent_id,
+            self._limits,
+            self._layered,
+            self._wish.continues,
         )
         self._harness = evolve(self._harness, limits=self._limits)
 
@@ -341,16 +328,11 @@ class ThreadLifecycle:
             if ending.status == "completed":
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
-            await self._shielded(self._wished())
+            await self._finalize(self._wished())
             raise
         except Exception as error:
             ending = ending_of_error(error)
-        return await self._shielded(ending)
-
-    async def _shielded(self, ending: Ending) -> ThreadResult:
-        with anyio.CancelScope(shield=True):
-            return await self._finalize(ending)
-        raise AssertionError("nothing cancels a shielded scope from outside")
+        return await self._finalize(ending)
 
     async def _run(self) -> Ending:
         """Step 14."""
@@ -394,11 +376,8 @@ class ThreadLifecycle:
             time.monotonic() - self._started,
             float(self._limits.duration_s or 0),
         )
-        try:
-            with anyio.CancelScope(shield=True):
-                await loop.tell_time_is_up(hit)
-        except RyeError as error:
-            return ending_of_error(error)
+        with anyio.CancelScope(shield=True):
+            await loop.tell_time_is_up(hit)
         return Ending("error", error=hit.message, code=hit.code)
 
     async def _wait_for_children(self, ending: Ending) -> Ending:
@@ -426,12 +405,14 @@ class ThreadLifecycle:
     async def _finalize(self, ending: Ending) -> ThreadResult:
         """Step 15. Whatever fails on the way, nothing of the thread stays open here."""
         try:
-            return await self._close(ending)
+            with anyio.CancelScope(shield=True):
+                return await self._close(ending)
         except RyeError as error:
             self._settle_failed(error)
             raise
         finally:
             self._forget()
+        raise AssertionError("nothing cancels a shielded scope from outside")
 
     async def _close(self, ending: Ending) -> ThreadResult:
         host, thread_id, cost = self._host, self.thread_id, self._cost
@@ -523,24 +504,7 @@ class ThreadLifecycle:
         self._forget()
 
     def _settle_failed(self, error: BaseException) -> None:
-        """End the row and the account; where even that can't be written, who looks later does."""
-        ending = (
-            ending_of_error(error) if isinstance(error, Exception) else ending_of_wish(killed=False)
-        )
-        result = {
-            "status": "error",
-            "item_id": str(self._wish.ref),
-            "thread_id": self.thread_id,
-            "error": ending.error,
-            "error_code": ending.code,
-        }
-        fence = self._fence or 0
-        try:
-            self._host.store.settle(self.thread_id, ending.status, result, fence)
-        except ThreadConflict:
-            pass  # it has ended otherwise
-        except StateError:
-            self._host.keeper.owe(self.thread_id, fence, ending.status, result)
+        settle_failed(self._host, self.thread_id, str(self._wish.ref), self._fence or 0, error)
 
     def _forget(self) -> None:
         self._host.keeper.remove(self.thread_id)
