@@ -16,17 +16,19 @@ class Tasks:
 
     def __init__(self) -> None:
         self._group: TaskGroup | None = None
-        self._running = 0
+        self._scopes: set[anyio.CancelScope] = set()
+        self._is_stopped = False
         self._idle: anyio.Event | None = None
 
     @property
     def are_possible(self) -> bool:
         """Whether something can be started: the Rye was entered, and isn't closed."""
-        return self._group is not None and not self._group.cancel_scope.cancel_called
+        return self._group is not None and not self._is_stopped
 
     async def open(self) -> None:
         """Open the group."""
         self._group = await anyio.create_task_group().__aenter__()
+        self._is_stopped = False
 
     def start_soon(
         self, function: Callable[[Unpack[Values]], Awaitable[object]], *args: *Values
@@ -34,32 +36,38 @@ class Tasks:
         """Start a task, which raises nothing but its cancellation."""
         if self._group is None:
             raise RuntimeError("Ask `are_possible` first.")
-        self._running += 1
-        self._group.start_soon(self._counted, function, args)
+        # Each has a scope of its own: the group's is also around what the Rye's user does.
+        scope = anyio.CancelScope()
+        self._scopes.add(scope)
+        self._group.start_soon(self._scoped, scope, function, args)
 
-    async def _counted(
-        self, function: Callable[..., Awaitable[object]], args: tuple[object, ...]
+    async def _scoped(
+        self,
+        scope: anyio.CancelScope,
+        function: Callable[..., Awaitable[object]],
+        args: tuple[object, ...],
     ) -> None:
         try:
-            await function(*args)
+            with scope:
+                await function(*args)
         finally:
-            self._running -= 1
-            if self._idle is not None and not self._running:
+            self._scopes.discard(scope)
+            if self._idle is not None and not self._scopes:
                 self._idle.set()
 
     async def stop(self) -> None:
         """Cancel what runs, and wait until it has ended. Any task may call this."""
-        if self._group is None:
-            return
-        self._group.cancel_scope.cancel()
-        if self._running:
+        self._is_stopped = True
+        for scope in tuple(self._scopes):
+            scope.cancel()
+        if self._scopes:
             self._idle = self._idle or anyio.Event()
             with anyio.CancelScope(shield=True):
                 await self._idle.wait()
 
     async def close(self) -> None:
         """Leave the group, in the task that opened it."""
+        await self.stop()
         group, self._group = self._group, None
         if group is not None:
-            group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
