@@ -36,6 +36,7 @@ async def rye_execute(
     thread: str = "inline",
     model: str | None = None,
     limit_overrides: Mapping[str, float] | None = None,
+    deps: str | None = None,
     **more: Any,
 ) -> dict[str, object]:
     """Execute an item, in the form that models and MCP clients use.
@@ -49,6 +50,8 @@ async def rye_execute(
         thread: `inline` or `fork`.
         model: For directives.
         limit_overrides: For directives.
+        deps: The host's, for directives: `module:function`, which makes the models of threads; by
+            default the keys in the environment open them.
         **more: `async` (a word that Python keeps for itself), `trace` and `timeout_s`.
 
     Returns:
@@ -60,7 +63,7 @@ async def rye_execute(
         "item_id": item_id, "parameters": parameters, "dry_run": dry_run, "target": target,
         "thread": thread, "model": model, "limit_overrides": limit_overrides, **more,
     }  # fmt: skip
-    return await _opened("rye_execute", project_path, given)
+    return await _opened("rye_execute", project_path, given, deps, wants_models=thread == "fork")
 
 
 async def rye_fetch(
@@ -139,10 +142,20 @@ async def answer(
 
 
 async def _opened(
-    call: str, project_path: str | os.PathLike[str], arguments: Mapping[str, Any]
+    call: str,
+    project_path: str | os.PathLike[str],
+    arguments: Mapping[str, Any],
+    deps: str | None = None,
+    *,
+    wants_models: bool = False,
 ) -> dict[str, object]:
     try:
-        async with Rye.open(project_path) as rye:
+        models: Mapping[str, Any] = {}
+        if deps is not None or wants_models:
+            from ryecore.injected import injected  # noqa: PLC0415 - for threads alone
+
+            models = injected(deps, os.environ)
+        async with Rye.open(project_path, **models) as rye:
             return await answer(call, rye, arguments)
     except RyeError as error:
         return _refusal(error, arguments)

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from ryecore import CallContext, rye_fetch, rye_sign
+from ryecore import CallContext, rye_execute, rye_fetch, rye_sign
 from ryecore.calls import answer
 from tests.house import House
+from tests.thread_deps import DEPS, furnish
 
 pytestmark = pytest.mark.anyio
 
@@ -135,3 +136,44 @@ async def test_no_argument_of_any_form_makes_a_call_raise(house, call, name, val
         response = await answer(call, rye, given)
     assert response["status"] == "error"
     assert json.loads(json.dumps(response)) == response
+
+
+async def test_a_directive_forks_with_the_host_s_deps(home):
+    furnish(home)
+    given = {"item_id": "directive:acme/sum", "project_path": home.project, "thread": "fork"}
+    done = await rye_execute(**given, parameters={"x": 4}, deps=DEPS)
+    assert (done["state"], done["outputs"]) == ("completed", {"total": 7})
+    few = await rye_execute(**given, parameters={"x": 4}, deps=DEPS, limit_overrides={"turns": 1})
+    assert (few["status"], few["error_code"]) == ("error", "turns_exceeded")
+    assert json.loads(json.dumps(few)) == few
+
+
+async def test_a_forked_directive_goes_on_when_the_call_has_ended(home, monkeypatch):
+    furnish(home)
+    monkeypatch.setenv("PYTHONPATH", home.environ["PYTHONPATH"])
+    given = {"parameters": {"x": 4}, "thread": "fork", "async": True, "deps": DEPS}
+    done = await rye_execute("directive:acme/sum", home.project, **given)
+    assert (done["status"], done["state"]) == ("success", "running")
+    async with home.open() as rye:
+        report = await rye.threads.wait(done["thread_id"], timeout_s=60)
+    assert report.result["outputs"] == {"total": 7}
+
+
+@pytest.mark.parametrize("more", [{}, {"async": True}])
+async def test_without_models_a_fork_is_refused(home, monkeypatch, more):
+    furnish(home)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    given = {"parameters": {"x": 4}, "thread": "fork"} | more
+    done = await rye_execute("directive:acme/sum", home.project, **given)
+    assert done["status"] == "error"
+    assert "needs models" in done["error"]
+    assert "--deps" in done["error"]
+
+
+async def test_a_model_can_not_name_deps(home):
+    async with home.open() as rye:
+        done = await answer(
+            "rye_execute", rye, {"item_id": "directive:acme/sum", "deps": "os:abort"}
+        )
+    assert "Unknown arguments: deps" in done["error"]

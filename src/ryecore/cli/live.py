@@ -49,9 +49,7 @@ class LiveTree:
 
     def draw(self, tree: TreeNode) -> None:
         """Draw how the threads stand now."""
-        columns, rows = shutil.get_terminal_size()
-        with suppress(OSError):
-            columns, rows = os.get_terminal_size(self._out.fileno())
+        columns, rows = _size_of(self._out)
         text = render_tree(
             [tree], width=columns, now=time.time(), max_rows=max(rows - _OTHER_ROWS, 1)
         )
@@ -74,6 +72,15 @@ class LiveTree:
 
     def __exit__(self, *_: object) -> None:
         self._write("\x1b[?25h")
+
+
+def _size_of(out: TextIO) -> tuple[int, int]:
+    """How many columns and rows a terminal has."""
+    with suppress(OSError):
+        columns, rows = os.get_terminal_size(out.fileno())
+        if columns and rows:  # one that was never told its size says 0
+            return columns, rows
+    return shutil.get_terminal_size()
 
 
 class ChangeLines:

@@ -98,14 +98,15 @@ class ThreadQueries:
 
     def get_chain(self, thread_id: str) -> tuple[ThreadRecord, ...]:
         """The whole chain of continuations that a thread belongs to, from its root on."""
-        first = self.get_thread(thread_id)
-        seen = {first.thread_id}
-        while first.continuation_of is not None and first.continuation_of not in seen:
-            first = self.get_thread(first.continuation_of)
-            seen.add(first.thread_id)
-        chain = [first]
-        met = {first.thread_id}
-        following = first.continuation_thread_id
+        # Back first, and forth from itself: one thread may be taken up again several times.
+        chain = [self.get_thread(thread_id)]
+        met = {thread_id}
+        before = chain[0].continuation_of
+        while before is not None and before not in met:
+            chain.insert(0, self.get_thread(before))
+            met.add(before)
+            before = chain[0].continuation_of
+        following = chain[-1].continuation_thread_id
         while following is not None and following not in met:
             chain.append(self.get_thread(following))
             met.add(following)

@@ -115,8 +115,9 @@ class ThreadService:
 
         Raises:
             ThreadNotFound: There is none.
+            ThreadConflict: It is a tool's.
         """
-        record = self._host.store.look(thread_id)
+        record = self._directives(thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
 
     # Going on
