@@ -283,8 +283,9 @@ class ThreadRegistry(ThreadQueries):
             snapshot: What it has spent.
 
         Raises:
-            ThreadConflict: It has ended already.
-            StateError: Another process has declared the owner dead.
+            ThreadConflict: It has ended already, or another process has taken it over.
+            InputError: The result can't be written as JSON.
+            StateError: Nothing can be written.
         """
         body = as_json(result)
         with self._database.write() as run:
@@ -466,10 +467,13 @@ class ThreadRegistry(ThreadQueries):
     def _owned(self, run: sqlite3.Connection, thread_id: str, fence: int | None) -> ThreadRecord:
         found = self._row(run, thread_id)
         if fence is not None and found.fence != fence:
-            raise StateError(
+            if found.ended:
+                raise conflict(found, "be written by who ran it")
+            raise ThreadConflict(
                 f"Another process has taken the thread {thread_id} over.",
                 next_step="Stop what runs here: the other process tells what becomes of it.",
                 thread_id=thread_id,
+                state=found.status,
             )
         return found
 

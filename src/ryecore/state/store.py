@@ -14,7 +14,7 @@ from typing import Final, Self
 import anyio
 import anyio.to_thread
 
-from ryecore.errors import ProcessError, StateError
+from ryecore.errors import ProcessError, StateError, ThreadConflict
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.state.attestation import AttestedFolder, attested_folder
@@ -148,11 +148,19 @@ class ThreadStore:
             snapshot: What it has spent.
 
         Raises:
-            ThreadConflict: It has ended already.
-            StateError: It can't be written, or another process has declared the owner dead.
+            ThreadConflict: It has ended already, or another process has taken it over.
+            StateError: It can't be written.
         """
         self._copy_result(thread_id, result)  # first: who sees the end finds the copy
-        self.registry.settle(thread_id, status, result, fence=fence, head=head, snapshot=snapshot)
+        try:
+            self.registry.settle(
+                thread_id, status, result, fence=fence, head=head, snapshot=snapshot
+            )
+        except ThreadConflict:
+            kept = self.registry.get_result(thread_id)
+            if kept is not None:  # it has ended otherwise: the copy says how
+                self._copy_result(thread_id, kept)
+            raise
         self.announce(thread_id, status)
 
     def _copy_result(self, thread_id: str, result: object) -> None:

@@ -328,7 +328,8 @@ class ThreadLifecycle:
             if ending.status == "completed":
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
-            await self._finalize(self._wished())
+            with suppress(Exception):  # no failure of the end takes the cancellation's place
+                await self._finalize(self._wished())
             raise
         except Exception as error:
             ending = ending_of_error(error)
@@ -407,8 +408,10 @@ class ThreadLifecycle:
         try:
             with anyio.CancelScope(shield=True):
                 return await self._close(ending)
-        except RyeError as error:
+        except BaseException as error:
             self._settle_failed(error)
+            if self.continuation is not None:  # nobody is left to run it
+                self.continuation._abandon(error)
             raise
         finally:
             self._forget()
@@ -500,6 +503,10 @@ class ThreadLifecycle:
             return
         if isinstance(error, RyeError):
             error.facts = {**error.facts, "thread_id": self.thread_id}
+        self._abandon(error)
+
+    def _abandon(self, error: BaseException) -> None:
+        """End a thread whose turns will not run."""
         self._settle_failed(error)
         self._forget()
 

@@ -64,13 +64,16 @@ class ThreadService:
         if self._tasks.are_possible:
             self._keep()
             return await self._run(wish, ctx)
+        failed: Exception | None = None
         async with anyio.create_task_group() as own:
             own.start_soon(self._host.keeper.run)
             try:
                 return await self._run(wish, ctx)
+            except Exception as error:  # which the group would wrap
+                failed = error
             finally:
                 own.cancel_scope.cancel()
-        raise AssertionError("the task group is left by the return above")
+        raise failed or AssertionError("the task group is left by the return above")
 
     async def _run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
         life = ThreadLifecycle(self._host, wish, ctx)
