@@ -27,7 +27,7 @@ from tests.benchmarks.turns import FakeProvider, add
 from tests.stage import Stage
 
 _TURNS, _FROM = 12, 1  # of which the first is left out, and the last, which answers
-_ROUNDS = {"process": 40, "machine": 6}
+_ROUNDS = {"process": 40, "machine": 3}
 _RUN_TURNS, _FEW, _MANY = 3, 10, 1_000
 _TOOLS = {"add": add}
 
@@ -164,7 +164,7 @@ async def _rates(folder: Path, who: str) -> dict[str, float]:
             await asyncio.gather(*(one() for _ in range(count)))
             return count / (time.perf_counter() - begun)
 
-        few = statistics.median([await at_once(_FEW) for _ in range(20)])
+        few = statistics.median([await at_once(_FEW) for _ in range(10)])
         many = await at_once(_MANY)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rate": many, "rate_at_10": few, "of_the_rate_at_10": many / few, "mib": peak}

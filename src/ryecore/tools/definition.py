@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -42,6 +42,11 @@ ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[o
 ToolOrigin: TypeAlias = Literal["function", "item", "mcp"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@lru_cache(maxsize=1_024)  # each thread has tools of its own that say the same
+def _validator(schema_json: str) -> SchemaValidator:
+    return SchemaValidator(schema_json)
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:
@@ -137,12 +142,12 @@ class ToolDef:
     @cached_property
     def schema(self) -> SchemaValidator:
         """The whole schema, ready to be used."""
-        return SchemaValidator(json.dumps(self.parameters))
+        return _validator(json.dumps(self.parameters))
 
     @cached_property
     def shown_schema(self) -> SchemaValidator:
         """The schema that the model sees, ready to be used."""
-        return SchemaValidator(json.dumps(self.spec.parameters))
+        return _validator(json.dumps(self.spec.parameters))
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
