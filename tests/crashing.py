@@ -56,7 +56,9 @@ CHILD_STEPS: Final = (
 )
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES: Final = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.truncate", "os.rmdir")
-_UNKNOWN: Final = "broken off while it ran"
+_FIRST_DEATH: Final = 75
+"""While the child runs."""
+
 _NOT_RUN: Final = "not run"
 
 
@@ -136,7 +138,8 @@ def _open(root: Path) -> Rye:
 
 async def _live(root: Path) -> Any:
     async with _open(root) as rye:
-        return await rye.execute(PARENT, thread="fork")
+        rows = await rye.threads.list(all=True)
+        return await _go_on(rye, rows)
 
 
 # The death
@@ -215,7 +218,7 @@ async def _recover(root: Path) -> dict[str, Any]:
     assert len(before) == len(set(before)), before
     unknown = _in_flight(store, rows)
     async with _open(root) as rye:
-        done = await _go_on(rye, store, rows)
+        done = await _go_on(rye, rows)
     after = _lines(root / EFFECTS)
     assert len(after) == len(set(after)), f"a tool ran twice: {before} then {after}"
     if done is not None:  # None: it had come to its end
@@ -233,11 +236,11 @@ async def _recover(root: Path) -> dict[str, Any]:
     return {"found": states, "unknown": sorted(unknown)}
 
 
-async def _go_on(rye: Rye, store: ThreadStore, rows: tuple[ThreadRecord, ...]) -> Any:
-    """Resume the last thread of the chain that has begun; where none has, begin anew."""
-    parents = [row for row in rows if row.item_id == PARENT and row.continuation_of is None]
-    assert len(parents) <= 1
-    for row in reversed(store.registry.get_chain(parents[0].thread_id) if parents else ()):
+async def _go_on(rye: Rye, rows: tuple[ThreadRecord, ...]) -> Any:
+    """Resume the newest thread that has begun; where none has, begin anew."""
+    for row in rows:
+        if row.item_id != PARENT:
+            continue
         if row.status == "completed":
             return None
         try:
@@ -306,7 +309,7 @@ def _lines(path: Path) -> list[str]:
 # The server
 
 
-def main(template: Path, work: Path, first: int, step: int, *, torn: bool) -> None:
+def main(template: Path, work: Path, first: int, step: int, how: str) -> None:
     """Kill a life at each point from `first` on, every `step`-th; the last line tells of the end.
 
     Args:
@@ -314,15 +317,20 @@ def main(template: Path, work: Path, first: int, step: int, *, torn: bool) -> No
         work: Where copies are made.
         first: The first point, from 1.
         step: How far the next one is.
-        torn: Whether a write is cut in its middle, rather than never begun.
+        how: `between` writes; `torn`, in the middle of one; `again`, between the writes of a life
+            that goes on with one that was killed already.
     """
+    torn = how == "torn"
     warm = work / "warm"
     shutil.copytree(template, warm, symlinks=True)
     anyio.run(_live, warm)  # what it imports need not be imported again for each point
     at, ended = first, False
     while not ended:
-        root = work / f"{'torn' if torn else 'at'}-{at}"
+        root = work / str(at)
         shutil.copytree(template, root, symlinks=True)
+        if how == "again":  # in each copy: state that is copied is nobody's
+            code, said = _forked(partial(_doomed, root, _FIRST_DEATH, torn=False))
+            assert code == -signal.SIGKILL, said
         code, said = _forked(partial(_doomed, root, at, torn=torn))
         ended = code != -signal.SIGKILL
         ok = not ended or code == 0
@@ -376,5 +384,5 @@ if __name__ == "__main__":
         Path(sys.argv[2]),
         int(sys.argv[3]),
         int(sys.argv[4]),
-        torn=sys.argv[5] == "torn",
+        sys.argv[5],
     )
