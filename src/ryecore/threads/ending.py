@@ -29,7 +29,7 @@ class Ending:
         text: What the model said last.
         outputs: What it returned.
         error: What went wrong; None where nothing did.
-        code: Why, for a program.
+        code: Why, for a program; where it is to be handed off, the limit that it is for.
         hands_off: Whether another thread is to go on with it.
     """
 
@@ -53,7 +53,7 @@ def ending_of_turns(
     """
     text = result.last.text if result.last else ""
     if result.ended == "handed_off" or (result.ended, result.reason) == ("stopped", "handoff"):
-        return Ending("completed", text, hands_off=True)
+        return Ending("completed", text, code=limit.code if limit else "", hands_off=True)
     if returned is not None and result.ended == "finished":
         if returned.status == "error":
             error = returned.error_detail or "The model says that it can't go on."

@@ -464,7 +464,7 @@ class ThreadLifecycle:
                     record,
                     self._loop.messages if self._loop else [],
                     self._harness.capabilities,
-                    self._config.resume_ceiling_tokens,
+                    self._loop.most_handed_on if self._loop else 0,
                 ),
             ),
             evolve(self._ctx, deadline=self._harness.deadline),
@@ -473,11 +473,12 @@ class ThreadLifecycle:
             await following.begin()
         except RyeError as error:
             said = f"It could not be handed off: {error.message}"
-            return evolve(ending, status="error", error=said, code="handoff", hands_off=False)
+            code = ending.code or "handoff"
+            return evolve(ending, status="error", error=said, code=code, hands_off=False)
         self.continuation = following
         self._recorder.append("thread_handoff", {"to": following.thread_id})
         host.registry.link_continuation(self.thread_id, following.thread_id)
-        return evolve(ending, status="continued")
+        return evolve(ending, status="continued", code="")
 
     @property
     def _cost(self) -> Cost:

@@ -115,6 +115,14 @@ class ThreadLoop:
         self._policy: ThreadPolicy | None = None
         self._wants_handoff = False
 
+    @property
+    def most_handed_on(self) -> int:
+        """How many tokens of its conversation leave the next thread room to go on."""
+        most = self._inputs.config.resume_ceiling_tokens
+        return (
+            most if self._policy is None else min(most, self._policy.settings.context_tokens // 2)
+        )
+
     def want_handoff(self) -> None:
         """Have another thread go on, at the next turn."""
         self._wants_handoff = True
@@ -158,7 +166,7 @@ class ThreadLoop:
         )
         policy.handoff_wanted = self._wants_handoff
         self._policy = policy
-        system = await self._begin(native=native)
+        system = await self._begin(policy, native=native)
         agent = self._agent(plan, policy, system)
         setup = self._setup(agent, plan, policy, native=native)
         watching = self._deps.observer
@@ -181,7 +189,7 @@ class ThreadLoop:
                 entries.append(plan_entry(self._deps, provider, model))
         return tuple(entries)
 
-    async def _begin(self, *, native: bool) -> str:
+    async def _begin(self, policy: ThreadPolicy, *, native: bool) -> str:
         """Make the first messages, and record them.
 
         Returns:
@@ -202,6 +210,8 @@ class ThreadLoop:
         if continues is not None:
             context["previous_thread_id"] = continues.previous_id
         outcome = await self._hooks.run(event, context)
+        if outcome.control != "handoff":  # before anything is done there is nothing to hand off
+            policy.steer(outcome)
         own = await directive_context(inputs.composed.context, self._host.dispatcher, self._call)
         blocks = (*own, *outcome.blocks)
         if blocks:

@@ -227,16 +227,17 @@ class ThreadPolicy(TurnPolicy):
     @property
     def _may_hand_off(self) -> bool:
         """Not where a thread has itself been handed off and got nowhere: that would never end."""
-        return self._has_answered or self.settings.continues != "handoff"
+        is_moving = self._has_answered or self.settings.continues != "handoff"
+        return is_moving and not self._spending.stopped
 
     def _overspent(self) -> LimitHit:
-        cost, most = self._spending.cost, self._harness.limits.spend_microcents
-        return LimitHit(
-            "spend_exceeded",
-            cost.spend_microcents / 1e8,
-            (most or 0) / 1e8,
-            "A try cost more than was held for it, so this thread and all below it are stopped.",
-        )
+        cost, limits = self._spending.cost, self._harness.limits
+        said = "A try cost more than was held for it, so this thread and all below it are stopped."
+        if self._spending.overspent == "tokens":
+            used = cost.input_tokens + cost.output_tokens
+            return LimitHit("tokens_exceeded", used, limits.tokens or 0, said)
+        most = limits.spend_microcents or 0
+        return LimitHit("spend_exceeded", cost.spend_microcents / 1e8, most / 1e8, said)
 
     # The answer
 
@@ -275,10 +276,12 @@ class ThreadPolicy(TurnPolicy):
             return Feed(checked.text)
         self.returned = checked
         self._recorder.tell("directive_return", {"outputs": dict(checked.outputs)})
-        await self._hooks.run(
+        outcome = await self._hooks.run(
             "directive_return",
             {"outputs": dict(checked.outputs), "cost": self._cost(), **self._who()},
         )
+        if outcome.control in ("fail", "abort"):
+            return Fail("validation", f"The hook {outcome.by} refuses the outputs.")
         return Finish(dict(checked.outputs))
 
     async def on_result(
@@ -299,7 +302,8 @@ class ThreadPolicy(TurnPolicy):
             outcome = await self._tell_error(call, came)
             if outcome.control in ("fail", "abort"):
                 verdict = Fail("tool_failed", f"{came} The hook {outcome.by} ends the thread.")
-            self.handoff_wanted = self.handoff_wanted or outcome.control == "handoff"
+            else:
+                self.steer(outcome)
         return verdict
 
     async def _tell_error(self, call: ToolCallPart, error: ToolCallError) -> HookOutcome:
@@ -347,22 +351,21 @@ class ThreadPolicy(TurnPolicy):
         self._recorder.append(
             "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
         )
-        self._stopped_by = await self._after_step()
+        await self._after_step()
         self._recorder.checkpoint(self._recorder.turn)
         return nudge
 
-    async def _after_step(self) -> str:
-        """Run the hooks after a step.
+    async def _after_step(self) -> None:
+        if self._hooks.listens("after_step"):
+            outcome = await self._hooks.run("after_step", {"cost": self._cost(), **self._who()})
+            self.steer(outcome)
 
-        Returns:
-            The hook that ends the thread; empty where none does.
-        """
-        if not self._hooks.listens("after_step"):
-            return ""
-        outcome = await self._hooks.run("after_step", {"cost": self._cost(), **self._who()})
-        if outcome.control == "handoff":
+    def steer(self, outcome: HookOutcome) -> None:
+        """Have the next turn begin with what a hook wants: to end here, or to be handed off."""
+        if outcome.control in ("fail", "abort"):
+            self._stopped_by = self._stopped_by or outcome.by
+        elif outcome.control == "handoff":
             self.handoff_wanted = True
-        return outcome.by if outcome.control in ("fail", "abort") else ""
 
     # After it
 
@@ -381,7 +384,7 @@ class ThreadPolicy(TurnPolicy):
             return Stop("cancelled")
         if error.kind == "context_length" and state.turn > 1:
             await self._tell_context_full(1.0)
-            return Stop("handoff")
+            return Stop(f"the hook {self._stopped_by}" if self._stopped_by else "handoff")
         planned = on_error_plan(error, state.errors, None, self._classification)
         outcome = await self._hooks.run(
             "error",
@@ -412,17 +415,19 @@ class ThreadPolicy(TurnPolicy):
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
         """Run the hooks after a step, close the turn in the transcript, mind the context."""
         settings, recorder = self.settings, self._recorder
-        self._stopped_by = await self._after_step()
+        await self._after_step()
         recorder.checkpoint(state.turn)
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
         used = self._guard.context_share = self._context_used / settings.context_tokens
         if used >= settings.handoff_at:
             await self._tell_context_full(used)
-            return HandOff({"reason": "context"})
+            return CONTINUE if self._stopped_by else HandOff({"reason": "context"})
         if used >= settings.pressure_at and not self._under_pressure:
             self._under_pressure = True
-            await self._hooks.run("context_window_pressure", {"used": used, **self._who()})
+            self.steer(
+                await self._hooks.run("context_window_pressure", {"used": used, **self._who()})
+            )
         if not settings.is_native:
             return Replace(as_text(state.messages))
         return CONTINUE
@@ -433,8 +438,8 @@ class ThreadPolicy(TurnPolicy):
             "context_limit_reached",
             {"tokens": self._context_used, "window": settings.context_tokens},
         )
-        await self._hooks.run("context_limit_reached", {"used": used, **self._who()})
-        self.handoff_wanted = True
+        self.steer(await self._hooks.run("context_limit_reached", {"used": used, **self._who()}))
+        self.handoff_wanted = not self._stopped_by
 
     def _who(self) -> dict[str, Any]:
         return {"thread_id": self.settings.thread_id, "directive": self.settings.directive}

@@ -14,7 +14,7 @@ from ryecore.llm.estimate import TokenEstimate
 from ryecore.llm.options import GO, AttemptVerdict, Refuse
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
-from ryecore.policy.budget import Amount, Mark
+from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.threads.harness import LimitHit, SafetyHarness
@@ -54,6 +54,7 @@ class Spending:
         cost: What the thread has used itself.
         limit: The limit that refused the last try; None where none did.
         stopped: Whether a settlement above its hold stops the thread.
+        overspent: Of what that took too much.
         handoff_requested: Whether somebody wishes that another thread goes on.
         input_estimate: How many tokens the last try read, roughly.
         is_tight: Whether a hold was refused, so that what is left is asked for before each turn.
@@ -80,6 +81,7 @@ class Spending:
         self.cost = Cost()
         self.limit: LimitHit | None = None
         self.stopped = False
+        self.overspent: Dimension = "spend"
         self.handoff_requested = False
         self.is_tight = False
 
@@ -207,6 +209,8 @@ class Spending:
         if settled.cancel_requested:
             self._harness.cancellation.cancel()
         if settled.overspent:
+            in_money = actual.spend_microcents > held.amount.spend_microcents
+            self.overspent = "spend" if in_money else "tokens"
             self._recorder.tell(
                 "budget_overspent",
                 {"held": _shown(held.amount), "spent": _shown(actual), "turn": held.turn},

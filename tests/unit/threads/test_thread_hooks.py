@@ -1,66 +1,16 @@
 """Hooks in running threads: five layers from real files, on every event and path."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ryecore.errors import IntegrityError
-from ryecore.llm.request import Capabilities
-from ryecore.llm.result import Usage
-from ryecore.testing import FunctionProvider, ScriptedProvider, call, fail, hang, say
+from ryecore.testing import ScriptedProvider, call, fail, hang, say
 from tests.stage import TOTAL, Stage
+from tests.unit.threads.hooking import MAY_NOTE, fetch, hooks, note, notes, noting, ran
 
 pytestmark = pytest.mark.anyio
-
-NOTE = """
-import json, os
-
-def execute(params, project_path):
-    with open(os.path.join(project_path, "notes.jsonl"), "a") as file:
-        file.write(json.dumps(params) + "\\n")
-    return {"control": params["wish"]} if "wish" in params else {}
-"""
-
-
-def noting(stage: Stage) -> None:
-    stage.house.python("acme/note", NOTE)
-
-
-def notes(stage: Stage) -> list[dict[str, Any]]:
-    path = stage.house.project / "notes.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def note(name: str, event: str, **options: Any) -> dict[str, Any]:
-    params = {"hook": name} | options.pop("params", {})
-    action = {"primary": "execute", "kind": "tool", "item_id": "acme/note", "params": params}
-    return {"id": name, "event": event, "action": action, **options}
-
-
-def fetch(name: str, item: str, event: str = "thread_started", **options: Any) -> dict[str, Any]:
-    action = {"primary": "fetch", "kind": "knowledge", "item_id": item, **options}
-    return {"id": name, "event": event, "action": action}
-
-
-def control(name: str, event: str, result: str, **options: Any) -> dict[str, Any]:
-    return {"id": name, "event": event, "action": {"control": result}, **options}
-
-
-def hooks(stage: Stage, *declared: dict[str, Any], space: Any = "project") -> None:
-    stage.house.write("config/agent/hooks.yaml", {"hooks": list(declared)}, space=space)
-
-
-def ran(stage: Stage, thread_id: str) -> list[tuple[str, str, bool]]:
-    return [
-        (one.payload["id"], one.payload["event"], one.payload["ok"])
-        for one in stage.records(thread_id, "hook")
-    ]
-
-
-ALL = "<execute><tool>host/*</tool><tool>acme/note</tool></execute>"
-
 
 # Five layers
 
@@ -84,7 +34,9 @@ async def test_five_files_run_in_the_order_of_their_layers_on_every_event(tmp_pa
         f'item_id="acme/note"><param name="hook">d-{one}</param></action></hook>'
         for one in events
     )
-    ref = stage.write("acme/x", outputs=TOTAL, permissions=ALL, more=f"<hooks>{inside}</hooks>")
+    ref = stage.write(
+        "acme/x", outputs=TOTAL, permissions=MAY_NOTE, more=f"<hooks>{inside}</hooks>"
+    )
     done = await stage.run(ref)
     assert done.outputs == {"total": 3}
     order = ("thread_started", "error", "after_step", "error", "after_step",
@@ -162,153 +114,6 @@ async def test_injected_text_can_not_end_its_tag(tmp_path: Path) -> None:
     text = stage.model.requests[0].messages[0].text
     assert text.count("</context>") == 1
     assert text.lower().count("<context") == 1
-
-
-# Control results
-
-
-@pytest.mark.parametrize(
-    ("wish", "state", "code", "asked"),
-    [
-        ("retry", "completed", "", 3),
-        ("fail", "error", "provider_auth", 1),
-        ("abort", "error", "provider_auth", 1),
-        ("continue", "error", "provider_auth", 1),
-        ("skip", "error", "provider_auth", 1),
-    ],
-)
-async def test_a_model_error_is_steered(
-    tmp_path: Path, wish: str, state: str, code: str, asked: int
-) -> None:
-    stage = Stage(tmp_path, fail("auth"), call("add", {"a": 1, "b": 1}), say("2"))
-    noting(stage)
-    hooks(stage, note("n", "error", params={"wish": wish, "was": "${classification.category}"}))
-    done = await stage.run(stage.write("acme/x"))
-    assert (done.state, len(stage.model.requests)) == (state, asked)
-    assert done.code == code
-    assert notes(stage) == [{"hook": "n", "wish": wish, "was": "auth"}]
-
-
-async def test_a_model_error_is_handed_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), fail("auth"), say("2"))
-    hooks(stage, control("h", "error", "handoff"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
-        thread = await rye.start(ref)
-        done = await thread.result()
-        assert (done.state, done.text) == ("completed", "2")
-        first = thread.record
-    assert (first.status, first.continuation_thread_id) == ("continued", done.thread_id)
-
-
-@pytest.mark.parametrize(
-    ("wish", "state"),
-    [("fail", "error"), ("abort", "error"), ("continue", "completed"), ("skip", "completed"),
-     ("retry", "completed")],
-)  # fmt: skip
-async def test_a_tools_error_is_steered(tmp_path: Path, wish: str, state: str) -> None:
-    stage = Stage(tmp_path, call("explode"), say("It broke."))
-    hooks(stage, control("h", "error", wish, condition={"path": "error.tool", "value": "explode"}))
-    done = await stage.run(stage.write("acme/x"))
-    assert done.state == state
-    if state == "error":
-        assert "h" in done.error
-        assert len(stage.model.requests) == 1
-
-
-async def test_a_tools_error_is_handed_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("explode"), say("Done by the next."))
-    hooks(stage, control("h", "error", "handoff"))
-    done = await stage.run(stage.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "Done by the next.")
-    chain = stage.store().registry.get_chain(done.thread_id)
-    assert [one.status for one in chain] == ["continued", "completed"]
-
-
-@pytest.mark.parametrize("wish", ["fail", "abort"])
-async def test_a_step_is_the_last_where_a_hook_says_so(tmp_path: Path, wish: str) -> None:
-    stage = Stage(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(5)))
-    at_two = {"path": "cost.turns", "op": "gte", "value": 2}
-    hooks(stage, control("enough", "after_step", wish, condition=at_two))
-    done = await stage.run(stage.write("acme/x"))
-    assert (done.state, done.cost.turns) == ("error", 2)
-    assert "enough" in done.error
-
-
-async def test_a_step_hands_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), say("2"))
-    hooks(stage, control("over", "after_step", "handoff"))
-    done = await stage.run(stage.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "2")
-
-
-# Limits
-
-
-async def test_a_limit_hook_hands_off_with_fresh_turns_and_the_same_money(tmp_path: Path) -> None:
-    used = Usage(100, 50)
-    stage = Stage(
-        tmp_path, *(call("add", {"a": n, "b": n}, usage=used) for n in range(3)),
-        say("Done.", usage=used),
-    )  # fmt: skip
-    noting(stage)
-    turns = {"path": "limit_code", "value": "turns_exceeded"}
-    hooks(
-        stage, control("go", "limit", "handoff", condition=turns),
-        note("see", "limit", layer=4, params={"max": "${current_max}", "at": "${current_value}"}),
-    )  # fmt: skip
-    done = await stage.run(stage.write("acme/x", limits='turns="2" tokens="90000"'))
-    assert (done.state, done.text, done.cost.turns) == ("completed", "Done.", 2)
-    assert notes(stage) == [{"hook": "see", "max": 2, "at": 2}]
-    store = stage.store()
-    first, second = (one.thread_id for one in store.registry.get_chain(done.thread_id))
-    assert store.ledger.account(second).ceiling.tokens == 90000 - 300
-    assert store.ledger.account(first).own.tokens == 300
-
-
-async def test_a_handoff_at_a_limit_that_stays_met_ends(tmp_path: Path) -> None:
-    stage = Stage(
-        tmp_path, *(call("add", {"a": n, "b": n}, usage=Usage(900, 100)) for n in range(50))
-    )
-    hooks(stage, control("go", "limit", "handoff"))
-    done = await stage.run(stage.write("acme/x", limits='tokens="5000" spawns="0"'))
-    assert (done.state, done.code) == ("error", "tokens_exceeded")
-    rows = stage.store().registry.list_threads()
-    *before, last = (one.status for one in reversed(rows))
-    assert (set(before), last) == ({"continued"}, "error")
-    assert len(rows) <= 5  # each one got an answer within what the one before had left
-
-
-async def test_a_limit_of_time_asks_its_hooks(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), hang())
-    hooks(stage, control("see", "limit", "fail"))
-    done = await stage.run(stage.write("acme/x", limits='duration_seconds="0.3"'))
-    assert (done.state, done.code) == ("error", "duration_exceeded")
-    assert ran(stage, done.thread_id) == [("see", "limit", True)]
-
-
-async def test_context_pressure_and_the_handoff_at_its_end(tmp_path: Path) -> None:
-    usages = (Usage(100, 0), Usage(820, 0), Usage(950, 0), Usage(100, 0))
-    answers = iter([
-        *(call("add", {"a": n, "b": 1}, usage=used) for n, used in enumerate(usages[:3])),
-        say("Done.", usage=usages[3]),
-    ])  # fmt: skip
-    model = FunctionProvider(
-        lambda _: next(answers), provider_id="scripted",
-        capabilities=Capabilities(context_tokens=1000, max_output_tokens=50),
-    )  # fmt: skip
-    stage = Stage(tmp_path, model=model)
-    noting(stage)
-    hooks(stage, *(
-        note(one, one, params={"used": "${used}"})
-        for one in ("context_window_pressure", "context_limit_reached", "thread_continued")
-    ))  # fmt: skip
-    done = await stage.run(stage.write("acme/x", "Long words. " * 400))
-    assert (done.state, done.text) == ("completed", "Done."), done.error
-    assert [(one["hook"], one["used"]) for one in notes(stage)][:2] == [
-        ("context_window_pressure", 0.82), ("context_limit_reached", 0.95),
-    ]  # fmt: skip
-    assert notes(stage)[2]["hook"] == "thread_continued"
 
 
 # Paths: children, resume, fork
