@@ -230,7 +230,7 @@ class LaunchAction:
     def _register_and_start(self, payload: Payload) -> ProcessId:
         threads = self._threads()
         threads.make_folder(payload.thread_id)
-        threads.registry.register(payload.thread_id, payload.item_id)
+        threads.registry.register(payload.thread_id, payload.item_id, payload.budget_account)
         return self._start(payload)
 
     @contextmanager

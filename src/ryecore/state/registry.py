@@ -11,7 +11,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
 
-from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
+from ryecore.errors import InputError, LimitReached, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.policy.budget import Amount
 from ryecore.state.accounts import release
@@ -53,7 +53,7 @@ class ThreadRegistry(ThreadQueries):
         owner: ProcessId | None = None,
         model: str | None = None,
         limits: Mapping[str, object] | None = None,
-        continues: tuple[str, str] | None = None,
+        continues: tuple[str | None, str] | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
@@ -67,7 +67,8 @@ class ThreadRegistry(ThreadQueries):
             owner: The process that answers for it until another one claims it; the calling one.
             model: The model that its turns will use.
             limits: Its limits by name, JSON-ready.
-            continues: The first thread of the chain that it goes on with, and the last one so far.
+            continues: The first thread of the chain that it goes on with, None for a fork; and
+                the thread that it goes on from.
 
         Returns:
             The row.

@@ -100,7 +100,7 @@ def fork_of(
     return Continuation(
         "fork",
         record.thread_id,
-        record.chain_root_id or record.thread_id,
+        None,
         tuple(rebuild(cut.records).messages),
         message,
         frozenset(map(str, said["capabilities"])),

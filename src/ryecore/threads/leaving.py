@@ -51,7 +51,7 @@ def thread_file(
         capabilities=tuple(sorted(capabilities)),
         parent_id=row.parent_id,
         root_id=row.root_id,
-        chain_root_id=continues.chain_root_id if continues else row.thread_id,
+        chain_root_id=row.chain_root_id or row.thread_id,
         continuation_of=continues.previous_id if continues else None,
     )
 

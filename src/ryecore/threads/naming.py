@@ -21,7 +21,7 @@ def register_thread(
     registry: ThreadRegistry,
     ref: ItemRef,
     parent_id: str | None,
-    continues: tuple[str, str] | None = None,
+    continues: tuple[str | None, str] | None = None,
 ) -> str:
     """Register a thread.
 
@@ -29,7 +29,8 @@ def register_thread(
         registry: Where.
         ref: The directive.
         parent_id: The thread that starts it.
-        continues: The first thread of the chain that it goes on with, and the last one so far.
+        continues: The first thread of the chain that it goes on with, None for a fork; and the
+            thread that it goes on from.
 
     Returns:
         Its id: `DIRECTIVE/LEAF-EPOCH`, with a suffix where that is taken.

@@ -1,8 +1,10 @@
 """Which threads a thread reaches: its own subtree, and that of the threads it continues.
 
+A fork goes on from a thread and doesn't continue it, so it begins without children.
+
 What lies outside of it answers as what doesn't exist does.
 
-Source: decision 41, "Orchestrator operations reach the caller's own subtree".
+Source: decision 41, "Orchestrator operations reach the caller's own subtree"; decision 47.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,8 +20,9 @@ def _tops(store: ThreadStore, caller: str) -> tuple[str, ...]:
     """The caller, and the threads that it continues: what they started is its own to look after."""
     tops = [caller]
     while True:
-        before = store.registry.get_thread(tops[-1]).continuation_of
-        if before is None or before in tops:
+        row = store.registry.get_thread(tops[-1])
+        before = row.continuation_of
+        if before is None or before in tops or row.chain_root_id is None:
             return tuple(tops)
         tops.append(before)
 

@@ -22,7 +22,7 @@ class Continuation:
         kind: `handoff` from one that ends with it, `resume` of one that has ended, or a `fork` of
             one at an earlier turn.
         previous_id: The thread that it goes on from.
-        chain_root_id: The first thread of the chain.
+        chain_root_id: The first thread of the chain; None for a fork, which begins its own.
         messages: The conversation so far.
         message: What is said to the model now; empty for what the directive or ryecore says.
         capabilities: What the earlier thread might do: this one never may more.
@@ -32,7 +32,7 @@ class Continuation:
 
     kind: ContinuationKind
     previous_id: str
-    chain_root_id: str
+    chain_root_id: str | None
     messages: tuple[Message, ...] = field(repr=False)
     message: str = ""
     capabilities: frozenset[str] = frozenset()

@@ -158,6 +158,7 @@ async def test_a_tools_process_is_told_of_no_parent_and_may_claim_none(tmp_path:
     environ = {
         **stage.house.environ,
         "RYE_PARENT_THREAD_ID": done.thread_id,
+        "ANTHROPIC_API_KEY": "sk-never-sent",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     claimed = await anyio.to_thread.run_sync(

@@ -1,0 +1,133 @@
+"""Nothing of a thread stays open, whatever fails as it ends."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+from attrs import evolve
+
+from ryecore.errors import InputError, ThreadConflict
+from ryecore.llm.result import Usage
+from ryecore.policy import CallContext
+from ryecore.testing import FunctionProvider, call, say
+from ryecore.testing.scripted import EVERYTHING
+from ryecore.tools import tool
+from tests.stage import TOTAL, Stage
+
+pytestmark = pytest.mark.anyio
+
+
+def test_who_ends_a_thread_too_late_changes_nothing_of_it(tmp_path: Path) -> None:
+    store = Stage(tmp_path).store()
+    store.registry.register("t", "directive:acme/x")
+    store.make_folder("t")
+    store.cancel("t")  # before anybody has claimed it
+    with pytest.raises(ThreadConflict):
+        store.settle("t", "error", {"error": "It could not begin."}, 0)
+    copy = json.loads((store.folder_of("t") / "result.json").read_text())
+    assert copy == store.registry.get_result("t")
+    assert "stopped before it began" in copy["error"]
+
+
+async def test_a_rye_that_was_not_entered_says_what_is_wrong_as_any_other(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("x"), say("x"))
+    ref = stage.write("acme/x")
+    rye = stage.open()
+    try:
+        with pytest.raises(InputError):
+            await rye.execute(ref, thread="fork", limit_overrides={"turns": 1}, model="nobody")
+        assert (await rye.execute(ref, thread="fork")).state == "completed"
+    finally:
+        await rye.aclose()
+
+
+async def test_a_host_that_raises_at_a_handoff_leaves_no_thread_running(tmp_path: Path) -> None:
+    small = evolve(EVERYTHING, context_tokens=1000, max_output_tokens=1500)
+    model = FunctionProvider(
+        lambda _: call("add", {"a": 1, "b": 2}, usage=Usage(950, 10)),
+        provider_id="scripted",
+        capabilities=small,
+    )
+    stage = Stage(tmp_path, model=model)
+    ref = stage.write("acme/x", limits='turns="4"')
+
+    def sink(event: Mapping[str, object]) -> None:
+        if event["step"] == "thread_handoff":
+            raise ValueError("the host's own")
+
+    async with stage.open() as rye:
+        with pytest.raises(ValueError, match="host's own"):
+            await rye.execute(ref, thread="fork", ctx=CallContext(event_sink=sink))
+        assert await rye.threads.list() == ()
+        rows = await rye.threads.list(all=True)
+    assert [row.status for row in rows] == ["error", "error"]
+    accounts = [stage.store().ledger.account(row.thread_id) for row in rows]
+    assert all(one.state != "open" for one in accounts)
+
+
+async def test_a_cancellation_goes_on_where_the_end_can_not_be_written(tmp_path: Path) -> None:
+    begun = anyio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await anyio.sleep_forever()
+        return ""
+
+    stage = Stage(tmp_path, call("wait", {}), tools=[wait])
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        raised: list[BaseException] = []
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+
+                async def cancel() -> None:
+                    await begun.wait()
+                    (row,) = await rye.threads.list()
+                    stage.store().registry.settle(row.thread_id, "error", {"error": "dead"})
+                    scope.cancel()
+
+                group.start_soon(cancel)
+                try:
+                    await rye.execute(ref, thread="fork")
+                except BaseException as error:
+                    raised.append(error)
+                    raise
+        assert scope.cancelled_caught
+        assert isinstance(raised[0], anyio.get_cancelled_exc_class())
+
+
+async def test_a_tool_that_a_thread_launches_is_below_it_and_ends_before_it(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(
+        tmp_path,
+        call("rye_execute", {"item_id": "tool:acme/say", "async": True}),
+        call("rye_directive_return", {"total": 1}),
+    )
+    stage.house.shell("acme/say", "echo hello")
+    may = "<execute><tool>acme/*</tool></execute>"
+    done = await stage.run(stage.write("acme/x", permissions=may, outputs=TOTAL))
+    assert done.state == "completed", done
+    (child,) = stage.store().registry.list_children(done.thread_id)
+    assert (child.item_id, child.status) == ("tool:acme/say", "completed")
+
+
+async def test_a_fork_has_no_children_and_reaches_none_of_the_thread_that_it_comes_from(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"), say("Three."))
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        first = await rye.execute(ref, thread="fork")
+        other = await rye.threads.fork(first.thread_id, at=1, message="Say it in words.")
+        for_it = CallContext(budget_account=other.thread_id, capabilities=frozenset({"rye.*"}))
+        asked = await rye.execute(
+            "tool:rye/agent/threads/orchestrator",
+            {"operation": "get_status", "thread_id": first.thread_id},
+            ctx=for_it,
+        )
+    assert asked.data["success"] is False, asked.data
