@@ -127,7 +127,8 @@ def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
     rows = []
     for name, value in used.items():
         most = limits.get(name)
-        shown = "" if not isinstance(most, int | float) else f" of {most:,}"
+        unit = "$" if name == "spend" else ""
+        shown = "" if not isinstance(most, int | float) else f" of {unit}{most:,}"
         rows.append((name, value, shown))
     return rows
 
@@ -144,14 +145,19 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
             text.line(("  said    " if not place else "          ", "dim"), line)
 
 
-def thread_line(record: ThreadRecord) -> tuple[tuple[str, str], ...]:
-    """A thread in one line; of one with a model, what it took and spent too."""
+def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:
+    """A thread in one line; of one with a model, what it took and spent too.
+
+    Args:
+        record: Its row.
+        id_width: How many columns its id takes, so that several lines stand below one another.
+    """
     style, cost = _STYLES[record.status], record.cost
     turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
     spent = f"${cost.spend_microcents / MICROCENTS_PER_USD:.4f}"
     return (
         (f"{_MARKS[record.status]} ", style),
-        (record.thread_id, "id"),
+        (f"{record.thread_id:<{id_width}}", "id"),
         (f"  {record.status:<9}", style),
         (f"  {_lasted(record):>8}", ""),
         (f"  {turns:>8}  {spent}" if record.model is not None else "", ""),

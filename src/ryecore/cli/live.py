@@ -71,7 +71,7 @@ class LiveTree:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._write("\x1b[?25h")
+        self._write("\n\x1b[?25h" if self._lines else "\x1b[?25h")
 
 
 def _size_of(out: TextIO) -> tuple[int, int]:

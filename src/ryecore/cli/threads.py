@@ -198,8 +198,9 @@ async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
 
 def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     text = StyledText()
+    width = max((len(one.thread_id) for one in found), default=0)
     for record in found:
-        text.line(*thread_line(record))
+        text.line(*thread_line(record, width))
     if not found:
         text.line("no threads" if ended_too else "nothing runs; the ended ones: --all")
     return text

@@ -39,9 +39,13 @@ _Shown = tuple[Sequence[Span], str]
 def _started(said: Mapping[str, Any], _: str) -> _Shown:
     limits = said.get("limits")
     limits = limits if isinstance(limits, Mapping) else {}
-    shown = ", ".join(f"{name} {value}" for name, value in limits.items())
+    shown = ", ".join(
+        f"{name} {round(value, 6):,}"
+        for name, value in limits.items()
+        if isinstance(value, int | float)
+    )
     head = [("▸ started ", "id"), (_text(said.get("directive")), "strong")]
-    return [*head, (f"  {_text(said.get('model'))}  {shown}", "dim")], ""
+    return [*head, (f"  {_text(said.get('model'))}", "dim")], f"limits: {shown}" if shown else ""
 
 
 def _going_on(said: Mapping[str, Any], kind: str) -> _Shown:

@@ -16,6 +16,7 @@ from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.transcript_lines import Line, Record, lines_of, open_plain, parse_line
+from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -36,6 +37,10 @@ TurnState: TypeAlias = Literal["attested", "altered", "cut", "unattested"]
 """How a turn stands: its digest is signed; it isn't what was signed; something of it is missing;
 or no checkpoint speaks for it."""
 
+_SHOWN: Final = {
+    "attested": ("✓", "good"), "altered": ("✗", "bad"), "cut": ("✗", "bad"),
+    "unattested": ("!", "warn"),
+}  # fmt: skip
 _MAX_NAMED: Final = 100  # of the turns that a gap may hold
 _MAX_BROKEN: Final = 1000  # reports of a file of somebody's making
 
@@ -97,6 +102,41 @@ class TranscriptReport:
             "unattested_records": self.unattested_records,
             "size_bytes": self.size_bytes,
         }
+
+    def render(self, thread_id: str = "transcript") -> StyledText:
+        """The report for a terminal or a notebook, under the thread's id."""
+        text = StyledText()
+        said = "nothing altered or cut" if self.ok else "not what was signed"
+        style = "good" if self.ok else "bad"
+        text.line(
+            ("✓ " if self.ok else "✗ ", style),
+            (thread_id, "id"),
+            (f"  {said}", style),
+            (f"  {self.size_bytes:,} bytes", "dim"),
+        )
+        for one in self.turns:
+            mark, style = _SHOWN[one.state]
+            text.line(
+                (f"  {mark} ", style),
+                f"turn {one.turn:<4}",
+                (f" {one.state:<10}", style),
+                (f"  lines {one.first_line} to {one.last_line}", "dim"),
+                (f"  {one.reason}" if one.reason else "", style),
+            )
+        if self.unattested_records:
+            said = f"{self.unattested_records} records that no checkpoint speaks for"
+            text.line(("  ! ", "warn"), said)
+        of_turns = tuple(f"Turn {one.turn} (lines" for one in self.turns)
+        for problem in self.problems:
+            if not problem.startswith(of_turns):  # what is said of a turn stands there already
+                text.line("  ", (problem, "bad"))
+        return text
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()
 
 
 def verify_transcript(

@@ -103,7 +103,7 @@ def test_a_tree_is_drawn_on_the_terminal_while_it_runs(house: House) -> None:
     assert b"cancelled" in out
     assert b"\x1b" not in out  # what a program reads has nothing of it
     assert drawn.startswith("\x1b[?25l")
-    assert drawn.endswith("\x1b[?25h")  # the cursor is given back
+    assert drawn.endswith("\r\n\x1b[?25h")  # the cursor is given back
     first, *later = drawn.split("\x1b[J")
     assert "acme/hang" in first
     assert all(one.startswith("\x1b[2F") for one in later[:-1])  # over the one before
