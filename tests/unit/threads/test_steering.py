@@ -220,3 +220,25 @@ async def test_who_has_overspent_is_not_handed_off(tmp_path: Path) -> None:
     assert (done.state, done.code) == ("error", "tokens_exceeded")
     assert "more than was held" in done.error
     assert len(stage.store().registry.list_threads()) == 1
+
+
+# Streams
+
+
+@pytest.mark.parametrize(("wish", "state"), [("retry", "completed"), ("fail", "error")])
+async def test_an_answer_that_breaks_off_is_steered(tmp_path: Path, wish: str, state: str) -> None:
+    broken = say("Half an ans") + fail("bad_request", status=400)
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), broken, say("The whole answer."))
+    hooks(stage, control("h", "error", wish))
+    done = await stage.run(stage.write("acme/x"))
+    assert done.state == state
+    assert done.cost.turns == 2
+    assert ran(stage, done.thread_id) == [("h", "error", True)]
+    if state == "completed":
+        assert done.text == "The whole answer."
+        assert "Half an ans" not in repr(stage.model.requests[-1].messages)
+    charges = stage.store().ledger.charges(done.thread_id)
+    assert [one.mark for one in charges][1] in ("estimated", "counted")
+    assert charges[1].actual.tokens > 0  # what was streamed was paid for
+    told = stage.records(done.thread_id, "token_delta")
+    assert any("Half an ans" in one.payload["text"] for one in told)
