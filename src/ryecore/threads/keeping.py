@@ -124,12 +124,13 @@ class Keeper:
             await anyio.sleep(_RENEW_EVERY_S)
             if self._owed:
                 await anyio.to_thread.run_sync(self.pay)
-            registry = self._store().registry
             for thread_id, (fence, kept) in tuple(self._kept.items()):
                 try:
+                    registry = self._store().registry
                     await anyio.to_thread.run_sync(registry.renew, thread_id, fence)
                 except RyeError:
                     with suppress(StateError):
+                        registry = self._store().registry
                         found = await anyio.to_thread.run_sync(registry.get_thread, thread_id)
                         if found.fence != fence and thread_id in self._kept:
                             kept.cancellation.cancel()  # declared dead: what runs must not go on

@@ -309,11 +309,13 @@ class ThreadLifecycle:
             # In one write: from its first line on, what it goes on from can be taken up again.
             self.recorder.append(*continued_record(self._wish.continues))
         transcript.commit()
-        host.running[thread_id] = self
 
     def _name_itself_as_parent(self) -> None:
-        """Step 13. Its children in other processes get this; no tool ever does."""
-        self.child_environ = {PARENT_ID: self.thread_id}
+        """Step 13. What acts on its behalf says so: `CallContext.budget_account` names it.
+
+        A child's own process is told by its environment. This one is not: others run in it too.
+        """
+        self._host.running[self.thread_id] = self
 
     # Step 14
 
@@ -350,6 +352,7 @@ class ThreadLifecycle:
                 guard=self._guard,
                 config=self._config,
                 continues=self._wish.continues,
+                messages=self._carried,
             ),
             self._harness,
             self._hooks,

@@ -64,6 +64,7 @@ class LoopInputs:
         guard: Bounds what it sees of results.
         config: How the loop behaves.
         continues: What it goes on from.
+        messages: What was said there.
     """
 
     thread_id: str
@@ -76,6 +77,7 @@ class LoopInputs:
     guard: ResultGuard
     config: LoopConfig
     continues: Continuation | None
+    messages: tuple[Message, ...]
 
 
 class ThreadLoop:
@@ -222,7 +224,7 @@ class ThreadLoop:
         if continues is None:
             text = first_message(blocks, directive, render_returns(directive.outputs))
         else:
-            self.messages.extend(continues.messages if native else as_text(continues.messages))
+            self.messages.extend(inputs.messages if native else as_text(inputs.messages))
             text = continued_message(blocks, directive, continues)
         if not native:
             text = f"{text}\n\n{render_tools(tool.spec for tool in inputs.palette.tools)}"
