@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from ryecore.sync import SyncThread
     from ryecore.threads.events import ThreadEvent
     from ryecore.threads.harness import LimitHit
+    from ryecore.threads.replay_report import Difference, ReplayReport
     from ryecore.threads.result import StartedThread, ThreadResult
+    from ryecore.threads.tree import TreeNode
 
 _HOMES = {
     "Account": "policy.budget",
     "Amount": "policy.budget",
     "Charge": "policy.budget",
     "Cost": "state.model",
+    "Difference": "threads.replay_report",
     "DirectiveResult": "actions.results",
     "Envelope": "state.events",
     "EventStream": "state.events",
@@ -33,6 +36,7 @@ _HOMES = {
     "FetchedItem": "actions.fetch",
     "LaunchedThread": "actions.launch",
     "LimitHit": "threads.harness",
+    "ReplayReport": "threads.replay_report",
     "SearchResult": "search.model",
     "SearchResults": "search.model",
     "Settled": "policy.budget",
@@ -45,6 +49,7 @@ _HOMES = {
     "ThreadResult": "threads.result",
     "Threads": "actions.threads",
     "TranscriptReport": "state.transcript_check",
+    "TreeNode": "threads.tree",
     "TreeSum": "policy.budget",
     "TurnReport": "state.transcript_check",
     "VerifyReport": "actions.verify",
@@ -55,6 +60,7 @@ __all__ = [
     "Amount",
     "Charge",
     "Cost",
+    "Difference",
     "DirectiveResult",
     "Envelope",
     "EventStream",
@@ -62,6 +68,7 @@ __all__ = [
     "FetchedItem",
     "LaunchedThread",
     "LimitHit",
+    "ReplayReport",
     "SearchResult",
     "SearchResults",
     "Settled",
@@ -74,6 +81,7 @@ __all__ = [
     "ThreadResult",
     "Threads",
     "TranscriptReport",
+    "TreeNode",
     "TreeSum",
     "TurnReport",
     "VerifyReport",

@@ -158,7 +158,7 @@ def needed(example: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     home, project = tmp_path / "ada", tmp_path / "ada" / "shop"
     project.mkdir(parents=True)
     python = Path(sys.executable)
@@ -175,7 +175,10 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
             monkeypatch.delenv(name)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    return Reader(home, project, dict(os.environ))
+    yield Reader(home, project, dict(os.environ))
+    for name, module in tuple(sys.modules.items()):  # another page's are its own
+        if (getattr(module, "__file__", None) or "").startswith(f"{home}/"):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
@@ -207,6 +210,7 @@ def test_every_block_of_a_page_does_what_the_page_says(
             reader.console(found["body"])
         elif language == "python":
             monkeypatch.chdir(reader.project)
+            monkeypatch.syspath_prepend(reader.project)
             reader.python(found["body"], page)
         elif language == "text" and previous == "python":
             assert_printed(reader.printed, found["body"], reader, "the python block before")
