@@ -26,7 +26,7 @@ from ryecore.state.model import (
     thread_not_found,
 )
 from ryecore.state.queries import ThreadQueries
-from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of
+from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of, tenure
 from ryecore.state.schema import CLOCK, ENDED, MIGRATIONS, NOW, below
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
@@ -379,7 +379,7 @@ class ThreadRegistry(ThreadQueries):
                 found = self._row(run, record.thread_id)
                 # Between the look and this transaction another process may have claimed it, or
                 # its owner renewed the lease.
-                if found.ended or _hold(found) != _hold(record):
+                if found.ended or tenure(found) != tenure(record):
                     continue
                 status: Status = "killed" if found.kill_requested else "error"
                 self._set_status(run, found.thread_id, status)
@@ -503,8 +503,3 @@ class ThreadRegistry(ThreadQueries):
             " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",
             (thread_id, body),
         )
-
-
-def _hold(record: ThreadRecord) -> tuple[object, ...]:
-    """Who holds a thread, and until when."""
-    return (record.fence, record.owner, record.lease_until)

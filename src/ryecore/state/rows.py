@@ -7,7 +7,7 @@ from ryecore.errors import InputError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.model import Cost, Status, ThreadRecord, check_status, has_ended
 
-__all__ = ["as_json", "columns", "conflict", "epitaph", "record_of"]
+__all__ = ["as_json", "columns", "conflict", "epitaph", "record_of", "tenure"]
 
 
 def columns(process: ProcessId) -> tuple[str, int, int, int]:
@@ -46,6 +46,11 @@ def record_of(row: sqlite3.Row) -> ThreadRecord:
         limits=None if row["limits"] is None else json.loads(row["limits"]),
         transcript_head=None if digest is None else (row["transcript_length"], digest),
     )
+
+
+def tenure(record: ThreadRecord) -> tuple[object, ...]:
+    """Who holds a thread, and until when."""
+    return (record.fence, record.owner, record.lease_until)
 
 
 def as_json(result: object) -> str:
