@@ -105,15 +105,15 @@ async def _run_thread(
         fork.muted_hooks,
         Registered(payload.thread_id, fence),
     )
+    # No tool is to take itself for a child that its thread has started.
+    environ = {name: value for name, value in os.environ.items() if name != PARENT_ID}
     try:
-        options = _options(payload.settings)
+        opened = Rye.open(environ=environ, **_options(payload.settings))
     except RyeError as error:  # nothing has begun that could end it
         result = error.during(payload.item_id).to_dict()
         threads.settle(payload.thread_id, "error", result, fence)
         return
-    # No tool is to take itself for a child that its thread has started.
-    environ = {name: value for name, value in os.environ.items() if name != PARENT_ID}
-    async with anyio.create_task_group() as helpers, Rye.open(environ=environ, **options) as rye:
+    async with anyio.create_task_group() as helpers, opened as rye:
         await helpers.start(_stop_by_signal, stop)
         if told:
             stop.cancel()

@@ -26,6 +26,11 @@ async def run_after_complete(
 
     Source: seed 003, "After-Complete Hook Dispatch".
     """
+    if not hooks.listens("after_complete"):
+        return
+    with suppress(StateError):  # so that they find what was said
+        said = evolve(file, status=ending.status, cost=cost)
+        leave_knowledge(host, host.store.folder_of(file.thread_id), said)
     context = {
         "thread_id": file.thread_id,
         "directive": file.directive,

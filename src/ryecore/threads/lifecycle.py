@@ -173,7 +173,11 @@ class ThreadLifecycle:
         planner, wish, log = self._host.planner, self._wish, self._log
         self._loaded = planner.load(wish.ref, log)
         check_body(self._loaded)
-        self._inputs = planner.inputs(self._loaded, wish.inputs, log)
+        self._inputs = (
+            planner.inputs(self._loaded, wish.inputs, log)
+            if wish.continues is None
+            else dict(wish.inputs)
+        )
         declared = self._loaded.directive.model
         wanted = wish.model or (declared.wanted if declared else None) or _DEFAULT_MODEL
         self._model = planner.model(wanted, log)
@@ -479,6 +483,8 @@ class ThreadLifecycle:
             code = ending.code or "handoff"
             return evolve(ending, status="error", error=said, code=code, hands_off=False)
         self.continuation = following
+        if self.cancellation.cancelled:  # asked to stop while it was handed on
+            following.cancellation.cancel()
         self._recorder.append("thread_handoff", {"to": following.thread_id})
         host.registry.link_continuation(self.thread_id, following.thread_id)
         return evolve(ending, status="continued", code="")

@@ -8,7 +8,8 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
-from ryecore.policy.budget import Amount
+from ryecore.errors import BudgetNotRegistered
+from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
@@ -63,7 +64,7 @@ class Thread:
     @property
     def cost(self) -> Amount:
         """The money and the tokens that it and all below it have used so far."""
-        return self._host.ledger.tree(self.thread_id).spent
+        return self._spent(self.thread_id)
 
     @property
     def children(self) -> tuple[ThreadRecord, ...]:
@@ -87,11 +88,17 @@ class Thread:
         return self._result
 
     def cancel(self) -> None:
-        """Ask it, and all below it, to stop. It doesn't wait for that."""
-        running = self._host.running.get(self.thread_id)
-        if running is not None:
-            running.cancellation.cancel()
-        self._host.store.cancel(self.thread_id)
+        """Ask it, what goes on with it, and all below, to stop. It doesn't wait for that.
+
+        Raises:
+            StateError: The wish can't be written, so that other processes don't know of it.
+        """
+        thread_id: str | None = self.thread_id
+        while thread_id is not None:
+            running = self._host.running.get(thread_id)
+            if running is not None:
+                running.cancellation.cancel()
+            thread_id = self._host.store.cancel(thread_id).continuation_thread_id
 
     async def events(
         self, *, from_start: bool = True, follow: bool = True
@@ -179,7 +186,13 @@ class Thread:
     def _kept(self, record: ThreadRecord) -> ThreadResult:
         host = self._host
         said = host.registry.get_result(record.thread_id)
-        return kept_result(record, said, host.ledger.tree(record.thread_id).spent)
+        return kept_result(record, said, self._spent(record.thread_id))
+
+    def _spent(self, thread_id: str) -> Amount:
+        try:
+            return self._host.ledger.tree(thread_id).spent
+        except BudgetNotRegistered:  # it ended before it had an account
+            return NOTHING
 
     def settle(self, result: ThreadResult | None, failed: Exception | None) -> None:
         """Say how it ended. The service calls this."""

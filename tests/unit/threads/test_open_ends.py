@@ -131,3 +131,66 @@ async def test_a_fork_has_no_children_and_reaches_none_of_the_thread_that_it_com
             ctx=for_it,
         )
     assert asked.data["success"] is False, asked.data
+
+
+async def test_hooks_after_the_end_find_what_was_said(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("I would."), say("The answer."))
+    found = tmp_path / "found"
+    folder = stage.house.project / ".ai/knowledge/agent/threads"
+    stage.house.shell("acme/look", f"cat $(find {folder} -name '*.md') > {found}")
+    hook = {
+        "id": "look",
+        "event": "after_complete",
+        "action": {"primary": "execute", "item_type": "tool", "item_id": "acme/look"},
+    }
+    stage.house.write("config/agent/hooks.yaml", {"hooks": [hook]})
+    await stage.run(stage.write("acme/x"))
+    assert "The answer." in found.read_text()
+
+
+async def test_a_handle_of_a_thread_that_never_began_tells_why(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        with pytest.raises(InputError):
+            await rye.execute(ref, thread="fork", model="nobody")
+        (row,) = await rye.threads.list(all=True)
+        thread = await rye.threads.thread(row.thread_id)
+        assert "nobody" in str((await thread.result()).error)
+        assert thread.cost.tokens == 0
+
+
+async def test_a_handle_cancels_what_goes_on_with_its_thread(tmp_path: Path) -> None:
+    small = evolve(EVERYTHING, context_tokens=1000, max_output_tokens=1500)
+    waiting = anyio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        waiting.set()
+        await anyio.sleep_forever()
+        return ""
+
+    script = iter([call("add", {"a": 1, "b": 2}, usage=Usage(950, 10)), call("wait", {})])
+    model = FunctionProvider(lambda _: next(script), provider_id="scripted", capabilities=small)
+    stage = Stage(tmp_path, model=model, tools=[wait])
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        thread = await rye.start(ref)
+        with anyio.fail_after(20):
+            await waiting.wait()
+            thread.cancel()
+            done = await thread.result()
+    assert done.state == "cancelled"
+
+
+async def test_what_goes_on_has_had_its_inputs_checked(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("I would."), say("Yes."), say("Still."))
+    one = '<input name="x" type="integer" required="true">A number.</input>'
+    ref = stage.write("acme/x", "Say {input:x}.", inputs=one)
+    async with stage.open() as rye:
+        done = await rye.execute(ref, {"x": 4}, thread="fork")
+        more = one + '<input name="y" type="integer" required="true">Another.</input>'
+        stage.write("acme/x", "Say {input:x}.", inputs=more)
+        again = await rye.threads.resume(done.thread_id, "And now?")
+    assert (again.state, again.text) == ("completed", "Still.")
