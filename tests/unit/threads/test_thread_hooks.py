@@ -219,10 +219,14 @@ async def test_hooks_act_after_a_thread_was_stopped(tmp_path: Path) -> None:
 async def test_hooks_act_after_the_time_is_up(tmp_path: Path) -> None:
     stage = Stage(tmp_path, hang())
     noting(stage)
-    hooks(stage, note("l", "limit"), note("n", "after_complete", params={"how": "${status}"}))
+    hooks(
+        stage,
+        note("l", "limit", params={"of": "${directive}"}),
+        note("n", "after_complete", params={"how": "${status}"}),
+    )
     done = await stage.run(stage.write("acme/x", limits='duration_seconds="0.2"'))
     assert (done.state, done.code) == ("error", "duration_exceeded")
-    assert notes(stage) == [{"hook": "l"}, {"hook": "n", "how": "error"}]
+    assert notes(stage) == [{"hook": "l", "of": "acme/x"}, {"hook": "n", "how": "error"}]
 
 
 # Failures
