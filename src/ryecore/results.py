@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from ryecore.state.transcript_check import TranscriptReport, TurnReport
     from ryecore.sync import SyncThread
     from ryecore.threads.events import ThreadEvent
-    from ryecore.threads.harness import LimitHit
-    from ryecore.threads.replay_report import Difference, ReplayReport
+    from ryecore.threads.loop.harness import LimitHit
+    from ryecore.threads.records.replay_report import Difference, ReplayReport
     from ryecore.threads.result import StartedThread, ThreadResult
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.view.tree import TreeNode
 
 _HOMES = {
     "Account": "policy.budget",
     "Amount": "policy.budget",
     "Charge": "policy.budget",
     "Cost": "state.model",
-    "Difference": "threads.replay_report",
+    "Difference": "threads.records.replay_report",
     "DirectiveResult": "actions.results",
     "Envelope": "state.events",
     "EventStream": "state.events",
     "EventsMissed": "state.events",
     "FetchedItem": "actions.fetch",
     "LaunchedThread": "actions.launch",
-    "LimitHit": "threads.harness",
-    "ReplayReport": "threads.replay_report",
+    "LimitHit": "threads.loop.harness",
+    "ReplayReport": "threads.records.replay_report",
     "SearchResult": "search.model",
     "SearchResults": "search.model",
     "Settled": "policy.budget",
@@ -49,7 +49,7 @@ _HOMES = {
     "ThreadResult": "threads.result",
     "Threads": "actions.threads",
     "TranscriptReport": "state.transcript_check",
-    "TreeNode": "threads.tree",
+    "TreeNode": "threads.view.tree",
     "TreeSum": "policy.budget",
     "TurnReport": "state.transcript_check",
     "VerifyReport": "actions.verify",

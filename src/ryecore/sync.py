@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecord
     from ryecore.state.transcript_check import TranscriptReport
     from ryecore.threads.events import ThreadEvent
-    from ryecore.threads.replay import ReplayReport
+    from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread as DirectiveThread
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.policy.approval import Approve
-    from ryecore.threads.planning import DirectivePlanner
+    from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
 __all__ = ["Parts"]
@@ -167,7 +167,7 @@ class Parts:
     @cached_property
     def planner(self) -> "DirectivePlanner":
         """Reads directives and what their threads run under."""
-        from ryecore.threads.planning import DirectivePlanner  # noqa: PLC0415
+        from ryecore.threads.planner.planning import DirectivePlanner  # noqa: PLC0415
 
         return DirectivePlanner(self.spaces, self._verifier, self._configs)
 

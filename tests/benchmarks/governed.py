@@ -21,7 +21,7 @@ from typing import Any, get_args
 from ryecore import Rye
 from ryecore.llm import LlmRequest, MediaStore, StreamChunk
 from ryecore.state.model import Durability
-from ryecore.threads.export import export_path
+from ryecore.threads.records.export import export_path
 from tests.benchmarks.floor import turns as floor
 from tests.benchmarks.floor.threads import Left, by_hand
 from tests.benchmarks.harness import report

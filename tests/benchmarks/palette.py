@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from ryecore.threads.palette import PaletteBuilder
+from ryecore.threads.calls.palette import PaletteBuilder
 from tests.benchmarks.harness import compare
 from tests.house import House
 from tests.unit.threads.desk import Desk

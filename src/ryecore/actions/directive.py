@@ -17,7 +17,7 @@ from ryecore.directives.placeholders import fill
 from ryecore.errors import CallCancelled, InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.threads.planning import DirectivePlanner, check_body, read_overrides
+from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
 
 __all__ = ["DirectiveAction"]
 

@@ -238,7 +238,7 @@ def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions
     Raises:
         InputError: A limit is unknown, or has a value that can't be.
     """
-    from ryecore.threads.planning import read_overrides  # noqa: PLC0415 - for threads alone
+    from ryecore.threads.planner.planning import read_overrides  # noqa: PLC0415 - for threads alone
     from ryecore.threads.wish import ThreadWish  # noqa: PLC0415
 
     return ThreadWish(

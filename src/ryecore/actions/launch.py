@@ -29,7 +29,7 @@ from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
-    from ryecore.threads.planning import DirectivePlanner
+    from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.result import StartedThread
     from ryecore.threads.wish import ThreadWish
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ryecore.state.ledger import BudgetLedger
     from ryecore.state.store import ThreadStore
     from ryecore.state.transcript_check import TranscriptReport
-    from ryecore.threads.replay import ReplayReport
+    from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.view.tree import TreeNode
     from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadReport", "Threads"]
@@ -236,7 +236,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        from ryecore.threads.watching import load_tree  # noqa: PLC0415 - for threads alone
+        from ryecore.threads.view.watching import load_tree  # noqa: PLC0415 - for threads alone
 
         def load() -> "TreeNode":
             store, found = self._find(thread_id)
@@ -260,7 +260,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        from ryecore.threads.watching import watch_tree  # noqa: PLC0415 - for threads alone
+        from ryecore.threads.view.watching import watch_tree  # noqa: PLC0415 - for threads alone
 
         async def watch() -> "TreeNode":
             store, found = await anyio.to_thread.run_sync(self._find, thread_id)

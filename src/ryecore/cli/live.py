@@ -19,8 +19,8 @@ from ryecore.rye import Rye
 from ryecore.styled import StyledText
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.thread import Thread
-from ryecore.threads.tree import TreeNode
-from ryecore.threads.view import render_change, render_tree
+from ryecore.threads.view.drawing import render_change, render_tree
+from ryecore.threads.view.tree import TreeNode
 
 __all__ = ["ChangeLines", "LiveTree", "can_redraw", "run_to_end"]
 

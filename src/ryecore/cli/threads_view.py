@@ -17,8 +17,8 @@ from ryecore.cli.transcript_lines import record_lines
 from ryecore.errors import InputError
 from ryecore.styled import StyledText
 from ryecore.threads.events import RECORD_TYPES
-from ryecore.threads.tree import TreeNode
-from ryecore.threads.view import render_tree
+from ryecore.threads.view.drawing import render_tree
+from ryecore.threads.view.tree import TreeNode
 
 __all__ = ["transcript", "tree", "watch"]
 

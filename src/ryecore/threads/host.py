@@ -12,20 +12,20 @@ from ryecore.lillux.keys import SigningKey
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
-from ryecore.threads.guard import ArtifactStore, ResultGuard
-from ryecore.threads.harness import SafetyHarness
+from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
+from ryecore.threads.calls.palette import PaletteBuilder
+from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.keeping import Keeper
-from ryecore.threads.palette import PaletteBuilder
-from ryecore.threads.planning import DirectivePlanner
+from ryecore.threads.loop.harness import SafetyHarness
+from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.ports import Dispatcher
-from ryecore.threads.returning import return_tool
 from ryecore.threads.wish import Continuation
 from ryecore.tools.definition import ToolDef
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
-    from ryecore.threads.lifecycle import ThreadLifecycle
+    from ryecore.threads.lifecycle.steps import ThreadLifecycle
 
 __all__ = ["ThreadHost"]
 

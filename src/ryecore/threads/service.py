@@ -18,14 +18,14 @@ from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.state.model import ThreadRecord
 from ryecore.state.transcript_check import TranscriptReport, read_records, verify_transcript
-from ryecore.threads.continuing import TRANSCRIPT, fork_of, resume_of
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle import ThreadLifecycle
-from ryecore.threads.orchestrator import Orchestrator, orchestrator_tool
-from ryecore.threads.planning import read_overrides
+from ryecore.threads.lifecycle.continuing import TRANSCRIPT, fork_of, resume_of
+from ryecore.threads.lifecycle.steps import ThreadLifecycle
+from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
+from ryecore.threads.planner.planning import read_overrides
+from ryecore.threads.planner.resilience import loop_config
 from ryecore.threads.ports import Shown
-from ryecore.threads.replay import ReplayReport, replay
-from ryecore.threads.resilience import loop_config
+from ryecore.threads.records.replay import ReplayReport, replay
 from ryecore.threads.result import StartedThread, ThreadResult
 from ryecore.threads.tasks import Tasks
 from ryecore.threads.thread import Thread

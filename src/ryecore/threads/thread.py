@@ -15,13 +15,13 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.transcript_check import Record, read_records
 from ryecore.styled import StyledText
-from ryecore.threads.continuing import TRANSCRIPT
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.recorder import Recorder
+from ryecore.threads.lifecycle.continuing import TRANSCRIPT
+from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.result import ThreadResult, kept_result
-from ryecore.threads.view import render_tree
-from ryecore.threads.watching import load_tree
+from ryecore.threads.view.drawing import render_tree
+from ryecore.threads.view.watching import load_tree
 
 __all__ = ["Thread"]
 

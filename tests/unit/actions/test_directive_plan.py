@@ -15,7 +15,7 @@ from ryecore.errors import (
     ItemNotFound,
     UnsignedItem,
 )
-from ryecore.threads.planning import MAX_EXTENDS
+from ryecore.threads.planner.planning import MAX_EXTENDS
 from tests.house import events
 from tests.unit.actions.directives import plan, write
 

@@ -16,7 +16,7 @@ from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
 from ryecore.search.listing import ToolListing
 from ryecore.search.model import SearchResults
-from ryecore.threads.palette import Palette, build_palette
+from ryecore.threads.calls.palette import Palette, build_palette
 from ryecore.threads.ports import Dispatcher, Fetched, ForkOptions, Shown
 from ryecore.tools import ToolContext, ToolOutcome
 

@@ -17,8 +17,14 @@ from ryecore.llm import ToolSpec
 from ryecore.policy import CallContext
 from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.documents import document_holds, fenced, frontmatter, sign_document, visible
-from ryecore.threads.export import (
+from ryecore.threads.records.documents import (
+    document_holds,
+    fenced,
+    frontmatter,
+    sign_document,
+    visible,
+)
+from ryecore.threads.records.export import (
     CAPABILITIES_KIND,
     EXPORT_KIND,
     Exported,

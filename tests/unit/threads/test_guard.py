@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ryecore.errors import StoreError, ToolArgsInvalidError
 from ryecore.llm.media import MemoryMediaStore
 from ryecore.llm.parts import MediaPart, TextPart, ToolCallPart, ToolResultPart
-from ryecore.threads.guard import (
+from ryecore.threads.calls.guard import (
     ArtifactStore,
     GuardLimits,
     ResultGuard,

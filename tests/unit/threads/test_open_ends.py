@@ -194,3 +194,11 @@ async def test_what_goes_on_has_had_its_inputs_checked(tmp_path: Path) -> None:
         stage.write("acme/x", "Say {input:x}.", inputs=more)
         again = await rye.threads.resume(done.thread_id, "And now?")
     assert (again.state, again.text) == ("completed", "Still.")
+
+
+async def test_of_two_returns_in_one_answer_the_first_counts(tmp_path: Path) -> None:
+    returns = [call("rye_directive_return", {"total": number}) for number in (1, 2)]
+    stage = Stage(tmp_path, returns[0] + returns[1])
+    done = await stage.run(stage.write("acme/x", outputs=TOTAL))
+    assert done.outputs == {"total": 1}
+    assert len(stage.records(done.thread_id, "directive_return")) == 1

@@ -15,7 +15,7 @@ from ryecore.errors import InvalidParameters, ToolArgsInvalidError
 from ryecore.llm.parts import TextPart, ToolCallPart
 from ryecore.policy import CallContext
 from ryecore.state.model import TERMINAL, Status
-from ryecore.threads.orchestrator import (
+from ryecore.threads.orchestrator.tool import (
     CAPABILITY,
     ITEM_ID,
     PARAMETERS,

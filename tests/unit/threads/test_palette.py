@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ryecore.directives.inputs import Declared
 from ryecore.errors import ToolPolicyError, UnknownToolError
-from ryecore.threads.guard import ArtifactStore, ResultGuard
-from ryecore.threads.palette import PaletteBuilder, build_palette, names_of
-from ryecore.threads.returning import return_tool
+from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
+from ryecore.threads.calls.palette import PaletteBuilder, build_palette, names_of
+from ryecore.threads.calls.returning import return_tool
 from ryecore.tools import ToolContext, ToolDef
 from tests.house import House
 from tests.unit.threads.desk import Desk, Sitter, seated

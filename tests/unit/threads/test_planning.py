@@ -11,10 +11,10 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.hooks import HookLayer
 from ryecore.policy.limits import DEFAULT_LIMITS
-from ryecore.threads.classification import DEFAULT_CLASSIFICATION
-from ryecore.threads.planning import DirectivePlanner, check_body, read_overrides
-from ryecore.threads.resilience import LoopConfig, loop_config
-from ryecore.threads.risk import DEFAULT_RISKS
+from ryecore.threads.loop.classification import DEFAULT_CLASSIFICATION
+from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
+from ryecore.threads.planner.resilience import LoopConfig, loop_config
+from ryecore.threads.planner.risk import DEFAULT_RISKS
 from ryecore.wiring import Parts
 from tests.unit.actions.directives import write
 

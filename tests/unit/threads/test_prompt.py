@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ryecore.directives.returns import render_returns
 from ryecore.llm.parts import Message
-from ryecore.threads.prompt import (
+from ryecore.threads.planner.prompt import (
     ContextBlock,
     continued_message,
     directive_prompt,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ryecore.directives.inputs import Declared
 from ryecore.errors import ToolExecutionError
-from ryecore.threads.returning import (
+from ryecore.threads.calls.returning import (
     RETURN_NAMES,
     Rejected,
     Returned,

@@ -8,7 +8,7 @@ from ryecore.chain.trace import Trace
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import ConfigError, InputError
 from ryecore.policy.capabilities import allows
-from ryecore.threads.risk import (
+from ryecore.threads.planner.risk import (
     DEFAULT_RISKS,
     RISK_CLASSES,
     check_risks,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import ToolSpec
-from ryecore.threads.text_calls import (
+from ryecore.threads.calls.text_calls import (
     extract_tool_calls,
     render_call,
     render_results,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Status
 from ryecore.styled import StyledText
-from ryecore.threads.tree import TreeNode, rows_of
-from ryecore.threads.view import render_tree
+from ryecore.threads.view.drawing import render_tree
+from ryecore.threads.view.tree import TreeNode, rows_of
 
 NOW = 1_700_000_000.0
 USD = 10**8

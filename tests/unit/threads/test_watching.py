@@ -8,8 +8,8 @@ import pytest
 
 from ryecore.errors import ThreadNotFound
 from ryecore.state.model import Cost
-from ryecore.threads.tree import TreeNode
-from ryecore.threads.watching import load_tree, watch_tree
+from ryecore.threads.view.tree import TreeNode
+from ryecore.threads.view.watching import load_tree, watch_tree
 from tests.house import House
 from tests.unit.threads.family import Family
 

@@ -10,8 +10,11 @@ from pathlib import Path
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript_check import read_records
-from ryecore.threads.continuing import TRANSCRIPT
-from ryecore.threads.export import (
+from ryecore.threads.calls.palette import Palette
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.lifecycle.continuing import TRANSCRIPT
+from ryecore.threads.planner.plan import LoadedDirective
+from ryecore.threads.records.export import (
     CAPABILITIES_FILE,
     Exported,
     OfferedTool,
@@ -20,9 +23,6 @@ from ryecore.threads.export import (
     write_capabilities,
     write_export,
 )
-from ryecore.threads.host import ThreadHost
-from ryecore.threads.palette import Palette
-from ryecore.threads.plan import LoadedDirective
 from ryecore.threads.wish import Continuation
 
 __all__ = ["leave_capabilities", "leave_knowledge", "started_payload", "thread_file"]

@@ -21,26 +21,26 @@ from ryecore.llm.parts import Message
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
-from ryecore.threads.ending import Ending, ending_of_turns
-from ryecore.threads.guard import ResultGuard
-from ryecore.threads.harness import LimitHit, SafetyHarness
-from ryecore.threads.hooks import HookRunner, directive_context
+from ryecore.threads.calls.guard import ResultGuard
+from ryecore.threads.calls.palette import Palette
+from ryecore.threads.calls.returning import RETURN_TOOL
+from ryecore.threads.calls.text_calls import render_tools
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.messages import message_payload
-from ryecore.threads.palette import Palette
-from ryecore.threads.plan import Composed, LoadedDirective
-from ryecore.threads.policy import LoopSettings, ThreadPolicy, as_text
-from ryecore.threads.prompt import (
+from ryecore.threads.lifecycle.ending import Ending, ending_of_turns
+from ryecore.threads.loop.harness import LimitHit, SafetyHarness
+from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
+from ryecore.threads.loop.recorder import Recorder
+from ryecore.threads.loop.spending import MAX_OUTPUT_TOKENS, Spending
+from ryecore.threads.planner.hooks import HookRunner, directive_context
+from ryecore.threads.planner.plan import Composed, LoadedDirective
+from ryecore.threads.planner.prompt import (
     continued_message,
     first_message,
     inputs_told,
     system_text,
 )
-from ryecore.threads.recorder import Recorder
-from ryecore.threads.resilience import LoopConfig
-from ryecore.threads.returning import RETURN_TOOL
-from ryecore.threads.spending import MAX_OUTPUT_TOKENS, Spending
-from ryecore.threads.text_calls import render_tools
+from ryecore.threads.planner.resilience import LoopConfig
+from ryecore.threads.records.messages import message_payload
 from ryecore.threads.wish import Continuation
 
 __all__ = ["LoopInputs", "ThreadLoop"]

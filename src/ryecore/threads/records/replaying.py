@@ -16,13 +16,13 @@ from ryecore.policy.hooks import Hook, HookLayer
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.item_tools import BUILT_IN_NAMES
-from ryecore.threads.messages import part_from_json
-from ryecore.threads.needed import grants, needed_for
-from ryecore.threads.replay_report import About, Difference, ReplayReport
+from ryecore.threads.calls.item_tools import BUILT_IN_NAMES
+from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
+from ryecore.threads.loop.harness import SafetyHarness
+from ryecore.threads.records.messages import part_from_json
+from ryecore.threads.records.needed import grants, needed_for
+from ryecore.threads.records.replay_report import About, Difference, ReplayReport
 from ryecore.threads.result import cost_to_dict
-from ryecore.threads.returning import RETURN_NAMES, Returned, check_outputs
 
 __all__ = ["Today", "judge_records"]
 

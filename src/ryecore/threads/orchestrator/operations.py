@@ -21,10 +21,15 @@ from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
 from ryecore.state.transcript_lines import Record
-from ryecore.threads.chain_search import MAX_RESULTS, SearchType, matcher, search_records
-from ryecore.threads.outcomes import Document, bounded, outcome, standing
+from ryecore.threads.orchestrator.chain_search import (
+    MAX_RESULTS,
+    SearchType,
+    matcher,
+    search_records,
+)
+from ryecore.threads.orchestrator.outcomes import Document, bounded, outcome, standing
+from ryecore.threads.orchestrator.reach import below, chain_of, find, find_all, refuse_itself
 from ryecore.threads.ports import Shown
-from ryecore.threads.reach import below, chain_of, find, find_all, refuse_itself
 
 __all__ = [
     "MAX_TAIL_LINES",

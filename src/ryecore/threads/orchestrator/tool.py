@@ -18,10 +18,15 @@ from ryecore.errors import InputError, InvalidParameters, RyeError
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext
 from ryecore.state.store import ThreadStore
-from ryecore.threads import operations
-from ryecore.threads.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
-from ryecore.threads.operations import MAX_TAIL_LINES, MAX_THREAD_IDS, MAX_WAIT_S, ThreadControl
-from ryecore.threads.outcomes import Document
+from ryecore.threads.orchestrator import operations
+from ryecore.threads.orchestrator.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
+from ryecore.threads.orchestrator.operations import (
+    MAX_TAIL_LINES,
+    MAX_THREAD_IDS,
+    MAX_WAIT_S,
+    ThreadControl,
+)
+from ryecore.threads.orchestrator.outcomes import Document
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import invalid_arguments

@@ -12,8 +12,8 @@ from ryecore.agent.outcome import failure_of
 from ryecore.agent.turns import TurnResult
 from ryecore.errors import LlmError, RyeError
 from ryecore.state.model import Status
-from ryecore.threads.harness import LimitHit
-from ryecore.threads.returning import Returned
+from ryecore.threads.calls.returning import Returned
+from ryecore.threads.loop.harness import LimitHit
 
 __all__ = ["Ending", "ending_of_error", "ending_of_turns", "ending_of_wish"]
 

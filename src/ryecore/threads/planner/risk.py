@@ -19,7 +19,7 @@ from ryecore.policy.capabilities import allows
 
 if TYPE_CHECKING:
     from ryecore.chain.trace import Trace
-    from ryecore.threads.planning import DirectivePlanner
+    from ryecore.threads.planner.planning import DirectivePlanner
 
 __all__ = [
     "DEFAULT_RISKS",

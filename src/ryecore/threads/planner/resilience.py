@@ -11,7 +11,7 @@ from attrs import frozen
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError
-from ryecore.threads.planning import DirectivePlanner
+from ryecore.threads.planner.planning import DirectivePlanner
 
 __all__ = ["LoopConfig", "loop_config", "read_loop_config"]
 

@@ -19,10 +19,10 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import Record, verified_records
-from ryecore.threads.continuing import TRANSCRIPT
-from ryecore.threads.planning import DirectivePlanner
-from ryecore.threads.replay_report import ReplayReport
-from ryecore.threads.replaying import Today, judge_records
+from ryecore.threads.lifecycle.continuing import TRANSCRIPT
+from ryecore.threads.planner.planning import DirectivePlanner
+from ryecore.threads.records.replay_report import ReplayReport
+from ryecore.threads.records.replaying import Today, judge_records
 
 __all__ = ["ReplayReport", "replay"]
 

@@ -23,37 +23,37 @@ from ryecore.policy.limits import Limits
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
-from ryecore.threads.above import Above, held_within, read_above
-from ryecore.threads.budgeting import open_account
-from ryecore.threads.children import stop_children, wait_for_children
-from ryecore.threads.closing import (
+from ryecore.threads.calls.guard import ResultGuard
+from ryecore.threads.calls.palette import Palette
+from ryecore.threads.host import ThreadHost
+from ryecore.threads.keeping import tell_wish
+from ryecore.threads.lifecycle.above import Above, held_within, read_above
+from ryecore.threads.lifecycle.budgeting import open_account
+from ryecore.threads.lifecycle.children import stop_children, wait_for_children
+from ryecore.threads.lifecycle.closing import (
     leave_files,
     made_result,
     record_end,
     run_after_complete,
     settle_failed,
 )
-from ryecore.threads.continuing import TRANSCRIPT, continued_record, handoff_of
-from ryecore.threads.ending import Ending, ending_of_error, ending_of_wish
-from ryecore.threads.guard import ResultGuard
-from ryecore.threads.harness import LimitHit, SafetyHarness, limits_until
-from ryecore.threads.hooks import HookRunner
-from ryecore.threads.host import ThreadHost
-from ryecore.threads.keeping import tell_wish
-from ryecore.threads.leaving import (
+from ryecore.threads.lifecycle.continuing import TRANSCRIPT, continued_record, handoff_of
+from ryecore.threads.lifecycle.ending import Ending, ending_of_error, ending_of_wish
+from ryecore.threads.lifecycle.leaving import (
     leave_capabilities,
     started_payload,
     thread_file,
 )
-from ryecore.threads.loop import LoopInputs, ThreadLoop
+from ryecore.threads.loop.harness import LimitHit, SafetyHarness, limits_until
+from ryecore.threads.loop.loop import LoopInputs, ThreadLoop
+from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.naming import PARENT_ID, register_thread
-from ryecore.threads.palette import Palette
-from ryecore.threads.plan import Composed, LayeredLimits, LoadedDirective
-from ryecore.threads.planning import check_body
-from ryecore.threads.recorder import Recorder
-from ryecore.threads.resilience import LoopConfig, loop_config
+from ryecore.threads.planner.hooks import HookRunner
+from ryecore.threads.planner.plan import Composed, LayeredLimits, LoadedDirective
+from ryecore.threads.planner.planning import check_body
+from ryecore.threads.planner.resilience import LoopConfig, loop_config
+from ryecore.threads.planner.risk import check_risks
 from ryecore.threads.result import ThreadResult
-from ryecore.threads.risk import check_risks
 from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadLifecycle"]

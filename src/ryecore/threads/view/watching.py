@@ -12,7 +12,7 @@ from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.view.tree import TreeNode
 
 __all__ = ["load_tree", "watch_tree"]
 

@@ -14,7 +14,7 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 from ryecore.state.transcript_check import Record, verified_records
-from ryecore.threads.messages import cut_after, keep_tail, message_to_json, rebuild
+from ryecore.threads.records.messages import cut_after, keep_tail, message_to_json, rebuild
 from ryecore.threads.wish import Continuation
 
 __all__ = [

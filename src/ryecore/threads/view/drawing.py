@@ -14,7 +14,7 @@ from attrs import frozen
 
 from ryecore.state.model import MICROCENTS_PER_USD, Status
 from ryecore.styled import Span, StyledText
-from ryecore.threads.tree import TreeNode, TreeRow, rows_of
+from ryecore.threads.view.tree import TreeNode, TreeRow, rows_of
 
 __all__ = ["render_change", "render_tree"]
 

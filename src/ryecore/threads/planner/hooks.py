@@ -20,8 +20,8 @@ from ryecore.policy import CallContext
 from ryecore.policy.conditions import look_up
 from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer, in_order
 from ryecore.threads.events import Tell
+from ryecore.threads.planner.prompt import ContextBlock
 from ryecore.threads.ports import Dispatcher, Fetched, ForkOptions
-from ryecore.threads.prompt import ContextBlock
 
 __all__ = ["HookOutcome", "HookRunner", "directive_context", "fill_parameters"]
 

@@ -11,7 +11,7 @@ from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
 from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
-from ryecore.threads.plan import LayeredLimits
+from ryecore.threads.planner.plan import LayeredLimits
 from ryecore.threads.wish import Continuation
 
 __all__ = ["open_account"]

@@ -23,7 +23,7 @@ from ryecore.llm.request import ToolSpec
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
 from ryecore.state.records import indented_json
 from ryecore.state.transcript_check import Record
-from ryecore.threads.documents import document_holds, fenced, frontmatter, sign_document
+from ryecore.threads.records.documents import document_holds, fenced, frontmatter, sign_document
 
 __all__ = [
     "CAPABILITIES_FILE",

@@ -1,0 +1,1 @@
+"""The life of one thread, step by step."""

@@ -1,0 +1,468 @@
+"""ThreadPolicy: what the turn core does at each point of a thread.
+
+Source: seed 003, "Turn Loop"; decisions 40 to 45, 49.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import random
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from ryecore.agent.deps import PreEgress
+from ryecore.agent.policies import ask_before
+from ryecore.agent.verdicts import (
+    ACCEPT,
+    CONTINUE,
+    DISPATCH,
+    GO,
+    KEEP,
+    RAISE,
+    AfterTurn,
+    BeforeTurn,
+    Fail,
+    Feed,
+    Finish,
+    GoWithin,
+    HandOff,
+    Nudge,
+    OnCall,
+    OnError,
+    OnResult,
+    OnText,
+    Refuse,
+    Replace,
+    Retry,
+    Stop,
+    TurnPolicy,
+    TurnState,
+    ladder_verdict,
+)
+from ryecore.directives.inputs import Declared
+from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.llm.options import AttemptVerdict
+from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
+from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.llm.request import LlmRequest, ToolSpec
+from ryecore.llm.result import LlmResult
+from ryecore.threads.calls.guard import ResultGuard
+from ryecore.threads.calls.returning import RETURN_NAMES, Rejected, Returned, check_outputs
+from ryecore.threads.calls.text_calls import (
+    WRITTEN,
+    extract_tool_calls,
+    render_call,
+    render_results,
+)
+from ryecore.threads.loop.classification import (
+    Classification,
+    GiveUp,
+    RetryIn,
+    classify,
+    on_error_plan,
+)
+from ryecore.threads.loop.harness import LimitHit, SafetyHarness
+from ryecore.threads.loop.recorder import Recorder
+from ryecore.threads.loop.spending import Spending
+from ryecore.threads.planner.hooks import HookOutcome, HookRunner
+from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
+from ryecore.threads.result import cost_to_dict
+from ryecore.threads.wish import ContinuationKind
+from ryecore.tools.definition import ToolDef
+from ryecore.tools.outcome import ToolOutcome
+
+__all__ = ["LoopSettings", "ThreadPolicy", "as_text"]
+
+_USE_TOOLS: Final = "Use the tools that you have been given to do this, rather than describe it."
+_RETURN: Final = (
+    "You have not handed over the outputs yet. Call rye_directive_return with them; if you can't "
+    'go on, call it with status "error" and say why in error_detail.'
+)
+
+
+@frozen
+class LoopSettings:
+    """What a thread's loop goes by.
+
+    Attributes:
+        thread_id: The thread.
+        directive: The directive's id.
+        outputs: The outputs that it declares.
+        wanted_output_tokens: How long one answer may be.
+        context_tokens: How much the model reads at once.
+        handoff_at: At which part of that the thread is handed off, from 0 to 1.
+        pressure_at: At which part of that hooks are told of it.
+        nudges: How often a model is told to use its tools, or to hand over its outputs.
+        tools: What the model may call.
+        is_native: Whether the model calls tools by itself; else calls are read from its text.
+        has_tools: Whether it was given any tool besides the one that ends the thread.
+        continues: What kind of continuation the thread is; None for a fresh one.
+    """
+
+    thread_id: str
+    directive: str
+    outputs: tuple[Declared, ...]
+    wanted_output_tokens: int
+    context_tokens: int
+    handoff_at: float = 0.9
+    pressure_at: float = 0.8
+    nudges: int = 2
+    tools: tuple[ToolSpec, ...] = ()
+    is_native: bool = True
+    has_tools: bool = True
+    continues: ContinuationKind | None = None
+
+
+class ThreadPolicy(TurnPolicy):
+    """A thread's verdicts.
+
+    Args:
+        settings: What the loop goes by.
+        harness: Its limits, permissions and cancellation.
+        spending: Holds and settles.
+        hooks: Runs its hooks.
+        guard: Bounds what the model sees of results.
+        recorder: Where everything is recorded.
+        ask: Who is asked first, and for which model.
+        classification: How errors are classed.
+        gate: The host's, asked before each try; None where it has none.
+
+    Attributes:
+        settings: What the loop goes by.
+        limit: The limit that ended the thread; None where none did.
+        returned: What the model handed over; None where it didn't.
+        handoff_wanted: Whether the thread is to go on in another one.
+        give_up: How the error that ended it is classed; empty where none did.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        harness: SafetyHarness,
+        spending: Spending,
+        hooks: HookRunner,
+        guard: ResultGuard,
+        recorder: Recorder,
+        ask: tuple[str, str],
+        classification: Classification,
+        gate: PreEgress | None,
+    ) -> None:
+        self.settings = settings
+        self._harness = harness
+        self._spending = spending
+        self._hooks = hooks
+        self._guard = guard
+        self._recorder = recorder
+        self._ask = ask
+        self._classification = classification
+        self._gate = gate
+        self._nudged = 0
+        self._context_used = 0
+        self._text_calls = 0
+        self._refused_turn = 0
+        self._text_problem = ""
+        self._has_answered = False
+        self._stopped_by = ""
+        self._under_pressure = False
+        self.limit: LimitHit | None = None
+        self.returned: Returned | None = None
+        self.handoff_wanted = False
+        self.give_up = ""
+
+    # Before the model
+
+    async def before_turn(self, state: TurnState) -> BeforeTurn:
+        """Check the limits and the wish to stop, and bound the answer by what is left."""
+        if self._harness.is_cancelled:
+            return Stop("cancelled")
+        if self._stopped_by:
+            return Stop(f"the hook {self._stopped_by}")
+        if self.handoff_wanted or self._spending.handoff_requested:
+            return Stop("handoff")
+        if self._spending.stopped:
+            return await self._limited(self._overspent())
+        if state.errors:
+            hit = self._harness.check_duration()
+        else:
+            hit = self._harness.check_limits(self._spending.cost)
+        if hit is not None:
+            return await self._limited(hit)
+        self._spending.begin_turn(state.turn)
+        settings = self.settings
+        bound = self._spending.output_bound(
+            settings.wanted_output_tokens, self._context_used, *self._ask
+        )
+        return GO if bound == settings.wanted_output_tokens else GoWithin(bound)
+
+    async def before_attempt(
+        self, entry: FallbackPlanEntry, request: LlmRequest, number: int
+    ) -> AttemptVerdict:
+        """Ask the host's gate, then hold what the try may cost."""
+        if self._gate is not None:
+            said = await ask_before(self._gate, self.settings.thread_id, entry, request, number)
+            if isinstance(said, Refuse):
+                return said
+        return await self._spending.before_attempt(entry, request, number)
+
+    async def _limited(self, hit: LimitHit) -> Stop:
+        return await self.tell_limit(hit, self._hooks)
+
+    async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
+        """Record that a limit is met, and ask the hooks what is to be done.
+
+        Args:
+            hit: The limit.
+            hooks: Who is asked.
+        """
+        self.limit = hit
+        self._recorder.tell("limit_reached", hit.to_dict())
+        outcome = await hooks.run("limit", {**hit.to_dict(), "cost": self._cost(), **self._who()})
+        # Whoever goes on has the same deadline.
+        if outcome.control == "handoff" and self._may_hand_off and hit.code != "duration_exceeded":
+            self.handoff_wanted = True
+            return Stop("handoff")
+        return Stop("limit")
+
+    @property
+    def _may_hand_off(self) -> bool:
+        """Not where a thread has itself been handed off and got nowhere: that would never end."""
+        is_moving = self._has_answered or self.settings.continues != "handoff"
+        return is_moving and not self._spending.stopped
+
+    def _overspent(self) -> LimitHit:
+        cost, limits = self._spending.cost, self._harness.limits
+        said = "A try cost more than was held for it, so this thread and all below it are stopped."
+        if self._spending.overspent == "tokens":
+            used = cost.input_tokens + cost.output_tokens
+            return LimitHit("tokens_exceeded", used, limits.tokens or 0, said)
+        most = limits.spend_microcents or 0
+        return LimitHit("spend_exceeded", cost.spend_microcents / 1e8, most / 1e8, said)
+
+    # The answer
+
+    async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
+        """Record the whole answer; read calls from its text where the model has no other way."""
+        asked = result
+        problem = ""
+        if not self.settings.is_native and not result.tool_calls:
+            found = extract_tool_calls(
+                result.text, start=self._text_calls + 1, tools=self.settings.tools
+            )
+            problem = found.problem
+            if found.calls:
+                self._text_calls += len(found.calls)
+                asked = evolve(result, parts=(*result.parts, *found.calls))
+        self._text_problem = problem
+        self._has_answered = True
+        self._spending_seen(asked)
+        self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
+        return asked
+
+    def _spending_seen(self, asked: LlmResult) -> None:
+        """How much of the context is used, as the provider counts it."""
+        counted = asked.usage.total_tokens if asked.usage is not None else 0
+        self._context_used = counted or self._spending.input_estimate
+
+    async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
+        """Take `rye_directive_return` out before anything is dispatched.
+
+        Source: seed 003, "Turn Loop", 7; decision 44.
+        """
+        if call.name not in RETURN_NAMES:
+            return DISPATCH
+        checked = check_outputs(self.settings.outputs, call.arguments_json)
+        if isinstance(checked, Rejected):
+            return Feed(checked.text)
+        self.returned = checked
+        self._recorder.tell("directive_return", {"outputs": dict(checked.outputs)})
+        outcome = await self._hooks.run(
+            "directive_return",
+            {"outputs": dict(checked.outputs), "cost": self._cost(), **self._who()},
+        )
+        if outcome.control in ("fail", "abort"):
+            return Fail("validation", f"The hook {outcome.by} refuses the outputs.")
+        return Finish(dict(checked.outputs))
+
+    async def on_result(
+        self, state: TurnState, call: ToolCallPart, came: ToolOutcome | ToolCallError
+    ) -> OnResult:
+        """Bound what the model sees; tell it of what failed or was denied. Record exactly that.
+
+        Source: seed 003, "Turn Loop", 7; decision 43.
+        """
+        verdict: OnResult
+        if isinstance(came, ToolOutcome):
+            verdict = KEEP
+        else:
+            verdict = ladder_verdict(came)
+            if isinstance(came, ToolExecutionError | ToolPolicyError):
+                # A failure is a result that a model can go on from; what is denied, a correction.
+                verdict = Feed(str(came), is_correction=isinstance(came, ToolPolicyError))
+            outcome = await self._tell_error(call, came)
+            if outcome.control in ("fail", "abort"):
+                verdict = Fail("tool_failed", f"{came} The hook {outcome.by} ends the thread.")
+            else:
+                self.steer(outcome)
+        return verdict
+
+    async def _tell_error(self, call: ToolCallPart, error: ToolCallError) -> HookOutcome:
+        return await self._hooks.run(
+            "error",
+            {
+                "error": {"type": error.error_type, "message": error.message, "tool": call.name},
+                "classification": {
+                    "category": classify(error, self._classification),
+                    "retryable": False,
+                },
+                "cost": self._cost(),
+                **self._who(),
+            },
+        )
+
+    def on_told(self, state: TurnState, part: ToolResultPart) -> None:
+        """Record what the model sees of a call, as soon as it is certain."""
+        self._recorder.tell("tool_call_result", result_payload(state.turn, part))
+
+    async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
+        """Accept a text, once the model was told to use its tools and to hand over its outputs.
+
+        Source: seed 003, "Turn Loop", 6; decision 44.
+        """
+        settings = self.settings
+        if self._text_problem:
+            return await self._told(Nudge(self._text_problem))
+        required = [one.name for one in settings.outputs if one.required]
+        if settings.outputs and self._nudged < settings.nudges:
+            self._nudged += 1
+            return await self._told(Nudge(_RETURN, is_correction=False))
+        if required:
+            return Fail(
+                "validation",
+                f"The model ended without the outputs that are required: {', '.join(required)}.",
+            )
+        is_new = state.turn == 1 and settings.continues is None
+        if is_new and settings.is_native and settings.has_tools and settings.nudges:
+            return await self._told(Nudge(_USE_TOOLS, is_correction=False))
+        return ACCEPT
+
+    async def _told(self, nudge: Nudge) -> Nudge:
+        """Close a turn that goes on because the model is told something."""
+        self._recorder.append(
+            "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
+        )
+        await self._after_step()
+        self._recorder.checkpoint(self._recorder.turn)
+        return nudge
+
+    async def _after_step(self) -> None:
+        if self._hooks.listens("after_step"):
+            outcome = await self._hooks.run("after_step", {"cost": self._cost(), **self._who()})
+            self.steer(outcome)
+
+    def steer(self, outcome: HookOutcome) -> None:
+        """Have the next turn begin with what a hook wants: to end here, or to be handed off."""
+        if outcome.control in ("fail", "abort"):
+            self._stopped_by = self._stopped_by or outcome.by
+        elif outcome.control == "handoff":
+            self.handoff_wanted = True
+
+    # After it
+
+    async def on_error(self, state: TurnState, error: LlmError) -> OnError:
+        """Class the error, ask the hooks, and ask again where that may help."""
+        spending = self._spending
+        if error.kind == "refused":
+            hit, spending.limit = spending.limit, None
+            if hit is None:
+                return RAISE
+            if self._refused_turn != state.turn:
+                self._refused_turn, spending.is_tight = state.turn, True
+                return Retry()  # with an answer as short as what is left
+            return await self._limited(hit)
+        if self._harness.is_cancelled:
+            return Stop("cancelled")
+        if error.kind == "context_length" and state.turn > 1:
+            await self._tell_context_full(1.0)
+            return Stop(f"the hook {self._stopped_by}" if self._stopped_by else "handoff")
+        planned = on_error_plan(error, state.errors, None, self._classification)
+        outcome = await self._hooks.run(
+            "error",
+            {
+                "error": {"type": error.kind, "message": error.message, "status": error.status},
+                "classification": planned.to_dict(),
+                "cost": self._cost(),
+                **self._who(),
+            },
+        )
+        planned = on_error_plan(
+            error,
+            state.errors,
+            outcome.control,
+            self._classification,
+            jitter=random(),  # noqa: S311 - no secret
+        )
+        if outcome.control == "handoff" and self._may_hand_off:
+            self.handoff_wanted = True
+            return Stop("handoff")
+        match planned:
+            case RetryIn(seconds, _):
+                return Retry(seconds)
+            case GiveUp(category):
+                self.give_up = category
+        return RAISE
+
+    async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
+        """Run the hooks after a step, close the turn in the transcript, mind the context."""
+        settings, recorder = self.settings, self._recorder
+        await self._after_step()
+        recorder.checkpoint(state.turn)
+        if self._stopped_by or self.handoff_wanted:
+            return CONTINUE  # the next turn begins with that
+        used = self._guard.context_share = self._context_used / settings.context_tokens
+        if used >= settings.handoff_at:
+            await self._tell_context_full(used)
+            return CONTINUE if self._stopped_by else HandOff({"reason": "context"})
+        if used >= settings.pressure_at and not self._under_pressure:
+            self._under_pressure = True
+            self.steer(
+                await self._hooks.run("context_window_pressure", {"used": used, **self._who()})
+            )
+        if not settings.is_native:
+            return Replace(as_text(state.messages))
+        return CONTINUE
+
+    async def _tell_context_full(self, used: float) -> None:
+        settings = self.settings
+        self._recorder.tell(
+            "context_limit_reached",
+            {"tokens": self._context_used, "window": settings.context_tokens},
+        )
+        self.steer(await self._hooks.run("context_limit_reached", {"used": used, **self._who()}))
+        self.handoff_wanted = not self._stopped_by
+
+    def _who(self) -> dict[str, Any]:
+        return {"thread_id": self.settings.thread_id, "directive": self.settings.directive}
+
+    def _cost(self) -> Mapping[str, object]:
+        return cost_to_dict(self._spending.cost)
+
+
+def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """A conversation for a model without tools: calls stand in its text, results in the user's."""
+    shown: list[Message] = []
+    for message in messages:
+        if message.role == "tool":
+            results = [one for one in message.parts if isinstance(one, ToolResultPart)]
+            media = (part for one in results for part in one.content if isinstance(part, MediaPart))
+            shown.append(Message.user(render_results(results), *media))
+        elif message.tool_calls:
+            said = (one for one in message.parts if not isinstance(one, ToolCallPart))
+            # A call that was made natively stands in no text yet.
+            calls = (
+                TextPart(f"\n{render_call(one.name, one.arguments_json)}\n")
+                for one in message.tool_calls
+                if not one.call_id.startswith(WRITTEN)
+            )
+            shown.append(Message(message.role, (*said, *calls)))
+        else:
+            shown.append(message)
+    return tuple(shown)

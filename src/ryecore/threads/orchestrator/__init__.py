@@ -1,0 +1,1 @@
+"""How threads look after the threads below them."""

@@ -1,0 +1,1 @@
+"""What a transcript is made into: a conversation again, an export, a replay."""

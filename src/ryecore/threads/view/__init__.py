@@ -1,0 +1,1 @@
+"""The tree of threads, as people see it."""
