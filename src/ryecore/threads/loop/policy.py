@@ -269,6 +269,8 @@ class ThreadPolicy(TurnPolicy):
         """
         if call.name not in RETURN_NAMES:
             return DISPATCH
+        if self.returned is not None:
+            return Feed("not run: a call before it has handed over the outputs")
         checked = check_outputs(self.settings.outputs, call.arguments_json)
         if isinstance(checked, Rejected):
             return Feed(checked.text)
