@@ -133,7 +133,7 @@ def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mappi
         StateError: It can't be read, was altered, or is another thread's.
     """
     next_step = (
-        f"Trust the registry: rye threads status {thread_id}; then move the file away. The "
+        f"Trust the registry: rye threads show {thread_id}; then move the file away. The "
         f"transcript is proved by: rye threads verify {thread_id}"
     )
     try:
