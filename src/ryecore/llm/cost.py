@@ -19,6 +19,7 @@ _MICROCENTS_A_TOKEN: Final = 100  # of 1 USD per million tokens: 1e8 / 1e6
 _MICROCENTS_A_USD: Final = 10**8
 _MAX_DECIMALS: Final = 18
 _BYTES_A_TOKEN: Final = 4
+_MOST_TOKENS: Final = 2**40
 _NOTHING: Final = Usage()
 # So far apart that what one kind costs can't make up for another.
 _SOME_OF_EACH: Final = Usage(10**6, 10**12, 10**18, 10**24)
@@ -171,9 +172,9 @@ class CostTracker:
         """
         if record.outcome in ("skipped", "refused"):
             return AttemptCost(0, True, False)
+        if record.usage is not None and not _can_be(record.usage):  # nothing of it is kept
+            raise ValueError(f"{record.provider} counted what can be no number of tokens.")
         usage, estimated = _counted(record, input_tokens_estimate)
-        if usage.total_tokens < 0:  # nor is anything kept of what can't even be added up
-            raise ValueError(f"{record.provider} counted less than no tokens.")
         cost = self._cost_of(record.provider, record.model, usage, len(record.media))
         self._usages.append(usage)
         self.cost_microcents += cost or 0
@@ -241,6 +242,18 @@ def _flat_price(provider: str, model: str) -> Price | None:
         return None
     same = price.cost_of(_SOME_OF_EACH) == bundled_cost(provider, model, _SOME_OF_EACH)
     return price if same else None
+
+
+def _can_be(usage: Usage) -> bool:
+    """Whether a provider's counts can be: one below 0 would pay for another."""
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    )
+    return all(isinstance(one, int) and 0 <= one <= _MOST_TOKENS for one in counts)
 
 
 def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, bool]:

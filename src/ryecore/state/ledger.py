@@ -35,6 +35,7 @@ from ryecore.state.accounts import (
 )
 from ryecore.state.charges import MARK, find, place
 from ryecore.state.database import Database
+from ryecore.state.handover import hand_over
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Cost, Status
 from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
@@ -318,6 +319,20 @@ class BudgetLedger:
             freed = (held_spend, held_tokens) if old == "held" else (0, 0)
             charge(run, path, freed, (-spend, -tokens))
             run.execute(MARK, (0, 0, "freed", thread_id, turn, attempt))
+
+    def hand_over(self, thread_id: str, continuation_thread_id: str) -> Amount:
+        """Close a thread's account, and open the one of the thread that goes on with the rest.
+
+        Returns:
+            What that thread may spend.
+
+        Raises:
+            InsufficientBudget: The account was stopped, or is closed.
+
+        Source: decision 45.
+        """
+        with self._database.write() as run:
+            return hand_over(run, thread_id, continuation_thread_id)
 
     # The end
 

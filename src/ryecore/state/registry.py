@@ -13,9 +13,7 @@ from secrets import token_urlsafe
 
 from ryecore.errors import InputError, LimitReached, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
-from ryecore.policy.budget import Amount
 from ryecore.state.accounts import release
-from ryecore.state.handover import hand_over
 from ryecore.state.liveness import LEASE_S, is_abandoned
 from ryecore.state.model import (
     Cost,
@@ -435,20 +433,6 @@ class ThreadRegistry(ThreadQueries):
                 "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",
                 (continuation_thread_id, thread_id),
             )
-
-    def hand_over(self, thread_id: str, continuation_thread_id: str) -> Amount:
-        """Close a thread's account, and open the one of the thread that goes on with the rest.
-
-        Returns:
-            What that thread may spend.
-
-        Raises:
-            InsufficientBudget: The account was stopped, or is closed.
-
-        Source: decision 45.
-        """
-        with self._database.write() as run:
-            return hand_over(run, thread_id, continuation_thread_id)
 
     # Rows
 

@@ -202,3 +202,19 @@ async def test_of_two_returns_in_one_answer_the_first_counts(tmp_path: Path) -> 
     done = await stage.run(stage.write("acme/x", outputs=TOTAL))
     assert done.outputs == {"total": 1}
     assert len(stage.records(done.thread_id, "directive_return")) == 1
+
+
+async def test_a_thread_that_is_handed_off_keeps_the_inputs_that_it_had(tmp_path: Path) -> None:
+    small = evolve(EVERYTHING, context_tokens=1000, max_output_tokens=1500)
+    script = iter([call("add", {"a": 1, "b": 2}, usage=Usage(950, 10)), say("Done.")])
+    model = FunctionProvider(lambda _: next(script), provider_id="scripted", capabilities=small)
+    stage = Stage(tmp_path, model=model)
+    number = '<input name="x" type="integer">A number.</input>'
+    ref = stage.write("acme/x", inputs=number.replace(">A", ' default="7">A'))
+    done = await stage.run(ref, {})
+    first, second = sorted(
+        (one.thread_id for one in stage.store().registry.list_threads()),
+        key=lambda one: one == done.thread_id,
+    )
+    given = [stage.records(one, "thread_started")[0].payload["inputs"] for one in (first, second)]
+    assert given == [{"x": 7}, {"x": 7}]

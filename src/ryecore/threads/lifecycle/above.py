@@ -3,18 +3,17 @@
 Source: seed 003, "Step 1: Resolve parent context"; decision 41.
 """
 
-from collections.abc import Iterable
-
 from attrs import frozen
 
-from ryecore.errors import StateError
+from ryecore.errors import LimitReached, StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
+from ryecore.threads.wish import Continuation
 
-__all__ = ["Above", "held_within", "read_above"]
+__all__ = ["Above", "depth_used_up", "held_within", "read_above"]
 
 
 @frozen
@@ -49,9 +48,33 @@ def read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
 
 
 def held_within(
-    held: frozenset[str] | None, bounds: Iterable[frozenset[str]]
+    held: frozenset[str] | None, above: Above | None, continues: Continuation | None
 ) -> frozenset[str] | None:
-    """What may be done within several bounds at once; None where there is no bound at all."""
-    for bound in bounds:
-        held = bound if held is None else frozenset(attenuate(bound, held))
+    """What a thread may do at most: no more than its caller, its parent, and its own past.
+
+    Args:
+        held: What its caller may do; None for the host, which may do everything.
+        above: Its parent.
+        continues: What it goes on from.
+
+    Source: decisions 41 and 47.
+    """
+    for bound in (above, continues):
+        if bound is not None:
+            within = bound.capabilities
+            held = within if held is None else frozenset(attenuate(within, held))
     return held
+
+
+def depth_used_up(parent_id: str | None) -> LimitReached:
+    """The error where a parent may start no thread at all.
+
+    Source: seed 003, "Step 8: Check depth".
+    """
+    return LimitReached(
+        f"The thread {parent_id} may start no thread: its depth is used up.",
+        next_step="Give the directives above it a larger depth, or do the work in place.",
+        limit_code="depth_exceeded",
+        current_value=0,
+        current_max=0,
+    )

@@ -44,7 +44,7 @@ def open_account(
     """
     wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
     if continues is not None and continues.kind == "handoff":
-        granted = store.registry.hand_over(continues.previous_id, thread_id)
+        granted = store.ledger.hand_over(continues.previous_id, thread_id)
     elif parent_id is None:
         store.ledger.register(thread_id, wanted)
         granted = wanted

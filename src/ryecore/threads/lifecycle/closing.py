@@ -88,6 +88,7 @@ def made_result(
     total: Amount,
     duration_ms: float,
     continuation_id: str | None,
+    warnings: tuple[str, ...] = (),
 ) -> ThreadResult:
     """What came of a thread, for whoever waits for it."""
     return ThreadResult(
@@ -104,4 +105,5 @@ def made_result(
         total=total,
         code=ending.code,
         continuation_thread_id=continuation_id,
+        metadata={"warnings": list(warnings)} if warnings else {},
     )

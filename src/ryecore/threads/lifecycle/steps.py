@@ -12,7 +12,7 @@ import anyio
 from attrs import evolve
 
 from ryecore.chain.trace import Trace
-from ryecore.errors import LimitReached, RyeError, StateError
+from ryecore.errors import RyeError, StateError
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
@@ -27,7 +27,7 @@ from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.keeping import tell_wish
-from ryecore.threads.lifecycle.above import Above, held_within, read_above
+from ryecore.threads.lifecycle.above import Above, depth_used_up, held_within, read_above
 from ryecore.threads.lifecycle.budgeting import open_account
 from ryecore.threads.lifecycle.children import stop_children, wait_for_children
 from ryecore.threads.lifecycle.closing import (
@@ -44,7 +44,7 @@ from ryecore.threads.lifecycle.leaving import (
     started_payload,
     thread_file,
 )
-from ryecore.threads.loop.harness import LimitHit, SafetyHarness, limits_until
+from ryecore.threads.loop.harness import SafetyHarness, limits_until
 from ryecore.threads.loop.loop import LoopInputs, ThreadLoop
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.naming import PARENT_ID, register_thread
@@ -72,7 +72,7 @@ class ThreadLifecycle:
     Attributes:
         thread_id: Its id, from step 2 on.
         cancellation: Stops it.
-        recorder: Where it tells what happens, from step 12 on.
+        recorder: Where it tells what happens, from step 12 on; None before.
         continuation: The thread that goes on with it, once this one is `continued`.
     """
 
@@ -164,7 +164,7 @@ class ThreadLifecycle:
         self.thread_id = register_thread(
             self._host.registry,
             self._wish.ref,
-            self._parent_id,
+            self._ctx.budget_account,
             (goes_on.chain_root_id, goes_on.previous_id) if goes_on else None,
         )
 
@@ -215,13 +215,7 @@ class ThreadLifecycle:
     def _check_depth(self) -> None:
         """Step 8."""
         if self._limits.depth is not None and self._limits.depth < 0:
-            raise LimitReached(
-                f"The thread {self._parent_id} may start no thread: its depth is used up.",
-                next_step="Give the directives above it a larger depth, or do the work in place.",
-                limit_code="depth_exceeded",
-                current_value=0,
-                current_max=0,
-            )
+            raise depth_used_up(self._ctx.budget_account)
 
     def _check_spawns(self) -> None:
         """Step 9. Who is handed a thread's work takes its place among its parent's children."""
@@ -233,21 +227,15 @@ class ThreadLifecycle:
     async def _build_harness(self) -> None:
         """Step 10."""
         permissions, host = self._composed.permissions, self._host
-        granted = attenuate(permissions.capabilities, self._held_above())
+        held = held_within(self._ctx.capabilities, self._above, self._wish.continues)
+        granted = attenuate(permissions.capabilities, held)
         risks = check_risks(granted, permissions.risks, host.planner, self._log)
         self._warnings = risks.warnings
         self._limits = limits_until(self._limits, self._ctx.deadline)
         self._harness = SafetyHarness(
             self._limits, granted, cancellation=self.cancellation, started=self._started
         )
-        self._call = CallContext(
-            capabilities=self._harness.capabilities,
-            budget_account=self.thread_id,
-            depth=self._ctx.depth + 1,
-            deadline=self._harness.deadline,
-            cancellation=self.cancellation,
-            parent=self._ctx.call_id,
-        )
+        self._call = self._harness.acting_as(self.thread_id, self._ctx)
         self._hooks = HookRunner(
             in_order((*self._composed.hooks, *self._configured_hooks)),
             host.dispatcher,
@@ -264,19 +252,12 @@ class ThreadLifecycle:
             host.own_tools(self._harness, self._guard, self._loaded.directive.outputs),
         )
 
-    def _held_above(self) -> frozenset[str] | None:
-        """What the thread may do at most: no more than its parent, its caller, and its past."""
-        bounds = [self._above.capabilities] if self._above else []
-        if self._wish.continues is not None:
-            bounds.append(self._wish.continues.capabilities)
-        return held_within(self._ctx.capabilities, bounds)
-
     def _reserve_budget(self) -> None:
         """Step 11. What the ledger grants is what the thread has."""
         self._limits = open_account(
             self._host.store,
             self.thread_id,
-            self._parent_id,
+            self._ctx.budget_account,
             self._limits,
             self._layered,
             self._wish.continues,
@@ -379,11 +360,7 @@ class ThreadLifecycle:
             return self._wished()
         if ending is not None:
             return ending
-        hit = self._harness.check_duration() or LimitHit(
-            "duration_exceeded",
-            time.monotonic() - self._started,
-            float(self._limits.duration_s or 0),
-        )
+        hit = self._harness.time_is_up()
         with anyio.CancelScope(shield=True):
             await loop.tell_time_is_up(hit)
         return Ending("error", error=hit.message, code=hit.code)
@@ -416,7 +393,7 @@ class ThreadLifecycle:
             with anyio.CancelScope(shield=True):
                 return await self._close(ending)
         except BaseException as error:
-            self._settle_failed(error)
+            self._end_badly(error)
             if self.continuation is not None:  # nobody is left to run it
                 self.continuation._abandon(error)
             raise
@@ -443,6 +420,7 @@ class ThreadLifecycle:
             total=host.ledger.account(thread_id).total,
             duration_ms=(time.monotonic() - self._started) * 1000,
             continuation_id=following.thread_id if following else None,
+            warnings=self._warnings,
         )
         record_end(self._recorder, ending, cost)
         leave_files(host, self._file, ending, cost)
@@ -460,22 +438,16 @@ class ThreadLifecycle:
 
     async def _hand_off(self, ending: Ending) -> Ending:
         """Begin the thread that goes on. Where that fails, so has this one."""
-        host, wish = self._host, self._wish
-        record = host.registry.get_thread(self.thread_id)
-        following = ThreadLifecycle(
-            host,
-            evolve(
-                wish,
-                registered=None,
-                continues=handoff_of(
-                    record,
-                    self._loop.messages if self._loop else [],
-                    self._harness.capabilities,
-                    self._loop.most_handed_on if self._loop else 0,
-                ),
-            ),
-            evolve(self._ctx, deadline=self._harness.deadline),
+        host, loop = self._host, self._loop
+        continues = handoff_of(
+            host.registry.get_thread(self.thread_id),
+            loop.messages if loop else [],
+            self._harness.capabilities,
+            loop.most_handed_on if loop else 0,
         )
+        wish = evolve(self._wish, inputs=self._inputs, registered=None, continues=continues)
+        ctx = evolve(self._ctx, deadline=self._harness.deadline)
+        following = ThreadLifecycle(host, wish, ctx)
         try:
             await following.begin()
         except RyeError as error:
@@ -499,10 +471,6 @@ class ThreadLifecycle:
             raise RuntimeError("Step 12 makes the recorder.")
         return self.recorder
 
-    @property
-    def _parent_id(self) -> str | None:
-        return self._ctx.budget_account
-
     def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         if self.recorder is not None:  # a hook of an earlier step has nowhere to tell
             self.recorder.tell(kind, payload)
@@ -517,10 +485,10 @@ class ThreadLifecycle:
 
     def _abandon(self, error: BaseException) -> None:
         """End a thread whose turns will not run."""
-        self._settle_failed(error)
+        self._end_badly(error)
         self._forget()
 
-    def _settle_failed(self, error: BaseException) -> None:
+    def _end_badly(self, error: BaseException) -> None:
         settle_failed(self._host, self.thread_id, str(self._wish.ref), self._fence or 0, error)
 
     def _forget(self) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from ryecore.policy import CancelToken, allows
+from ryecore.policy import CallContext, CancelToken, allows
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Cost
 
@@ -88,6 +88,22 @@ class SafetyHarness:
         duration_s = self.limits.duration_s
         return None if duration_s is None else self.started + float(duration_s)
 
+    def acting_as(self, thread_id: str, caller: CallContext) -> CallContext:
+        """The context in which the thread acts: its own account, within what bounds it.
+
+        Args:
+            thread_id: The thread.
+            caller: On whose behalf it was started.
+        """
+        return CallContext(
+            capabilities=self.capabilities,
+            budget_account=thread_id,
+            depth=caller.depth + 1,
+            deadline=self.deadline,
+            cancellation=self.cancellation,
+            parent=caller.call_id,
+        )
+
     @property
     def is_cancelled(self) -> bool:
         """Whether it was asked to stop."""
@@ -117,6 +133,12 @@ class SafetyHarness:
         if deadline is None or now < deadline:
             return None
         return LimitHit("duration_exceeded", round(now - self.started, 3), deadline - self.started)
+
+    def time_is_up(self) -> LimitHit:
+        """The hit of its deadline, or of one that was set from outside."""
+        passed_s = self.now() - self.started
+        most_s = float(self.limits.duration_s or 0)
+        return self.check_duration() or LimitHit("duration_exceeded", passed_s, most_s)
 
     def check_permission(self, capability: str) -> bool:
         """Whether it has a capability, by name or by wildcard."""
