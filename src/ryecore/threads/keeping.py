@@ -93,11 +93,6 @@ class Keeper:
         """Look after a thread no longer."""
         self._kept.pop(thread_id, None)
 
-    def cancel_all(self) -> None:
-        """Have every thread stop."""
-        for _, kept in tuple(self._kept.values()):
-            kept.cancellation.cancel()
-
     async def run(self) -> None:
         """Look after them until this is cancelled."""
         try:

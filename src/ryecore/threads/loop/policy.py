@@ -55,7 +55,6 @@ from ryecore.threads.calls.text_calls import (
 )
 from ryecore.threads.loop.classification import (
     Classification,
-    GiveUp,
     RetryIn,
     classify,
     on_error_plan,
@@ -131,7 +130,6 @@ class ThreadPolicy(TurnPolicy):
         limit: The limit that ended the thread; None where none did.
         returned: What the model handed over; None where it didn't.
         handoff_wanted: Whether the thread is to go on in another one.
-        give_up: How the error that ended it is classed; empty where none did.
     """
 
     def __init__(
@@ -166,7 +164,6 @@ class ThreadPolicy(TurnPolicy):
         self.limit: LimitHit | None = None
         self.returned: Returned | None = None
         self.handoff_wanted = False
-        self.give_up = ""
 
     # Before the model
 
@@ -405,12 +402,7 @@ class ThreadPolicy(TurnPolicy):
         if outcome.control == "handoff" and self._may_hand_off:
             self.handoff_wanted = True
             return Stop("handoff")
-        match planned:
-            case RetryIn(seconds, _):
-                return Retry(seconds)
-            case GiveUp(category):
-                self.give_up = category
-        return RAISE
+        return Retry(planned.seconds) if isinstance(planned, RetryIn) else RAISE
 
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
         """Run the hooks after a step, close the turn in the transcript, mind the context."""
