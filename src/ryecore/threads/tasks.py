@@ -38,6 +38,8 @@ class Tasks:
             raise RuntimeError("Ask `are_possible` first.")
         # Each has a scope of its own: the group's is also around what the Rye's user does.
         scope = anyio.CancelScope()
+        if self._is_stopped:  # it only comes to its end
+            scope.cancel()
         self._scopes.add(scope)
         self._group.start_soon(self._scoped, scope, function, args)
 

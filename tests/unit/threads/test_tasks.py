@@ -47,3 +47,22 @@ async def test_a_task_that_has_not_begun_is_cancelled_too() -> None:
     tasks.start_soon(run)
     await tasks.close()
     assert ran == []
+
+
+async def test_what_a_task_starts_as_it_is_stopped_is_stopped_too() -> None:
+    tasks = Tasks()
+    await tasks.open()
+    begun = anyio.Event()
+
+    async def last_wish() -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            tasks.start_soon(anyio.sleep_forever)
+
+    tasks.start_soon(last_wish)
+    await begun.wait()
+    with anyio.fail_after(5):
+        await tasks.stop()
+    await tasks.close()
