@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from ryecore.state.ledger import BudgetLedger as BudgetLedger
     from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.sync import SyncRye as SyncRye
-    from ryecore.threads.loop.harness import SafetyHarness as SafetyHarness
+    from ryecore.threads.harness import SafetyHarness as SafetyHarness
     from ryecore.threads.thread import Thread as Thread
     from ryecore.tools.decorator import tool as tool
     from ryecore.tools.definition import ToolDef as ToolDef
@@ -134,7 +134,7 @@ _HOMES = {
     "PrimitiveExecutor": "chain.executor",
     "Rye": "rye",
     "RyeError": "errors",
-    "SafetyHarness": "threads.loop.harness",
+    "SafetyHarness": "threads.harness",
     "SigningKey": "lillux.keys",
     "Space": "items.spaces",
     "SyncRye": "sync",

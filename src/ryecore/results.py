@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ryecore.state.transcript_check import TranscriptReport, TurnReport
     from ryecore.sync import SyncThread
     from ryecore.threads.events import ThreadEvent
-    from ryecore.threads.loop.harness import LimitHit
+    from ryecore.threads.harness import LimitHit
     from ryecore.threads.records.replay_report import Difference, ReplayReport
     from ryecore.threads.result import StartedThread, ThreadResult
     from ryecore.threads.view.tree import TreeNode
@@ -35,7 +35,7 @@ _HOMES = {
     "EventsMissed": "state.events",
     "FetchedItem": "actions.fetch",
     "LaunchedThread": "actions.launch",
-    "LimitHit": "threads.loop.harness",
+    "LimitHit": "threads.harness",
     "ReplayReport": "threads.records.replay_report",
     "SearchResult": "search.model",
     "SearchResults": "search.model",

@@ -220,11 +220,8 @@ class ExecuteAction:
         return ref
 
     def _directive_ref(self, text: str) -> ItemRef:
-        return (
-            self._ref(text)
-            if isinstance(text, str) and ":" in text
-            else ItemRef.parse(text, "directive")
-        )
+        is_bare = isinstance(text, str) and ":" not in text
+        return ItemRef.parse(text, "directive") if is_bare else self._ref(text)
 
     def _ref(self, text: str) -> ItemRef:
         if not isinstance(text, str) or not text:

@@ -38,7 +38,7 @@ def choose_model(wanted: object, config: Mapping[str, object]) -> str:
     if not isinstance(wanted, str) or not wanted.strip() or len(wanted) > _MAX_NAME:
         raise InputError("A model is named by text.", next_step="Pass provider/model or a tier.")
     if "/" in wanted:
-        if _MODEL.fullmatch(wanted) is None:
+        if _MODEL.fullmatch(wanted) is None or not wanted.isprintable():
             raise InputError(f"{wanted!r} names no model.", next_step="Write provider/model.")
         return wanted
     names = dict(_names(config))

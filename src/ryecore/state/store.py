@@ -85,7 +85,8 @@ class ThreadStore:
         Raises:
             ThreadNotFound: No thread can have this id.
         """
-        if len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
+        is_text = isinstance(thread_id, str)
+        if not is_text or len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
             raise thread_not_found(thread_id)
         return self.folder / thread_id
 

@@ -3,20 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.directives.inputs import Declared
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
+from ryecore.policy import CancelToken
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
+from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.keeping import Keeper
-from ryecore.threads.loop.harness import SafetyHarness
+from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.ports import Dispatcher
 from ryecore.threads.wish import Continuation
@@ -25,11 +27,21 @@ from ryecore.tools.definition import ToolDef
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
-    from ryecore.threads.lifecycle.steps import ThreadLifecycle
 
-__all__ = ["ThreadHost"]
+__all__ = ["RunningThread", "ThreadHost"]
 
 _ARTIFACTS: Final = "artifacts"
+
+
+class RunningThread(Protocol):
+    """A thread that runs in this process."""
+
+    recorder: Recorder | None
+    cancellation: CancelToken
+
+    def want_handoff(self) -> None:
+        """Have another thread go on, at the next turn."""
+        ...
 
 
 class ThreadHost:
@@ -75,7 +87,7 @@ class ThreadHost:
         self.keeper = Keeper(store)
         self.palettes = PaletteBuilder(dispatcher)
         self.own_tool: ToolDef | None = None
-        self.running: dict[str, ThreadLifecycle] = {}
+        self.running: dict[str, RunningThread] = {}
 
     @property
     def store(self) -> "ThreadStore":

@@ -13,7 +13,7 @@ from ryecore.errors import (
     ToolPolicyError,
 )
 from ryecore.policy.hooks import CONTROLS
-from ryecore.threads.loop.classification import (
+from ryecore.threads.planner.classification import (
     DEFAULT_CLASSIFICATION,
     ERROR_CLASSES,
     GiveUp,

@@ -11,7 +11,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.hooks import HookLayer
 from ryecore.policy.limits import DEFAULT_LIMITS
-from ryecore.threads.loop.classification import DEFAULT_CLASSIFICATION
+from ryecore.threads.planner.classification import DEFAULT_CLASSIFICATION
 from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
 from ryecore.threads.planner.resilience import LoopConfig, loop_config
 from ryecore.threads.planner.risk import DEFAULT_RISKS

@@ -106,19 +106,12 @@ def test_elevated_is_granted_with_a_warning_unless_it_or_worse_is_acknowledged()
         assert judge(["rye.execute.*"], [said]).warnings == ()
 
 
-class Planner:
-    """Stands for signed configuration that says nothing."""
-
-    def risks(self, _log):
-        return DEFAULT_RISKS
-
-
 def test_a_blocked_directive_is_told_what_to_write():
     with pytest.raises(InputError, match=r"'rye\.\*': unrestricted") as refusal:
-        check_risks(["rye.*"], (), Planner(), Trace())
+        check_risks(["rye.*"], (), DEFAULT_RISKS, Trace())
     assert '<acknowledge risk="unrestricted">' in refusal.value.next_step
     log = Trace()
-    assert check_risks(["rye.execute.*"], (), Planner(), log).warnings
+    assert check_risks(["rye.execute.*"], (), DEFAULT_RISKS, log).warnings
     assert log.events[0]["step"] == "risk"
 
 

@@ -10,8 +10,8 @@ from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.lifecycle.leaving import leave_knowledge
+from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.hooks import HookRunner
 from ryecore.threads.result import ThreadResult, cost_to_dict
@@ -62,6 +62,8 @@ def settle_failed(
     host: ThreadHost, thread_id: str, item_id: str, fence: int, error: BaseException
 ) -> None:
     """End a thread's row and account. What can't be written now, the keeper writes later."""
+    if isinstance(error, RyeError):
+        error.facts = {**error.facts, "thread_id": thread_id}
     ending = (
         ending_of_error(error) if isinstance(error, Exception) else ending_of_wish(killed=False)
     )

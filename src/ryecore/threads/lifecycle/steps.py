@@ -25,6 +25,7 @@ from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
+from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.keeping import tell_wish
 from ryecore.threads.lifecycle.above import Above, depth_used_up, held_within, read_above
@@ -38,13 +39,12 @@ from ryecore.threads.lifecycle.closing import (
     settle_failed,
 )
 from ryecore.threads.lifecycle.continuing import TRANSCRIPT, continued_record, handoff_of
-from ryecore.threads.lifecycle.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.lifecycle.leaving import (
     leave_capabilities,
     started_payload,
     thread_file,
 )
-from ryecore.threads.loop.harness import SafetyHarness, limits_until
+from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.loop.loop import LoopInputs, ThreadLoop
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.naming import PARENT_ID, register_thread
@@ -131,7 +131,8 @@ class ThreadLifecycle:
             self._write_thread_file()  # 12
             self._name_itself_as_parent()  # 13
         except BaseException as error:
-            self._fail_to_begin(error)
+            if self.thread_id:
+                self._abandon(error)
             raise
 
     # Steps 1 to 6: what is to run
@@ -229,7 +230,7 @@ class ThreadLifecycle:
         permissions, host = self._composed.permissions, self._host
         held = held_within(self._ctx.capabilities, self._above, self._wish.continues)
         granted = attenuate(permissions.capabilities, held)
-        risks = check_risks(granted, permissions.risks, host.planner, self._log)
+        risks = check_risks(granted, permissions.risks, host.planner.risks(self._log), self._log)
         self._warnings = risks.warnings
         self._limits = limits_until(self._limits, self._ctx.deadline)
         self._harness = SafetyHarness(
@@ -320,6 +321,9 @@ class ThreadLifecycle:
             raise
         except Exception as error:
             ending = ending_of_error(error)
+        except BaseException as error:  # such as KeyboardInterrupt: nothing more may be awaited
+            self._abandon(error)
+            raise
         return await self._finalize(ending)
 
     async def _run(self) -> Ending:
@@ -474,14 +478,6 @@ class ThreadLifecycle:
     def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         if self.recorder is not None:  # a hook of an earlier step has nowhere to tell
             self.recorder.tell(kind, payload)
-
-    def _fail_to_begin(self, error: BaseException) -> None:
-        """End a thread that never ran."""
-        if not self.thread_id:
-            return
-        if isinstance(error, RyeError):
-            error.facts = {**error.facts, "thread_id": self.thread_id}
-        self._abandon(error)
 
     def _abandon(self, error: BaseException) -> None:
         """End a thread whose turns will not run."""

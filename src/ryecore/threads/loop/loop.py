@@ -25,9 +25,9 @@ from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import RETURN_TOOL
 from ryecore.threads.calls.text_calls import render_tools
+from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.ending import Ending, ending_of_turns
-from ryecore.threads.loop.harness import LimitHit, SafetyHarness
+from ryecore.threads.loop.ending import Ending, ending_of_turns
 from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.loop.spending import MAX_OUTPUT_TOKENS, Spending

@@ -53,15 +53,15 @@ from ryecore.threads.calls.text_calls import (
     render_call,
     render_results,
 )
-from ryecore.threads.loop.classification import (
+from ryecore.threads.harness import LimitHit, SafetyHarness
+from ryecore.threads.loop.recorder import Recorder
+from ryecore.threads.loop.spending import Spending
+from ryecore.threads.planner.classification import (
     Classification,
     RetryIn,
     classify,
     on_error_plan,
 )
-from ryecore.threads.loop.harness import LimitHit, SafetyHarness
-from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.loop.spending import Spending
 from ryecore.threads.planner.hooks import HookOutcome, HookRunner
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.threads.result import cost_to_dict

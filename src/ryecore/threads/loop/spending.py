@@ -17,7 +17,7 @@ from ryecore.llm.request import LlmRequest
 from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
-from ryecore.threads.loop.harness import LimitHit, SafetyHarness
+from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.loop.recorder import Recorder
 
 __all__ = ["MAX_OUTPUT_TOKENS", "Spending"]

@@ -32,7 +32,7 @@ from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
-from ryecore.threads.loop.classification import ERROR_CONFIG, Classification, read_classification
+from ryecore.threads.planner.classification import ERROR_CONFIG, Classification, read_classification
 from ryecore.threads.planner.plan import Composed, DirectivePlan, LayeredLimits, LoadedDirective
 from ryecore.threads.planner.risk import RISK_CONFIG, Risks, read_risks
 

@@ -19,7 +19,6 @@ from ryecore.policy.capabilities import allows
 
 if TYPE_CHECKING:
     from ryecore.chain.trace import Trace
-    from ryecore.threads.planner.planning import DirectivePlanner
 
 __all__ = [
     "DEFAULT_RISKS",
@@ -80,7 +79,7 @@ class RiskReport:
 def check_risks(
     capabilities: Iterable[str],
     acknowledged: Iterable[AcknowledgedRisk],
-    planner: "DirectivePlanner",
+    risks: Risks,
     log: "Trace",
 ) -> RiskReport:
     """Refuse a thread that asks for what is unrestricted, unless its directive acknowledges that.
@@ -88,14 +87,13 @@ def check_risks(
     Args:
         capabilities: What it may do, attenuated already.
         acknowledged: What its directive acknowledges.
-        planner: Reads the signed classes.
+        risks: The class of each pattern.
         log: Told the warnings.
 
     Raises:
         InputError: Something is blocked.
-        RyeError: `agent/capability_risk.yaml` can't be verified, read or used.
     """
-    report = judge(capabilities, acknowledged, planner.risks(log))
+    report = judge(capabilities, acknowledged, risks)
     if report.blocked:
         named = ", ".join(repr(one) for one in report.blocked)
         raise InputError(

@@ -18,7 +18,7 @@ from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES
 from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
-from ryecore.threads.loop.harness import SafetyHarness
+from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.records.messages import part_from_json
 from ryecore.threads.records.needed import grants, needed_for
 from ryecore.threads.records.replay_report import About, Difference, ReplayReport

@@ -13,7 +13,7 @@ from ryecore.agent.turns import TurnResult
 from ryecore.errors import LlmError, RyeError
 from ryecore.state.model import Status
 from ryecore.threads.calls.returning import Returned
-from ryecore.threads.loop.harness import LimitHit
+from ryecore.threads.harness import LimitHit
 
 __all__ = ["Ending", "ending_of_error", "ending_of_turns", "ending_of_wish"]
 
