@@ -1,0 +1,64 @@
+"""What a thread makes of models, tools and callers that do what nobody should."""
+
+from pathlib import Path
+
+import pytest
+
+from ryecore.errors import InputError, InvalidItemId, ThreadNotFound
+from ryecore.llm import Price, Usage
+from ryecore.testing import say
+from tests.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+class _Exit(BaseException):
+    """Like KeyboardInterrupt and SystemExit, and no test runner takes it for its own."""
+
+
+async def test_what_no_host_catches_leaves_no_thread_running(tmp_path: Path) -> None:
+    def model(_: object) -> None:
+        raise _Exit
+
+    stage = Stage(tmp_path, model=model)
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        with pytest.raises(_Exit):
+            await rye.execute(ref, thread="fork")
+        assert await rye.threads.list() == ()
+        [row] = await rye.threads.list(all=True)
+        report = await rye.threads.verify(row.thread_id)
+    assert row.status == "cancelled"
+    assert [turn.state for turn in report.turns] == ["attested", "unattested"]  # as after a crash
+    account = stage.store().ledger.account(row.thread_id)
+    assert (account.state == "open", account.held.tokens) == (False, 0)
+
+
+@pytest.mark.parametrize("usage", [Usage(10**30, 5), Usage(1.5, 2), Usage(-90, 100)])  # type: ignore[arg-type]
+async def test_counts_that_can_not_be_are_charged_as_the_most(tmp_path: Path, usage: Usage) -> None:
+    stage = Stage(
+        tmp_path,
+        model=lambda _: say("hello", usage=usage),
+        price_of=lambda *_: Price("1", "5"),
+    )
+    done = await stage.run(stage.write("acme/x"))
+    assert (done.state, done.code) == ("error", "internal")
+    ledger = stage.store().ledger
+    [charge] = ledger.charges(done.thread_id)
+    assert (charge.mark, charge.actual) == ("assumed", charge.held)
+    assert ledger.account(done.thread_id).total == charge.held
+
+
+async def test_what_names_nothing_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("hello"))
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        with pytest.raises(InputError, match="names no model"):
+            await rye.execute(ref, thread="fork", model="scripted/\ud800")
+        for nothing in (None, 5):
+            with pytest.raises(InvalidItemId):
+                await rye.start(nothing)  # type: ignore[arg-type]
+        await rye.execute(ref, thread="fork")
+        for nothing in (None, 5, "\ud800", "../.."):
+            with pytest.raises(ThreadNotFound):
+                await rye.threads.show(nothing)  # type: ignore[arg-type]
