@@ -182,7 +182,13 @@ class Parts:
         host = ThreadHost(
             self.store.open,
             self.planner,
-            ActionDispatcher(self, ToolListing(self.spaces, self._forms)),
+            ActionDispatcher(
+                self.execute,
+                lambda: self.fetch,
+                lambda: self.search,
+                lambda: self.sign,
+                ToolListing(self.spaces, self._forms),
+            ),
             self._agent,
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,

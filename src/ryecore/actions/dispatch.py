@@ -1,7 +1,7 @@
 """The actions of one Rye, as threads are handed them."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ryecore.actions.execute import ExecuteAction
 from ryecore.actions.options import ExecuteOptions
@@ -17,40 +17,32 @@ if TYPE_CHECKING:
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
 
-__all__ = ["ActionDispatcher", "Actions"]
-
-
-class Actions(Protocol):
-    """The parts of a Rye that act; each is made when it is first needed."""
-
-    execute: ExecuteAction
-
-    @property
-    def fetch(self) -> "FetchAction":
-        """Reads items."""
-        ...
-
-    @property
-    def search(self) -> "SearchAction":
-        """Finds items."""
-        ...
-
-    @property
-    def sign(self) -> "SignAction":
-        """Signs items."""
-        ...
+__all__ = ["ActionDispatcher"]
 
 
 class ActionDispatcher:
     """Hands each call on to the action that serves it, with the caller's context.
 
     Args:
-        actions: The actions.
+        execute: Executes tools and directives.
+        fetch: Makes what reads items, when it is first needed.
+        search: Makes what finds them.
+        sign: Makes what signs them.
         listing: Lists the tools of all spaces.
     """
 
-    def __init__(self, actions: Actions, listing: ToolListing) -> None:
-        self._actions = actions
+    def __init__(
+        self,
+        execute: ExecuteAction,
+        fetch: "Callable[[], FetchAction]",
+        search: "Callable[[], SearchAction]",
+        sign: "Callable[[], SignAction]",
+        listing: ToolListing,
+    ) -> None:
+        self._execute = execute
+        self._fetch = fetch
+        self._search = search
+        self._sign = sign
         self._listing = listing
 
     async def execute(
@@ -63,13 +55,13 @@ class ActionDispatcher:
     ) -> ExecutionResult:
         """Execute a tool, or get a directive's directions."""
         options = ExecuteOptions(dry_run=dry_run)
-        return await self._actions.execute(ref, parameters, options, ctx or CallContext())
+        return await self._execute(ref, parameters, options, ctx or CallContext())
 
     async def launch(
         self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
     ) -> Shown:
         """Launch a tool in a process of its own."""
-        return await self._actions.execute(ref, parameters, ExecuteOptions(async_=True), ctx)
+        return await self._execute(ref, parameters, ExecuteOptions(async_=True), ctx)
 
     async def fork(
         self,
@@ -87,16 +79,16 @@ class ActionDispatcher:
             limit_overrides=options.limit_overrides,
             muted_hooks=options.muted_hooks,
         )
-        return await self._actions.execute(ref, inputs, how, ctx)
+        return await self._execute(ref, inputs, how, ctx)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
         """A tool's verified chain and the decisions that lead to it."""
-        prepared = await self._actions.execute.inspect(ref, ctx or CallContext())
+        prepared = await self._execute.inspect(ref, ctx or CallContext())
         return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
 
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
         """A tool's verified chain."""
-        return await self._actions.execute.chain(ref, ctx or CallContext())
+        return await self._execute.chain(ref, ctx or CallContext())
 
     def tool_ids(self) -> tuple[str, ...]:
         """The ids of all tools of all spaces."""
@@ -113,14 +105,14 @@ class ActionDispatcher:
     ) -> SearchResults:
         """Items by what they hold."""
         ctx = ctx or CallContext()
-        return await self._actions.search(query, scope, None, limit, offset, ctx)
+        return await self._search()(query, scope, None, limit, offset, ctx)
 
     async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
         """Read one item, verified."""
         from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
 
-        return await self._actions.fetch(ref, FetchOptions(), ctx)
+        return await self._fetch()(ref, FetchOptions(), ctx)
 
     async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
         """Sign what a glob matches, once the host has approved."""
-        return await self._actions.sign.on_behalf(pattern, ctx)
+        return await self._sign().on_behalf(pattern, ctx)
