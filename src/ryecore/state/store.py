@@ -29,9 +29,10 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
-from ryecore.state.records import indented_json
+from ryecore.state.records import indented_json, load_run_key
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.signs import Signs
+from ryecore.state.thread_file import THREAD_FILE, end_thread_file
 
 __all__ = ["ThreadStore"]
 
@@ -48,10 +49,17 @@ class ThreadStore:
     Args:
         place: `.ai/state/threads`, attested.
         durability: What a change survives.
+        user_root: The user's `.ai` folder, which holds the run key.
     """
 
-    def __init__(self, place: AttestedFolder, durability: Durability = "process") -> None:
+    def __init__(
+        self,
+        place: AttestedFolder,
+        durability: Durability = "process",
+        user_root: Path | None = None,
+    ) -> None:
         self.folder = place.path
+        self._user_root = user_root
         self._durability: Durability = durability
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry = ThreadRegistry(self._database)
@@ -69,7 +77,8 @@ class ThreadStore:
         Raises:
             StateError: The place can't be made or used.
         """
-        return cls(attested_folder(project_root / "state", THREADS_FOLDER, user_root), durability)
+        place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
+        return cls(place, durability, user_root)
 
     def is_in_place(self) -> bool:
         """Whether the registry that is open is the one that stands in the folder."""
@@ -198,9 +207,17 @@ class ThreadStore:
         ended = self.registry.settle_abandoned(records)
         for thread_id in ended:
             self._copy_result(thread_id, self.registry.get_result(thread_id))
+            self.end_file(thread_id)
             self.announce(thread_id, "ended")
         if ended:
             self._tell_owners()  # of what still runs below them
+
+    def end_file(self, thread_id: str) -> None:
+        """Say in a thread's own file how it ended, where its owner could not."""
+        path = self.folder_of(thread_id) / THREAD_FILE
+        if self._user_root is not None and path.exists():
+            record = self.registry.get_thread(thread_id)
+            end_thread_file(path, record, load_run_key(self._user_root))
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
         """Wait until a thread has ended. Files and processes say when to look.

@@ -7,6 +7,7 @@ Source: seed 003, "Step 12: Write initial thread.json"; decisions 5 and 37.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,10 @@ from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
+from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability, ThreadRecord
 from ryecore.state.records import holds, indented_json, sign_record
 
-__all__ = ["THREAD_FILE", "ThreadFile", "read_thread_file", "write_thread_file"]
+__all__ = ["THREAD_FILE", "ThreadFile", "end_thread_file", "read_thread_file", "write_thread_file"]
 
 THREAD_FILE: Final = "thread.json"
 """The file's name in the thread's folder."""
@@ -84,12 +85,7 @@ class ThreadFile:
             "root_id": self.root_id or self.thread_id,
             "chain_root_id": self.chain_root_id,
             "continuation_of": self.continuation_of,
-            "cost": {
-                "turns": self.cost.turns,
-                "input_tokens": self.cost.input_tokens,
-                "output_tokens": self.cost.output_tokens,
-                "spend": self.cost.spend_microcents / MICROCENTS_PER_USD,
-            },
+            "cost": _cost(self.cost),
         }
 
 
@@ -116,6 +112,27 @@ def write_thread_file(
             f"{path} can't be written: {problem.strerror or problem}.",
             next_step="See that the disk has room.",
         ) from problem
+
+
+def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
+    """Say in a thread's file how it ended, where its owner could not.
+
+    Args:
+        path: The file. One that isn't there, or was altered, is left as it is.
+        record: The thread's row.
+        key: The run key.
+    """
+    with suppress(StateError, OSError):
+        said = dict(read_thread_file(path, key.public, record.thread_id))
+        if said.get("status") == record.status:
+            return
+        said |= {
+            "status": record.status,
+            "updated_at": record.updated_at,
+            "cost": _cost(record.cost),
+        }
+        text = json.dumps(sign_record(_KIND, said, key), indent=2, allow_nan=False) + "\n"
+        write_atomically(path, text.encode(), mode=0o600, durable=False)
 
 
 def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mapping[str, Any]:
@@ -157,3 +174,12 @@ def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mappi
             next_step=next_step,
         )
     return {name: value for name, value in said.items() if name != _FIELD}
+
+
+def _cost(cost: Cost) -> dict[str, object]:
+    return {
+        "turns": cost.turns,
+        "input_tokens": cost.input_tokens,
+        "output_tokens": cost.output_tokens,
+        "spend": cost.spend_microcents / MICROCENTS_PER_USD,
+    }

@@ -11,6 +11,8 @@ from attrs import evolve
 from ryecore.errors import InputError, ThreadConflict
 from ryecore.llm.result import Usage
 from ryecore.policy import CallContext
+from ryecore.state.records import load_run_key, sign_record
+from ryecore.state.thread_file import read_thread_file
 from ryecore.testing import FunctionProvider, call, say
 from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import tool
@@ -218,3 +220,22 @@ async def test_a_thread_that_is_handed_off_keeps_the_inputs_that_it_had(tmp_path
     )
     given = [stage.records(one, "thread_started")[0].payload["inputs"] for one in (first, second)]
     assert given == [{"x": 7}, {"x": 7}]
+
+
+async def test_a_thread_whose_process_died_says_so_in_its_file_once_somebody_looks(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, say("x"))
+    done = await stage.run(stage.write("acme/x", permissions=""))
+    store = stage.store()
+    path = store.folder_of(done.thread_id) / "thread.json"
+    key = load_run_key(stage.house.user / ".ai")
+    running = {**read_thread_file(path, key.public, done.thread_id), "status": "running"}
+    path.write_text(json.dumps(sign_record("thread", running, key)))
+    store.end_file(done.thread_id)
+    ended = read_thread_file(path, key.public, done.thread_id)
+    assert (ended["status"], ended["cost"]["turns"]) == ("completed", 1)
+    path.write_text(path.read_text().replace("completed", "error"))
+    altered = path.read_text()
+    store.end_file(done.thread_id)
+    assert path.read_text() == altered  # what was altered is left to be found

@@ -76,6 +76,7 @@ def settle_failed(
     }
     try:
         host.store.settle(thread_id, ending.status, result, fence)
+        host.store.end_file(thread_id)
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
