@@ -2,14 +2,13 @@
 
 # ruff: noqa: S608 - what is spliced into statements is constants
 
-import json
 from collections.abc import Sequence
 from typing import Final
 
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database
 from ryecore.state.model import ThreadRecord, thread_not_found
-from ryecore.state.rows import columns, record_of
+from ryecore.state.rows import columns, record_of, result_of
 from ryecore.state.schema import CLOCK, ENDED, below
 
 __all__ = ["ThreadQueries"]
@@ -48,10 +47,11 @@ class ThreadQueries:
 
         Raises:
             ThreadNotFound: There is none of this id.
+            StateError: It is damaged.
         """
         self.get_thread(thread_id)
         rows = self._database.read("SELECT body FROM results WHERE thread_id = ?", (thread_id,))
-        return json.loads(rows[0]["body"]) if rows else None
+        return result_of(thread_id, rows[0]["body"]) if rows else None
 
     def list_active(self) -> tuple[ThreadRecord, ...]:
         """The threads that have not ended, oldest first."""

@@ -4,7 +4,7 @@ import sqlite3
 
 from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
 from ryecore.policy.budget import NOTHING, Amount, Dimension
-from ryecore.state.model import thread_not_found
+from ryecore.state.model import MICROCENTS_PER_USD, thread_not_found
 
 __all__ = ["insufficient", "not_registered", "refuse_closed", "refuse_opening"]
 
@@ -63,11 +63,12 @@ def insufficient(
 ) -> InsufficientBudget:
     """The error that says that an account has less left than was asked for."""
     if dimension == "spend":
-        said = f"{wanted.spend_microcents / 1e8:.8f} USD, and {left.spend_microcents / 1e8:.8f}"
+        needed = f"${wanted.spend_microcents / MICROCENTS_PER_USD:.8f}"
+        there = f"${left.spend_microcents / MICROCENTS_PER_USD:.8f}"
     else:
-        said = f"{wanted.tokens} tokens, and {left.tokens}"
+        needed, there = f"{wanted.tokens:,} tokens", f"{left.tokens:,} tokens"
     return InsufficientBudget(
-        f"Insufficient budget: this needs {said} of the thread {account} are left.",
+        f"Insufficient budget: this needs {needed}, and the thread {account} has {there} left.",
         next_step="Give it a higher limit, or ask for less.",
         account=account,
         remaining=left,

@@ -3,11 +3,11 @@
 import json
 import sqlite3
 
-from ryecore.errors import InputError, ThreadConflict
+from ryecore.errors import InputError, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.model import Cost, Status, ThreadRecord, check_status, has_ended
 
-__all__ = ["as_json", "columns", "conflict", "epitaph", "record_of", "tenure"]
+__all__ = ["as_json", "columns", "conflict", "epitaph", "record_of", "result_of", "tenure"]
 
 
 def columns(process: ProcessId) -> tuple[str, int, int, int]:
@@ -16,7 +16,41 @@ def columns(process: ProcessId) -> tuple[str, int, int, int]:
 
 
 def record_of(row: sqlite3.Row) -> ThreadRecord:
-    """A whole row as a record."""
+    """A whole row as a record.
+
+    Raises:
+        StateError: It holds what no ryecore has written.
+    """
+    try:
+        return _record_of(row)
+    except (ValueError, RecursionError):
+        raise _damaged(row["thread_id"]) from None
+
+
+def result_of(thread_id: str, body: str) -> object:
+    """A result as it was stored.
+
+    Raises:
+        StateError: It is no JSON.
+    """
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise _damaged(thread_id) from None
+
+
+def _damaged(thread_id: str) -> StateError:
+    return StateError(
+        f"The registry's row of the thread {thread_id} is damaged.",
+        next_step="Move .ai/state/threads aside, and threads begin anew.",
+        thread_id=thread_id,
+    )
+
+
+def _record_of(row: sqlite3.Row) -> ThreadRecord:
+    limits = None if row["limits"] is None else json.loads(row["limits"])
+    if limits is not None and not isinstance(limits, dict):
+        raise ValueError("Limits are a mapping.")
     owner = None
     if row["pid"] is not None and not has_ended(row["status"]):
         owner = ProcessId(row["boot_id"], row["pid_namespace"], row["pid"], row["start_ticks"])
@@ -43,7 +77,7 @@ def record_of(row: sqlite3.Row) -> ThreadRecord:
         continuation_thread_id=row["continuation_thread_id"],
         chain_root_id=row["chain_root_id"],
         root_id=row["root_id"],
-        limits=None if row["limits"] is None else json.loads(row["limits"]),
+        limits=limits,
         transcript_head=None if digest is None else (row["transcript_length"], digest),
     )
 

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 
 from ryecore.policy import CallContext, CancelToken, allows
 from ryecore.policy.limits import Limits
-from ryecore.state.model import Cost
+from ryecore.state.model import MICROCENTS_PER_USD, Cost
 
 __all__ = ["LimitCode", "LimitHit", "SafetyHarness", "limits_until"]
 
@@ -123,7 +123,11 @@ class SafetyHarness:
             return LimitHit("tokens_exceeded", tokens, limits.tokens)
         most = limits.spend_microcents
         if most is not None and (cost.spend_microcents >= most > 0 or cost.spend_microcents > most):
-            return LimitHit("spend_exceeded", cost.spend_microcents / 1e8, most / 1e8)
+            return LimitHit(
+                "spend_exceeded",
+                cost.spend_microcents / MICROCENTS_PER_USD,
+                most / MICROCENTS_PER_USD,
+            )
         return self.check_duration()
 
     def check_duration(self) -> LimitHit | None:

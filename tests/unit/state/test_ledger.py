@@ -149,7 +149,7 @@ def test_a_reservation_is_capped_by_what_is_left_and_given_back(books: Books) ->
     again = books.ledger.reserve("b", "r", Amount(5, 5), reserves_spend=True, reserves_tokens=False)
     assert again == Amount(30, 100)
     assert books.ledger.account("r").reserved == Amount(100, 0)
-    with pytest.raises(InsufficientBudget, match=r"0\.00000000 of the thread r are left"):
+    with pytest.raises(InsufficientBudget, match=r"the thread r has \$0\.00000000 left"):
         books.child("c", "r", 1, 1, spend_aside=True)
     with pytest.raises(InsufficientBudget):  # nor is there anything to share
         books.child("d", "r", 1, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from ryecore.errors import ThreadConflict
+from ryecore.errors import StateError, ThreadConflict
 from ryecore.lillux import current_process
 from ryecore.state.database import Database
 from ryecore.state.model import Cost
@@ -131,3 +131,24 @@ def test_rows_of_an_older_version_get_their_root(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "threads.db") as bare:
         assert bare.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     bare.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE results SET body = '{'",
+        "UPDATE threads SET limits = 'x'",
+        "UPDATE threads SET limits = '[1]'",
+        "UPDATE threads SET status = 'lost'",
+    ],
+)
+def test_a_damaged_row_says_so(tmp_path: Path, damage: str) -> None:
+    database = Database(tmp_path / "threads.db", MIGRATIONS)
+    registry = ThreadRegistry(database)
+    registry.register("a", "directive:x", limits={"turns": 3})
+    registry.settle("a", "completed", {"text": "well"})
+    with database.write() as run:
+        run.execute("PRAGMA ignore_check_constraints = ON")
+        run.execute(damage)
+    with pytest.raises(StateError, match="row of the thread a is damaged"):
+        registry.get_result("a")

@@ -14,7 +14,7 @@ from ryecore.llm.parts import ToolCallPart
 from ryecore.policy.capabilities import Action
 from ryecore.policy.hooks import Hook, HookLayer
 from ryecore.policy.limits import Limits, read_limits
-from ryecore.state.model import Cost
+from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.state.transcript_check import Record
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES
 from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
@@ -226,7 +226,7 @@ class _Judge:
             return f"{limits.tokens - used:,} tokens were left of {limits.tokens:,}"
         most = limits.spend_microcents
         if most is not None and cost.spend_microcents + spend > most:
-            return f"${(most - cost.spend_microcents) / 1e8:.6f} were left of ${most / 1e8:.6f}"
+            return f"${(most - cost.spend_microcents) / MICROCENTS_PER_USD:.6f} were left of ${most / MICROCENTS_PER_USD:.6f}"
         return ""
 
     def _charge(self, said: Mapping[str, Any]) -> None:
@@ -239,7 +239,9 @@ class _Judge:
             self._was_refused = True
             return
         if above:
-            self._differ("holds", f"{tokens:,} tokens and ${spend / 1e8:.6f} were held", above)
+            self._differ(
+                "holds", f"{tokens:,} tokens and ${spend / MICROCENTS_PER_USD:.6f} were held", above
+            )
         if actual > spend or read + written > tokens:
             self._overspent.append(self._turn)
         cost = self._cost
@@ -264,8 +266,12 @@ class _Judge:
             used, allowed = cost.input_tokens + cost.output_tokens, limits.tokens
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "spend_exceeded":
-            used = cost.spend_microcents / 1e8
-            allowed = None if limits.spend_microcents is None else limits.spend_microcents / 1e8
+            used = cost.spend_microcents / MICROCENTS_PER_USD
+            allowed = (
+                None
+                if limits.spend_microcents is None
+                else limits.spend_microcents / MICROCENTS_PER_USD
+            )
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "duration_exceeded":
             used = self._now - self._started_at
