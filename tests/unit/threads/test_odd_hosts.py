@@ -59,6 +59,6 @@ async def test_what_names_nothing_is_refused_as_what_it_is(tmp_path: Path) -> No
             with pytest.raises(InvalidItemId):
                 await rye.start(nothing)  # type: ignore[arg-type]
         await rye.execute(ref, thread="fork")
-        for nothing in (None, 5, "\ud800", "../.."):
+        for no_id in (None, 5, "\ud800", "../.."):
             with pytest.raises(ThreadNotFound):
-                await rye.threads.show(nothing)  # type: ignore[arg-type]
+                await rye.threads.show(no_id)  # type: ignore[arg-type]

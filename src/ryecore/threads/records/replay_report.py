@@ -87,7 +87,8 @@ class ReplayReport:
             ("✓ " if self.ok else "✗ ", "good" if self.ok else "bad"),
             (self.thread_id, "id"),
             said,
-            (f"  {self.turns} turns, {self.decisions} decisions", "dim"),
+            (f"  {self.turns} turn{'s' if self.turns != 1 else ''}, ", "dim"),
+            (f"{self.decisions} decision{'s' if self.decisions != 1 else ''}", "dim"),
         )
         for one in self.differences:
             _add(text, one, "bad", "now      ")
