@@ -6,7 +6,7 @@ Source: seed 003, "Step 10" and "Turn Loop"; decisions 40, 41 and 46.
 import time
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from attrs import evolve, field, frozen
 
@@ -42,6 +42,12 @@ class LimitHit:
     current: float
     maximum: float
     reason: str = ""
+
+    @classmethod
+    def of_spend(cls, used_microcents: int, most_microcents: int, reason: str = "") -> Self:
+        """A hit of the limit of money."""
+        used, most = used_microcents / MICROCENTS_PER_USD, most_microcents / MICROCENTS_PER_USD
+        return cls("spend_exceeded", used, most, reason)
 
     @property
     def message(self) -> str:
@@ -123,11 +129,7 @@ class SafetyHarness:
             return LimitHit("tokens_exceeded", tokens, limits.tokens)
         most = limits.spend_microcents
         if most is not None and (cost.spend_microcents >= most > 0 or cost.spend_microcents > most):
-            return LimitHit(
-                "spend_exceeded",
-                cost.spend_microcents / MICROCENTS_PER_USD,
-                most / MICROCENTS_PER_USD,
-            )
+            return LimitHit.of_spend(cost.spend_microcents, most)
         return self.check_duration()
 
     def check_duration(self) -> LimitHit | None:

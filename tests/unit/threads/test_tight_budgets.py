@@ -53,4 +53,4 @@ async def test_where_no_answer_is_affordable_the_limit_is_told(tmp_path: Path) -
     done = await stage.run(stage.write("acme/x", limits='spend="0.0001"'))
     assert (done.state, done.code) == ("error", "spend_exceeded")
     assert stage.model.requests == []
-    assert "this needs 0.00" in done.error  # not what the longest answer would cost
+    assert "this needs $0.00" in done.error  # not what the longest answer would cost

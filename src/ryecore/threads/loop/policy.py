@@ -45,7 +45,6 @@ from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolRe
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
-from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.returning import RETURN_NAMES, Rejected, Returned, check_outputs
 from ryecore.threads.calls.text_calls import (
@@ -233,12 +232,7 @@ class ThreadPolicy(TurnPolicy):
             used = cost.input_tokens + cost.output_tokens
             return LimitHit("tokens_exceeded", used, limits.tokens or 0, said)
         most = limits.spend_microcents or 0
-        return LimitHit(
-            "spend_exceeded",
-            cost.spend_microcents / MICROCENTS_PER_USD,
-            most / MICROCENTS_PER_USD,
-            said,
-        )
+        return LimitHit.of_spend(cost.spend_microcents, most, said)
 
     # The answer
 

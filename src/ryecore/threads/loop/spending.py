@@ -16,7 +16,7 @@ from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.model import Cost
 from ryecore.threads.harness import LimitHit, SafetyHarness
 from ryecore.threads.loop.recorder import Recorder
 
@@ -251,9 +251,7 @@ class Spending:
         if error.dimension == "tokens":
             used = cost.input_tokens + cost.output_tokens
             return LimitHit("tokens_exceeded", used, limits.tokens or 0, error.message)
-        most = (limits.spend_microcents or 0) / MICROCENTS_PER_USD
-        used_usd = cost.spend_microcents / MICROCENTS_PER_USD
-        return LimitHit("spend_exceeded", used_usd, most, error.message)
+        return LimitHit.of_spend(cost.spend_microcents, limits.spend_microcents or 0, error.message)
 
 
 def _is_ample(limit: int | None, used: int, needed: int) -> bool:

@@ -226,7 +226,7 @@ class _Judge:
             return f"{limits.tokens - used:,} tokens were left of {limits.tokens:,}"
         most = limits.spend_microcents
         if most is not None and cost.spend_microcents + spend > most:
-            return f"${(most - cost.spend_microcents) / MICROCENTS_PER_USD:.6f} were left of ${most / MICROCENTS_PER_USD:.6f}"
+            return f"${_usd(most - cost.spend_microcents):.6f} were left of ${_usd(most):.6f}"
         return ""
 
     def _charge(self, said: Mapping[str, Any]) -> None:
@@ -239,9 +239,7 @@ class _Judge:
             self._was_refused = True
             return
         if above:
-            self._differ(
-                "holds", f"{tokens:,} tokens and ${spend / MICROCENTS_PER_USD:.6f} were held", above
-            )
+            self._differ("holds", f"{tokens:,} tokens and ${_usd(spend):.6f} were held", above)
         if actual > spend or read + written > tokens:
             self._overspent.append(self._turn)
         cost = self._cost
@@ -266,12 +264,9 @@ class _Judge:
             used, allowed = cost.input_tokens + cost.output_tokens, limits.tokens
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "spend_exceeded":
-            used = cost.spend_microcents / MICROCENTS_PER_USD
-            allowed = (
-                None
-                if limits.spend_microcents is None
-                else limits.spend_microcents / MICROCENTS_PER_USD
-            )
+            used = _usd(cost.spend_microcents)
+            most = limits.spend_microcents
+            allowed = None if most is None else _usd(most)
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "duration_exceeded":
             used = self._now - self._started_at
@@ -485,3 +480,7 @@ def _shown(value: object) -> str:
 def _json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _usd(microcents: int) -> float:
+    return microcents / MICROCENTS_PER_USD
