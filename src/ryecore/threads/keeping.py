@@ -23,6 +23,7 @@ from ryecore.state.store import ThreadStore
 __all__ = ["Keeper", "Kept", "tell_wish"]
 
 _RENEW_EVERY_S: Final = LEASE_S / 3
+_OPEN_AGAIN_S: Final = 1.0
 
 
 class Kept(Protocol):
@@ -102,8 +103,15 @@ class Keeper:
         finally:
             self.pay()
 
+    async def _opened(self) -> ThreadStore:
+        """The store, once it can be opened. Whoever began a thread was told why it can't."""
+        while True:
+            with suppress(StateError):
+                return self._store()
+            await anyio.sleep(_OPEN_AGAIN_S)
+
     async def _listen(self) -> None:
-        store = self._store()
+        store = await self._opened()
         async with Signs(store.folder) as watched:
             while True:
                 if self._kept:

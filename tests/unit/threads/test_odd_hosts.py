@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ryecore.errors import InputError, InvalidItemId, ThreadNotFound
+from ryecore.errors import InputError, InvalidItemId, StateError, ThreadNotFound
 from ryecore.llm import Price, Usage
 from ryecore.testing import say
 from tests.stage import Stage
@@ -62,3 +62,18 @@ async def test_what_names_nothing_is_refused_as_what_it_is(tmp_path: Path) -> No
         for no_id in (None, 5, "\ud800", "../.."):
             with pytest.raises(ThreadNotFound):
                 await rye.threads.show(no_id)  # type: ignore[arg-type]
+
+
+async def test_a_user_space_that_can_not_be_written_is_said_and_can_be_mended(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, say("hello"), say("hello"))
+    ref = stage.write("acme/x")
+    in_the_way = stage.house.user / ".ai/state"
+    in_the_way.write_text("no folder")
+    async with stage.open() as rye:
+        for start in (rye.start(ref), rye.execute(ref, thread="fork")):
+            with pytest.raises(StateError, match="run key"):
+                await start
+        in_the_way.unlink()
+        assert (await rye.execute(ref, thread="fork")).state == "completed"
