@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from ryecore.errors import InputError, InvalidItemId, StateError, ThreadNotFound
@@ -75,5 +76,6 @@ async def test_a_user_space_that_can_not_be_written_is_said_and_can_be_mended(
         for start in (rye.start(ref), rye.execute(ref, thread="fork")):
             with pytest.raises(StateError, match="run key"):
                 await start
+        await anyio.wait_all_tasks_blocked()  # whatever runs beside them has seen it too
         in_the_way.unlink()
         assert (await rye.execute(ref, thread="fork")).state == "completed"
