@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from ryecore.errors import ConfigError
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
 from ryecore.llm.result import Usage
@@ -219,6 +220,12 @@ class CostTracker:
     def _cost_of(self, provider: str, model: str, usage: Usage, media: int) -> int | None:
         price = self._price_of(provider, model) if self._price_of is not None else None
         if price is not None:
+            if not isinstance(price, Price):
+                raise ConfigError(
+                    f"The host's price_of gave {type(price).__name__} for {provider}/{model}, "
+                    "which is no Price.",
+                    next_step="Let it return a Price, or None where the price isn't known.",
+                )
             return price.cost_of(usage, media)
         return self._bundled_cost(provider, model, usage) if self._bundled else None
 

@@ -79,3 +79,22 @@ async def test_a_user_space_that_can_not_be_written_is_said_and_can_be_mended(
         await anyio.wait_all_tasks_blocked()  # whatever runs beside them has seen it too
         in_the_way.unlink()
         assert (await rye.execute(ref, thread="fork")).state == "completed"
+
+
+async def test_the_result_says_what_was_charged_at_the_end_too(tmp_path: Path) -> None:
+    stage = Stage(
+        tmp_path,
+        say("hello", usage=Usage(10**30, 5)),
+        price_of=lambda _provider, _model: Price("1", "2"),
+    )
+    done = await stage.run(stage.write("acme/x"))
+    account = stage.store().ledger.account(done.thread_id)
+    assert done.total == account.total
+    assert done.total.spend_microcents > 0
+
+
+async def test_a_price_that_is_none_names_who_gave_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("hello"), price_of=lambda _provider, _model: 0.5)
+    done = await stage.run(stage.write("acme/x"))
+    assert done.state == "error"
+    assert "price_of gave float" in done.error

@@ -416,6 +416,7 @@ class ThreadLifecycle:
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         host.ledger.report_actual(thread_id, spent)
         host.ledger.cascade_spend(thread_id)
+        host.ledger.release(thread_id, ending.status)
         following = self.continuation
         result = made_result(
             self._file,
@@ -429,7 +430,7 @@ class ThreadLifecycle:
         record_end(self._recorder, ending, cost)
         leave_files(host, self._file, ending, cost)
         head = self._recorder.head
-        # Releases the account, and sets status, result and head, in one transaction.
+        # Sets status, result and head in one transaction.
         host.store.settle(
             thread_id,
             ending.status,
