@@ -425,6 +425,15 @@ class ThreadRegistry(ThreadQueries):
                 (chain_root_id, continuation_of, thread_id),
             )
 
+    def set_head(self, thread_id: str, head: tuple[int, str]) -> None:
+        """Say where the transcript of a thread that has ended ends."""
+        with self._database.write() as run:
+            run.execute(
+                "UPDATE threads SET transcript_length = ?, transcript_digest = ?"
+                " WHERE thread_id = ?",
+                (*head, thread_id),
+            )
+
     def link_continuation(self, thread_id: str, continuation_thread_id: str) -> None:
         """Say which thread goes on with this one; how it ends is said by `settle`."""
         with self._database.write() as run:

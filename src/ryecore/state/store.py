@@ -20,6 +20,7 @@ from ryecore.lillux.processes import current_process, kill_process, process_stat
 from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
+from ryecore.state.left_behind import close_left_behind
 from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned
 from ryecore.state.model import (
     THREADS_FOLDER,
@@ -207,7 +208,7 @@ class ThreadStore:
         ended = self.registry.settle_abandoned(records)
         for thread_id in ended:
             self._copy_result(thread_id, self.registry.get_result(thread_id))
-            self.end_file(thread_id)
+            self._close_left_behind(thread_id)
             self.announce(thread_id, "ended")
         if ended:
             self._tell_owners()  # of what still runs below them
@@ -218,6 +219,16 @@ class ThreadStore:
         if self._user_root is not None and path.exists():
             record = self.registry.get_thread(thread_id)
             end_thread_file(path, record, load_run_key(self._user_root))
+
+    def _close_left_behind(self, thread_id: str) -> None:
+        if self._user_root is None:
+            return
+        record = self.registry.get_thread(thread_id)
+        folder, key = self.folder_of(thread_id), load_run_key(self._user_root)
+        head = close_left_behind(folder, record, key, self._durability)
+        if head is not None:
+            with suppress(StateError):  # a head that lags behind says nothing wrong
+                self.registry.set_head(thread_id, (head.offset, head.digest))
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
         """Wait until a thread has ended. Files and processes say when to look.

@@ -16,10 +16,11 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.transcript_check import TranscriptReport, read_records, verify_transcript
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.continuing import TRANSCRIPT, fork_of, resume_of
+from ryecore.threads.lifecycle.continuing import fork_of, resume_of
 from ryecore.threads.lifecycle.steps import ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
 from ryecore.threads.planner.planning import read_overrides

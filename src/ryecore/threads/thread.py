@@ -11,13 +11,13 @@ from attrs import evolve
 from ryecore.errors import BudgetNotRegistered
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.transcript_check import Record, read_records
 from ryecore.styled import StyledText
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.continuing import TRANSCRIPT
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.result import ThreadResult, kept_result
 from ryecore.threads.view.drawing import render_tree

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
@@ -18,10 +19,9 @@ from ryecore.threads.records.messages import cut_after, keep_tail, message_to_js
 from ryecore.threads.wish import Continuation
 
 __all__ = [
-    "TRANSCRIPT", "continued_record", "fork_of", "handoff_of", "resume_of",
+    "continued_record", "fork_of", "handoff_of", "resume_of",
 ]  # fmt: skip
 
-TRANSCRIPT: Final = "transcript.jsonl"
 
 _GOES_ON: Final = frozenset({"thread_resumed", "thread_forked"})
 

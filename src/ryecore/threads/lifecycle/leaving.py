@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript_check import read_records
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.continuing import TRANSCRIPT
 from ryecore.threads.planner.plan import LoadedDirective
 from ryecore.threads.records.export import (
     CAPABILITIES_FILE,

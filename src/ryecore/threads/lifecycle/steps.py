@@ -20,6 +20,7 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
@@ -38,7 +39,7 @@ from ryecore.threads.lifecycle.closing import (
     run_after_complete,
     settle_failed,
 )
-from ryecore.threads.lifecycle.continuing import TRANSCRIPT, continued_record, handoff_of
+from ryecore.threads.lifecycle.continuing import continued_record, handoff_of
 from ryecore.threads.lifecycle.leaving import (
     leave_capabilities,
     started_payload,
@@ -416,13 +417,12 @@ class ThreadLifecycle:
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         host.ledger.report_actual(thread_id, spent)
         host.ledger.cascade_spend(thread_id)
-        host.ledger.release(thread_id, ending.status)
-        following = self.continuation
+        account, following = host.ledger.account(thread_id), self.continuation
         result = made_result(
             self._file,
             ending,
             cost,
-            total=host.ledger.account(thread_id).total,
+            total=account.total + account.held,  # what is held still will be charged
             duration_ms=(time.monotonic() - self._started) * 1000,
             continuation_id=following.thread_id if following else None,
             warnings=self._warnings,
@@ -430,7 +430,7 @@ class ThreadLifecycle:
         record_end(self._recorder, ending, cost)
         leave_files(host, self._file, ending, cost)
         head = self._recorder.head
-        # Sets status, result and head in one transaction.
+        # Releases the account, and sets status, result and head, in one transaction.
         host.store.settle(
             thread_id,
             ending.status,

@@ -1,0 +1,53 @@
+"""Close what a dead thread has left: its file, and its transcript.
+
+Its row says already how it ended. Whoever has found it dead does the rest.
+
+Source: decision 47.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ryecore.errors import StateError
+from ryecore.lillux.keys import SigningKey
+from ryecore.state.checkpoints import Head
+from ryecore.state.model import Durability, ThreadRecord
+from ryecore.state.thread_file import THREAD_FILE, end_thread_file
+from ryecore.state.transcript import Transcript
+
+__all__ = ["TRANSCRIPT", "close_left_behind"]
+
+TRANSCRIPT: Final = "transcript.jsonl"
+"""The name of a transcript in its thread's folder."""
+
+
+def close_left_behind(
+    folder: Path, record: ThreadRecord, key: SigningKey, durability: Durability
+) -> Head | None:
+    """Say in a dead thread's files how it ended.
+
+    A torn line of its transcript is dropped. What no checkpoint speaks for stays, and the closing
+    checkpoint says, signed, how many records that are. What was altered is left to be found.
+
+    Args:
+        folder: The thread's folder.
+        record: Its row.
+        key: The run key.
+        durability: What a write survives.
+
+    Returns:
+        Where the transcript's chain ends now; None where it could not be closed.
+    """
+    if not (folder / THREAD_FILE).exists():  # it never came to run
+        return None
+    head = None
+    with suppress(StateError):
+        transcript, found = Transcript.resume(
+            folder / TRANSCRIPT, record.thread_id, key, durability, head=record.transcript_head
+        )
+        with transcript:
+            transcript.append(f"thread_{record.status}", {"error": "Its process died."})
+            head = transcript.checkpoint(found.turn + bool(found.tail_records))
+    end_thread_file(folder / THREAD_FILE, record, key)
+    return head
