@@ -125,9 +125,9 @@ def test_what_is_no_text_or_too_large_is_found_by_its_name_alone(house, index, m
 
 
 def test_of_config_the_name_alone_is_indexed(house, index):
-    house.write("config/agent/agent.yaml", "api_key: sesame", sign=False)
+    house.write("config/acme/shop.yaml", "api_key: sesame", sign=False)
     assert found(index, "sesame", "config") == []
-    assert found(index, "agent", "config") == ["agent/agent"]
+    assert found(index, "shop", "config") == ["acme/shop"]
     assert b"sesame" not in b"".join(
         path.read_bytes() for path in (house.user / ".ai/cache").rglob("*") if path.is_file()
     )

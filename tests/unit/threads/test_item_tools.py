@@ -212,9 +212,12 @@ async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(house: Ho
     furnish(house)
     async with house.open() as rye:
         here = await seated(Desk(rye), GRANTED)
+        registry = rye._parts.store.open().registry
+        registry.register("t-1", "directive:acme/boss")  # on whose behalf the model calls
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", **{"async": True})
 
+        assert registry.get_thread(said["thread_id"]).parent_id == "t-1"
         assert (said["status"], said["state"]) == ("success", "running")
         assert "pid" not in said
         with anyio.fail_after(30):
