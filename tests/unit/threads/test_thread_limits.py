@@ -53,7 +53,7 @@ def endless(request: Any) -> Any:
     [
         ('turns="2"', "turns_exceeded", "turns"),
         ('tokens="6000"', "tokens_exceeded", "token"),
-        ('spend="0.02"', "spend_exceeded", "USD"),
+        ('spend="0.02"', "spend_exceeded", "$"),
     ],
 )
 async def test_a_counted_limit_ends_a_thread(
