@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.matrix import check_cell, check_modes
@@ -14,6 +14,7 @@ from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
+from ryecore.threads.served import ORCHESTRATOR
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from ryecore.threads.thread import Thread
     from ryecore.threads.wish import ThreadWish
 
-__all__ = ["ORCHESTRATOR", "ExecuteAction", "thread_wish"]
-
-ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
-"""The system tool that looks after threads."""
+__all__ = ["ExecuteAction", "thread_wish"]
 
 
 class ExecuteAction:

@@ -17,11 +17,11 @@ from ryecore.policy import CallContext
 from ryecore.state.model import TERMINAL, Status
 from ryecore.threads.orchestrator.tool import (
     CAPABILITY,
-    ITEM_ID,
     PARAMETERS,
     Orchestrator,
     orchestrator_tool,
 )
+from ryecore.threads.served import ORCHESTRATOR
 from ryecore.tools.context import ToolContext
 from ryecore.tools.registry import ToolRegistry
 from tests.house import House
@@ -388,10 +388,10 @@ def test_the_system_tool_says_the_same_as_the_one_that_is_served() -> None:
     assert said["CONFIG_SCHEMA"] == PARAMETERS
     tool = orchestrator_tool(lambda: pytest.fail("it opens no store"), Starter())
     assert said["__tool_description__"] == tool.description
-    assert f"{said['__category__']}/orchestrator" == ITEM_ID
+    assert f"{said['__category__']}/orchestrator" == ORCHESTRATOR
 
 
 async def test_the_system_tool_is_served_by_the_rye_and_runs_no_process(house: House) -> None:
     async with house.open() as rye:
-        done = await rye.execute(f"tool:{ITEM_ID}", {"operation": "list_active"})
+        done = await rye.execute(f"tool:{ORCHESTRATOR}", {"operation": "list_active"})
     assert done.data == {"success": True, "count": 0, "threads": []}

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from ryecore.errors import InputError, InvalidParameters, RyeError
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.policy import CallContext
+from ryecore.policy import CallContext, capability_of
 from ryecore.state.store import ThreadStore
 from ryecore.threads.orchestrator import operations
 from ryecore.threads.orchestrator.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
@@ -27,15 +27,15 @@ from ryecore.threads.orchestrator.operations import (
     ThreadControl,
 )
 from ryecore.threads.orchestrator.outcomes import Document
+from ryecore.threads.served import ORCHESTRATOR
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import invalid_arguments
 
-__all__ = ["CAPABILITY", "ITEM_ID", "PARAMETERS", "TOOL_NAME", "Orchestrator", "orchestrator_tool"]
+__all__ = ["CAPABILITY", "PARAMETERS", "TOOL_NAME", "Orchestrator", "orchestrator_tool"]
 
 TOOL_NAME: Final = "rye_orchestrator"
-ITEM_ID: Final = "rye/agent/threads/orchestrator"
-CAPABILITY: Final = "rye.execute.tool.rye.agent.threads.orchestrator"
+CAPABILITY: Final = capability_of("execute", "tool", ORCHESTRATOR)
 
 _ONE: Final = frozenset({"thread_id"})
 _MANY: Final = frozenset({"thread_ids"})
@@ -282,7 +282,7 @@ def orchestrator_tool(store: Callable[[], ThreadStore], control: ThreadControl) 
         run=partial(_run, orchestrator),
         timeout_s=MAX_WAIT_S + 60,
         capability=CAPABILITY,
-        source=f"tool:{ITEM_ID}",
+        source=f"tool:{ORCHESTRATOR}",
     )
 
 
