@@ -1,6 +1,7 @@
 """Each limit trips with its code and a clear text, in parents and children; money is exact."""
 
 import json
+from decimal import localcontext
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +319,13 @@ async def test_a_transcript_tells_each_limit_and_verifies(tmp_path: Path) -> Non
         load_run_key(stage.house.user / ".ai").public, row.transcript_head, ended=True,
     )  # fmt: skip
     assert report.ok, report
+
+
+async def test_a_limit_of_money_is_exact_whatever_the_host_rounds_to(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("Done."))
+    ref = stage.write("acme/x", permissions="", limits='spend="1.23456789"')
+    with localcontext() as rounding:
+        rounding.prec = 3
+        done = await stage.run(ref)
+    assert stage.store().ledger.account(done.thread_id).ceiling.spend_microcents == 123_456_789
+    assert stage.store().registry.get_thread(done.thread_id).limits["spend"] == 1.23456789

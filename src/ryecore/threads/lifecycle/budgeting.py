@@ -9,7 +9,6 @@ from attrs import evolve
 
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
-from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
 from ryecore.threads.planner.plan import LayeredLimits
 from ryecore.threads.wish import Continuation
@@ -58,6 +57,7 @@ def open_account(
         )
     return evolve(
         limits,
-        spend_usd=Decimal(granted.spend_microcents) / MICROCENTS_PER_USD,
+        # Not a division, which rounds to the digits of the caller's context.
+        spend_usd=Decimal(f"{granted.spend_microcents}e-8"),
         tokens=granted.tokens,
     )
