@@ -5,7 +5,6 @@ Source: seed 001, "Fork mode"; seed 003; decisions 45 to 48.
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -18,7 +17,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
-from ryecore.state.transcript_check import TranscriptReport, read_records, verify_transcript
+from ryecore.state.transcript_check import TranscriptReport, verify_transcript
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.continuing import fork_of, resume_of
 from ryecore.threads.lifecycle.steps import ThreadLifecycle
@@ -212,14 +211,10 @@ class ThreadService:
         self, record: ThreadRecord, continues: Continuation, overrides: Limits
     ) -> ThreadWish:
         """The same directive with the same inputs, going on from where the other thread stood."""
-        path = self._host.store.folder_of(record.thread_id) / TRANSCRIPT
-        began = next((one for one in read_records(path) if one.type == "thread_started"), None)
-        said: Mapping[str, Any] = began.payload if began else {}
-        inputs, model = said.get("inputs"), said.get("model")
         return ThreadWish(
             ItemRef.parse(record.item_id, "directive"),
-            inputs if isinstance(inputs, dict) else {},
-            model if isinstance(model, str) else None,
+            continues.inputs,
+            continues.model,
             overrides,
             continues=continues,
         )

@@ -28,6 +28,8 @@ class Continuation:
         capabilities: What the earlier thread might do: this one never may more.
         turn: The turn that a fork was cut after; 0 for none.
         digest: The digest of the transcript there.
+        inputs: What the earlier thread was given, as its proved transcript says.
+        model: The model that it asked, likewise; None where the wish says it.
     """
 
     kind: ContinuationKind
@@ -38,6 +40,8 @@ class Continuation:
     capabilities: frozenset[str] = frozenset()
     turn: int = 0
     digest: str = ""
+    inputs: Mapping[str, object] = field(factory=dict, repr=False)
+    model: str | None = None
 
 
 @frozen

@@ -75,6 +75,7 @@ def resume_of(
         tuple(keep_tail(rebuilt.messages, max_tokens)),
         message,
         frozenset(map(str, said["capabilities"])),
+        **_beginning(records),
     )
 
 
@@ -106,7 +107,18 @@ def fork_of(
         frozenset(map(str, said["capabilities"])),
         turn,
         cut.digest,
+        **_beginning(records),
     )
+
+
+def _beginning(records: tuple[Record, ...]) -> dict[str, Any]:
+    """What the thread was given and asked, as its first record says."""
+    began = next((one.payload for one in records if one.type == "thread_started"), {})
+    inputs, model = began.get("inputs"), began.get("model")
+    return {
+        "inputs": inputs if isinstance(inputs, dict) else {},
+        "model": model if isinstance(model, str) else None,
+    }
 
 
 def _left_by(
