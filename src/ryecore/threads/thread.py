@@ -63,8 +63,13 @@ class Thread:
 
     @property
     def cost(self) -> Amount:
-        """The money and the tokens that it and all below it have used so far."""
-        return self._spent(self.thread_id)
+        """The money and the tokens that it, what it was handed off to, and all below have used."""
+        cost, thread_id = NOTHING, self.thread_id
+        while thread_id:
+            cost += self._spent(thread_id)
+            following = self._host.registry.get_thread(thread_id).continuation_thread_id
+            thread_id = following or ""
+        return cost
 
     @property
     def children(self) -> tuple[ThreadRecord, ...]:

@@ -110,3 +110,15 @@ async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) ->
     assert not last.handoff_requested
     assert len(stage.records(first.thread_id, "tool_call_result")) == 1
     assert stage.records(last.thread_id, "tool_call_result") == []  # nothing is done twice
+
+
+async def test_a_handle_counts_what_goes_on_with_its_thread(tmp_path: Path) -> None:
+    stage = Stage(
+        tmp_path, model=FunctionProvider(filling, provider_id="scripted", capabilities=CONTEXT)
+    )
+    ref = stage.write("acme/child", "I am the child.")
+    async with stage.open() as rye:
+        thread = await rye.start(ref)
+        done = await thread.result()
+        assert done.thread_id != thread.thread_id
+        assert thread.cost.tokens == 960 + 110

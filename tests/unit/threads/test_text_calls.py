@@ -1,6 +1,7 @@
 """Tool calls that a model writes as text."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -256,5 +257,14 @@ def test_a_fence_quotes_whatever_stands_in_it(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["`", "``` ", "<invoke ", "\n```", "`a\n", "<invoke name='a'>"])
 def test_a_long_answer_takes_time_that_grows_with_its_length(unit: str) -> None:
-    # Were it quadratic, this would take minutes.
-    extract_tool_calls(unit * (200_000 // len(unit)))
+    def seconds(chars: int) -> float:
+        text = unit * (chars // len(unit))
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            assert extract_tool_calls(text).calls == ()
+            times.append(time.process_time() - began)
+        return min(times)
+
+    # Sixteen times the text: were it quadratic, that would take 256 times as long.
+    assert seconds(320_000) < 100 * max(seconds(20_000), 1e-4)
