@@ -47,13 +47,13 @@ def write_atomically(
             if durable:
                 os.fsync(descriptor)
         if replace:
-            os.replace(temporary, path)
+            os.replace(temporary, path)  # noqa: PTH105 - no Path is made for what is text
         else:
             os.link(temporary, path)  # which never replaces
-            os.unlink(temporary)
+            os.unlink(temporary)  # noqa: PTH108
     except BaseException:
         with suppress(FileNotFoundError):
-            os.unlink(temporary)
+            os.unlink(temporary)  # noqa: PTH108
         raise
 
 
