@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ryecore import Rye
 from ryecore.llm import LlmRequest, MediaStore, StreamChunk
@@ -31,6 +31,7 @@ from tests.stage import Stage
 _TURNS, _FROM = 12, 1  # of which the first is left out, and the last, which answers
 _ROUNDS = {"process": 40, "machine": 3}
 _RUN_TURNS, _FEW, _MANY = 3, 10, 1_000
+_ROUNDS_AT_10 = {"process": 10, "machine": 3}
 _TOOLS = {"add": add}
 _CLOCKS: dict[str, Callable[[], float]] = {
     "process": time.process_time,
@@ -155,11 +156,11 @@ async def _whole(folder: Path, durability: Durability) -> None:
     )
 
 
-async def _rates(folder: Path, who: str) -> dict[str, float]:
+async def _rates(folder: Path, who: str, durability: Durability) -> dict[str, float]:
     """Threads a second: ten at once, and a thousand."""
     threads = _Threads(_folder(folder, "ours"), _RUN_TURNS - 1)
-    async with threads.open("process") as rye:
-        left = await threads.floor(rye, _folder(folder, "floor"), "process")
+    async with threads.open(durability) as rye:
+        left = await threads.floor(rye, _folder(folder, "floor"), durability)
 
         async def one() -> None:
             if who == "ours":
@@ -173,21 +174,21 @@ async def _rates(folder: Path, who: str) -> dict[str, float]:
             await asyncio.gather(*(one() for _ in range(count)))
             return count / (time.perf_counter() - begun)
 
-        few = statistics.median([await at_once(_FEW) for _ in range(10)])
+        few = statistics.median([await at_once(_FEW) for _ in range(_ROUNDS_AT_10[durability])])
         many = await at_once(_MANY)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rate": many, "rate_at_10": few, "of_the_rate_at_10": many / few, "mib": peak}
 
 
-def _at_once() -> None:
+def _at_once(durability: Durability) -> None:
     got: dict[str, dict[str, float]] = {}
     for who in ("ours", "floor"):
-        command = [sys.executable, "-m", __spec__.name, who]
+        command = [sys.executable, "-m", __spec__.name, who, durability]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         got[who] = json.loads(done.stdout)
     ours, base = got["ours"], got["floor"]
     report(
-        f"1,000 governed threads of {_RUN_TURNS} turns at once",
+        f"1,000 governed threads of {_RUN_TURNS} turns at once, {durability} durability",
         ours.pop("rate"),
         "/s",
         **ours,
@@ -203,7 +204,8 @@ def run() -> None:
         for durability in get_args(Durability):
             with tempfile.TemporaryDirectory() as folder:
                 asyncio.run(measure(Path(folder), durability))
-    _at_once()
+    for durability in get_args(Durability):
+        _at_once(durability)
 
 
 if __name__ == "__main__":
@@ -211,6 +213,7 @@ if __name__ == "__main__":
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each thread holds a file open
         with tempfile.TemporaryDirectory() as made:
-            sys.stdout.write(json.dumps(asyncio.run(_rates(Path(made), sys.argv[1]))))
+            rates = _rates(Path(made), sys.argv[1], cast("Durability", sys.argv[2]))
+            sys.stdout.write(json.dumps(asyncio.run(rates)))
     else:
         run()
