@@ -26,12 +26,12 @@ from ryecore.injected import rebuilt
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CancelToken
 from ryecore.policy.limits import read_limits
+from ryecore.runs.naming import PARENT_ID
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
-from ryecore.threads.naming import PARENT_ID
 
 __all__ = ["main"]
 

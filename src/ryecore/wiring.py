@@ -28,8 +28,8 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
+from ryecore.runs.tasks import Tasks
 from ryecore.state.lazy import LazyThreadStore
-from ryecore.threads.tasks import Tasks
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction

@@ -8,9 +8,9 @@ from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
+from ryecore.runs.ports import Fetched, ForkOptions, Shown
 from ryecore.search.listing import ToolListing
 from ryecore.search.model import SearchResults
-from ryecore.threads.ports import Fetched, ForkOptions, Shown
 
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchAction

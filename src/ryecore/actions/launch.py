@@ -202,7 +202,7 @@ class LaunchAction:
         )
 
     def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
-        from ryecore.threads.naming import PARENT_ID, register_thread  # noqa: PLC0415 - threads alone
+        from ryecore.runs.naming import PARENT_ID, register_thread  # noqa: PLC0415 - threads alone
 
         planner, log = self._planner(), Trace(ctx.event_sink)
         planner.inputs(planner.load(wish.ref, log), wish.inputs, log)

@@ -3,12 +3,12 @@
 Source: seed 003, "Thread Storage"; reference "Transcript"; decision 47.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["RECORD_TYPES", "Tell", "ThreadEvent"]
+__all__ = ["RECORD_TYPES", "ThreadEvent"]
 
 RECORD_TYPES: Final = (
     "thread_started", "thread_resumed", "thread_forked", "context_injected", "cognition_in",
@@ -18,9 +18,6 @@ RECORD_TYPES: Final = (
     "thread_cancelled", "thread_continued", "thread_killed",
 )  # fmt: skip
 """The types of records in a transcript."""
-
-Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
-"""Records that something happened: its type, one of `RECORD_TYPES`, and its payload."""
 
 
 @frozen

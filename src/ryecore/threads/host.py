@@ -10,6 +10,8 @@ from ryecore.directives.inputs import Declared
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CancelToken
+from ryecore.runs.keeping import Keeper
+from ryecore.runs.ports import Dispatcher
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
@@ -17,10 +19,8 @@ from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.keeping import Keeper
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.planning import DirectivePlanner
-from ryecore.threads.ports import Dispatcher
 from ryecore.threads.wish import Continuation
 from ryecore.tools.definition import ToolDef
 

@@ -15,6 +15,8 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.runs.ports import Shown
+from ryecore.runs.tasks import Tasks
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.transcript_check import TranscriptReport, verify_transcript
@@ -24,10 +26,8 @@ from ryecore.threads.lifecycle.steps import ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
 from ryecore.threads.planner.planning import read_overrides
 from ryecore.threads.planner.resilience import loop_config
-from ryecore.threads.ports import Shown
 from ryecore.threads.records.replay import ReplayReport, replay
 from ryecore.threads.result import StartedThread, ThreadResult
-from ryecore.threads.tasks import Tasks
 from ryecore.threads.thread import Thread
 from ryecore.threads.wish import Continuation, ThreadWish
 

@@ -14,10 +14,10 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import named
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
+from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Shown
 from ryecore.search.listing import ToolListing
 from ryecore.search.model import SearchResults
 from ryecore.threads.calls.palette import Palette, build_palette
-from ryecore.threads.ports import Dispatcher, Fetched, ForkOptions, Shown
 from ryecore.tools import ToolContext, ToolOutcome
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ryecore import Rye
-from ryecore.threads.ports import ForkOptions
+from ryecore.runs.ports import ForkOptions
 
 
 @frozen

@@ -12,8 +12,9 @@ from ryecore.directives.hooks import read_hooks
 from ryecore.directives.model import ContextSpec
 from ryecore.errors import ContentChanged, ItemNotFound
 from ryecore.policy.hooks import EVENTS, HookLayer
-from ryecore.threads.planner.hooks import HookRunner, directive_context, fill_parameters
-from ryecore.threads.ports import ForkOptions
+from ryecore.runs.hooks import HookRunner, fill_parameters
+from ryecore.runs.ports import ForkOptions
+from ryecore.threads.planner.context import directive_context
 from tests.house import House
 from tests.unit.threads.dispatching import Actions
 

@@ -17,7 +17,7 @@ from ryecore.errors import (
 )
 from ryecore.items.refs import ItemRef
 from ryecore.policy.approval import ApprovalRequest
-from ryecore.threads.ports import ForkOptions
+from ryecore.runs.ports import ForkOptions
 from tests.house import House
 from tests.unit.actions.directives import write
 from tests.unit.threads.desk import Desk, seated

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from ryecore.errors import InvalidInputs, RyeError, ToolCallError
 from ryecore.policy.capabilities import Action
+from ryecore.runs.ports import Dispatcher, ForkOptions
 from ryecore.threads.calls.guard import strip_envelope
-from ryecore.threads.ports import Dispatcher, ForkOptions
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef, ToolFunction
 from ryecore.tools.failures import invalid_arguments, shown

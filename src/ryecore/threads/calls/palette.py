@@ -19,10 +19,10 @@ from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.llm.estimate import tool_tokens
 from ryecore.policy import allows
 from ryecore.policy.capabilities import Action, holds_any
+from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import READ_ARTIFACT
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, item_tool
 from ryecore.threads.calls.returning import RETURN_TOOL
-from ryecore.threads.ports import Dispatcher
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import shown
 from ryecore.tools.items import ItemRunner, shape_of

@@ -7,13 +7,13 @@ from attrs import evolve
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount
+from ryecore.runs.hooks import HookRunner
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.leaving import leave_knowledge
 from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.planner.hooks import HookRunner
 from ryecore.threads.result import ThreadResult, cost_to_dict
 
 __all__ = ["leave_files", "made_result", "record_end", "run_after_complete", "settle_failed"]

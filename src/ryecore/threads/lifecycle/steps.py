@@ -20,6 +20,11 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
+from ryecore.runs.above import Above, depth_used_up, read_above
+from ryecore.runs.children import stop_children, wait_for_children
+from ryecore.runs.hooks import HookRunner
+from ryecore.runs.keeping import tell_wish
+from ryecore.runs.naming import PARENT_ID, register_thread
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
@@ -28,10 +33,7 @@ from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.keeping import tell_wish
-from ryecore.threads.lifecycle.above import Above, depth_used_up, held_within, read_above
 from ryecore.threads.lifecycle.budgeting import open_account
-from ryecore.threads.lifecycle.children import stop_children, wait_for_children
 from ryecore.threads.lifecycle.closing import (
     leave_files,
     made_result,
@@ -40,6 +42,7 @@ from ryecore.threads.lifecycle.closing import (
     settle_failed,
 )
 from ryecore.threads.lifecycle.continuing import continued_record, handoff_of
+from ryecore.threads.lifecycle.held import held_within
 from ryecore.threads.lifecycle.leaving import (
     leave_capabilities,
     started_payload,
@@ -48,8 +51,6 @@ from ryecore.threads.lifecycle.leaving import (
 from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.loop.loop import LoopInputs, ThreadLoop
 from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.naming import PARENT_ID, register_thread
-from ryecore.threads.planner.hooks import HookRunner
 from ryecore.threads.planner.plan import Composed, LayeredLimits, LoadedDirective
 from ryecore.threads.planner.planning import check_body
 from ryecore.threads.planner.resilience import LoopConfig, loop_config

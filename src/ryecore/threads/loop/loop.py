@@ -21,6 +21,7 @@ from ryecore.llm.parts import Message
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
+from ryecore.runs.hooks import HookRunner
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import RETURN_TOOL
@@ -31,7 +32,7 @@ from ryecore.threads.loop.ending import Ending, ending_of_turns
 from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.loop.spending import MAX_OUTPUT_TOKENS, Spending
-from ryecore.threads.planner.hooks import HookRunner, directive_context
+from ryecore.threads.planner.context import directive_context
 from ryecore.threads.planner.plan import Composed, LoadedDirective
 from ryecore.threads.planner.prompt import (
     continued_message,

@@ -45,6 +45,7 @@ from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolRe
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
+from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.returning import RETURN_NAMES, Rejected, Returned, check_outputs
 from ryecore.threads.calls.text_calls import (
@@ -62,7 +63,6 @@ from ryecore.threads.planner.classification import (
     classify,
     on_error_plan,
 )
-from ryecore.threads.planner.hooks import HookOutcome, HookRunner
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.threads.result import cost_to_dict
 from ryecore.threads.wish import ContinuationKind

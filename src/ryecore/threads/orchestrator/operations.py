@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
+from ryecore.runs.ports import Shown
 from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
@@ -29,7 +30,6 @@ from ryecore.threads.orchestrator.chain_search import (
 )
 from ryecore.threads.orchestrator.outcomes import Document, bounded, outcome, standing
 from ryecore.threads.orchestrator.reach import below, chain_of, find, find_all, refuse_itself
-from ryecore.threads.ports import Shown
 
 __all__ = [
     "MAX_TAIL_LINES",

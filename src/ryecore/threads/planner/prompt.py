@@ -5,18 +5,16 @@ Source: seed 003, "First Message Construction"; seed 001, "<returns> injection";
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal
-
-from attrs import frozen
+from typing import TYPE_CHECKING, Final
 
 from ryecore.directives.model import Directive
 from ryecore.directives.returns import render_returns
+from ryecore.runs.hooks import ContextBlock
 
 if TYPE_CHECKING:
     from ryecore.threads.wish import Continuation, ContinuationKind
 
 __all__ = [
-    "ContextBlock",
     "continued_message",
     "directive_prompt",
     "first_message",
@@ -25,7 +23,6 @@ __all__ = [
 ]
 
 _DIRECTIVE_TAG: Final = re.compile(r"<(?=\s*/?\s*directive\b)", re.IGNORECASE)
-_CONTEXT_TAG: Final = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 _GO_ON: Final[Mapping["ContinuationKind", str]] = {
     "handoff": (
@@ -38,44 +35,6 @@ _GO_ON: Final[Mapping["ContinuationKind", str]] = {
     ),
     "fork": "Go on with the work from here.",
 }
-
-
-@frozen
-class ContextBlock:
-    """Knowledge that a hook or a directive puts around the prompt.
-
-    Attributes:
-        hook_id: The hook that brought it; None for the directive's own `<context>`.
-        item_id: The item's id.
-        position: `before` or `after` the prompt, or in the `system` prompt.
-        text: The item's text, without its signature and metadata.
-        kind: The item's kind.
-        wrap: Whether the text is put inside a tag that names the item.
-    """
-
-    hook_id: str | None
-    item_id: str
-    position: Literal["system", "before", "after"]
-    text: str
-    kind: str = "knowledge"
-    wrap: bool = True
-
-    def render(self) -> str:
-        """The block as the model sees it. Its text can neither end its tag nor begin another."""
-        if not self.wrap:
-            return self.text
-        text = _CONTEXT_TAG.sub("&lt;", self.text)
-        item_id, kind = self.item_id.translate(_ESCAPES), self.kind.translate(_ESCAPES)
-        return f'<context id="{item_id}" type="{kind}">\n{text}\n</context>'
-
-    def to_dict(self) -> dict[str, object]:
-        """The block as the transcript's `context_injected` holds it."""
-        return {
-            "hook": self.hook_id,
-            "item_id": self.item_id,
-            "position": self.position,
-            "text": self.text,
-        }
 
 
 def system_text(blocks: Iterable[ContextBlock]) -> str:

@@ -1,4 +1,4 @@
-"""What bounds a thread from above: the thread that starts it.
+"""What bounds a thread or a run from above: the one that starts it.
 
 Source: seed 003, "Step 1: Resolve parent context"; decision 41.
 """
@@ -7,13 +7,11 @@ from attrs import frozen
 
 from ryecore.errors import LimitReached, StateError
 from ryecore.lillux.keys import PublicKey
-from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
-from ryecore.threads.wish import Continuation
 
-__all__ = ["Above", "depth_used_up", "held_within", "read_above"]
+__all__ = ["Above", "depth_used_up", "read_above"]
 
 
 @frozen
@@ -45,25 +43,6 @@ def read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
             f"The file of the thread {thread_id} was written by another version: {problem}.",
             next_step="Start the thread anew with this version.",
         ) from None
-
-
-def held_within(
-    held: frozenset[str] | None, above: Above | None, continues: Continuation | None
-) -> frozenset[str] | None:
-    """What a thread may do at most: no more than its caller, its parent, and its own past.
-
-    Args:
-        held: What its caller may do; None for the host, which may do everything.
-        above: Its parent.
-        continues: What it goes on from.
-
-    Source: decisions 41 and 47.
-    """
-    for bound in (above, continues):
-        if bound is not None:
-            within = bound.capabilities
-            held = within if held is None else frozenset(attenuate(within, held))
-    return held
 
 
 def depth_used_up(parent_id: str | None) -> LimitReached:

@@ -8,33 +8,70 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from attrs import define, evolve, field, frozen
 
-from ryecore.directives.model import ContextSpec
 from ryecore.errors import IntegrityError, RyeError
 from ryecore.items.knowledge import knowledge_text
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.conditions import look_up
 from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer, in_order
-from ryecore.threads.events import Tell
-from ryecore.threads.planner.prompt import ContextBlock
-from ryecore.threads.ports import Dispatcher, Fetched, ForkOptions
+from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Tell
 
-__all__ = ["HookOutcome", "HookRunner", "directive_context", "fill_parameters"]
+__all__ = ["ContextBlock", "HookOutcome", "HookRunner", "fill_parameters", "text_of"]
 
 _STEERING: Final = ("error", "limit")
 """Once a hook has answered one of these events, no later one is asked."""
 
 _PAST_A_LIMIT: Final[tuple[Control, ...]] = ("fail", "abort", "handoff")
+_CONTEXT_TAG: Final = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
+_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
 _ABSENT: Final = object()
 _FAILED: Final = ("error", "cancelled", "killed")
 _MAX_SAID: Final = 500
 _AFTER_S: Final = 60.0
 """How long hooks may take at least that follow a thread's end, in seconds."""
+
+
+@frozen
+class ContextBlock:
+    """Knowledge that a hook or a directive puts around the prompt.
+
+    Attributes:
+        hook_id: The hook that brought it; None for the directive's own `<context>`.
+        item_id: The item's id.
+        position: `before` or `after` the prompt, or in the `system` prompt.
+        text: The item's text, without its signature and metadata.
+        kind: The item's kind.
+        wrap: Whether the text is put inside a tag that names the item.
+    """
+
+    hook_id: str | None
+    item_id: str
+    position: Literal["system", "before", "after"]
+    text: str
+    kind: str = "knowledge"
+    wrap: bool = True
+
+    def render(self) -> str:
+        """The block as the model sees it. Its text can neither end its tag nor begin another."""
+        if not self.wrap:
+            return self.text
+        text = _CONTEXT_TAG.sub("&lt;", self.text)
+        item_id, kind = self.item_id.translate(_ESCAPES), self.kind.translate(_ESCAPES)
+        return f'<context id="{item_id}" type="{kind}">\n{text}\n</context>'
+
+    def to_dict(self) -> dict[str, object]:
+        """The block as the transcript's `context_injected` holds it."""
+        return {
+            "hook": self.hook_id,
+            "item_id": self.item_id,
+            "position": self.position,
+            "text": self.text,
+        }
 
 
 @frozen
@@ -175,7 +212,7 @@ class HookRunner:
         elif action.item is not None and action.primary == "fetch":
             if not {hook.id, action.item.id, str(action.item)} & self._suppress:
                 fetched = await self._dispatcher.fetch(action.item, ctx=ctx)
-                text = _text_of(fetched, action.item)
+                text = text_of(fetched, action.item)
                 run.blocks.append(
                     ContextBlock(
                         hook.id,
@@ -214,38 +251,6 @@ class HookRunner:
         if ignored:
             record["ignored"] = ignored
         self._tell("hook", record)
-
-
-async def directive_context(
-    context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
-) -> tuple[ContextBlock, ...]:
-    """The knowledge that a directive puts around its own prompt.
-
-    Args:
-        context: What it declares, composed with its ancestors'.
-        dispatcher: The actions.
-        ctx: Within what it is read.
-
-    Returns:
-        The blocks; those for the system prompt stand there without a tag around them.
-
-    Raises:
-        RyeError: An item can't be found, verified or read: the directive can't do without it.
-    """
-    blocks: list[ContextBlock] = []
-    for position, ids in (
-        ("system", context.system),
-        ("before", context.before),
-        ("after", context.after),
-    ):
-        for item_id in ids:
-            ref = ItemRef.parse(item_id, "knowledge")
-            text = _text_of(await dispatcher.fetch(ref, ctx=ctx), ref)
-            wrap = position != "system"
-            blocks.append(
-                ContextBlock(None, ref.id, position, text, kind=ref.kind, wrap=wrap)  # type: ignore[arg-type]
-            )
-    return tuple(blocks)
 
 
 def fill_parameters(
@@ -305,7 +310,12 @@ def _control_in(data: object) -> Control | None:
     return cast("Control", wanted)
 
 
-def _text_of(fetched: Fetched, ref: ItemRef) -> str:
+def text_of(fetched: Fetched, ref: ItemRef) -> str:
+    """The text of an item that is put before a model.
+
+    Raises:
+        RyeError: It is no text.
+    """
     if fetched.to_dict().get("encoding", "utf-8") != "utf-8":
         raise RyeError(f"{ref} is no text, so it can't be put before a model.")
     return knowledge_text(fetched.content)

@@ -5,7 +5,7 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from ryecore.threads.tasks import Tasks
+from ryecore.runs.tasks import Tasks
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
-"""What threads are handed of the rooms above them: the actions, bound to one open Rye."""
+"""What threads and graph runs are handed of the rooms above them: the actions of one open Rye."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 from attrs import frozen
 
@@ -10,7 +10,10 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.search.model import SearchResults
 
-__all__ = ["Dispatcher", "Fetched", "ForkOptions", "Shown"]
+__all__ = ["Dispatcher", "Fetched", "ForkOptions", "Shown", "Tell"]
+
+Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+"""Records that something happened: its type and its payload."""
 
 
 class Shown(Protocol):

@@ -1,0 +1,1 @@
+"""What threads and graph runs share: the actions they are handed, who keeps them, their hooks."""

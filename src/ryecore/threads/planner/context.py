@@ -1,0 +1,41 @@
+"""The knowledge that a directive puts around its own prompt."""
+
+from ryecore.directives.model import ContextSpec
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.runs.hooks import ContextBlock, text_of
+from ryecore.runs.ports import Dispatcher
+
+__all__ = ["directive_context"]
+
+
+async def directive_context(
+    context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
+) -> tuple[ContextBlock, ...]:
+    """The knowledge that a directive puts around its own prompt.
+
+    Args:
+        context: What it declares, composed with its ancestors'.
+        dispatcher: The actions.
+        ctx: Within what it is read.
+
+    Returns:
+        The blocks; those for the system prompt stand there without a tag around them.
+
+    Raises:
+        RyeError: An item can't be found, verified or read: the directive can't do without it.
+    """
+    blocks: list[ContextBlock] = []
+    for position, ids in (
+        ("system", context.system),
+        ("before", context.before),
+        ("after", context.after),
+    ):
+        for item_id in ids:
+            ref = ItemRef.parse(item_id, "knowledge")
+            text = text_of(await dispatcher.fetch(ref, ctx=ctx), ref)
+            wrap = position != "system"
+            blocks.append(
+                ContextBlock(None, ref.id, position, text, kind=ref.kind, wrap=wrap)  # type: ignore[arg-type]
+            )
+    return tuple(blocks)
