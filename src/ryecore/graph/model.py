@@ -1,0 +1,237 @@
+"""A state graph, read and checked. Nothing in it runs by itself.
+
+Source: seeds 000 and 002, "state-graph/runtime"; reference "State graph walker".
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from attrs import Factory, frozen
+
+from ryecore.agent.model import Agent, AgentNode
+from ryecore.items.refs import ItemRef
+from ryecore.policy.conditions import Condition
+from ryecore.policy.expressions import Template
+from ryecore.policy.hooks import Hook
+
+__all__ = [
+    "DEFAULT_MAX_CONCURRENCY",
+    "DEFAULT_MAX_STEPS",
+    "GRAPH_RUNTIME",
+    "Action",
+    "ActionVertex",
+    "AgentVertex",
+    "Edge",
+    "ForeachVertex",
+    "GateVertex",
+    "Graph",
+    "OnError",
+    "ReturnVertex",
+    "Tries",
+    "VertexOfGraph",
+]
+
+GRAPH_RUNTIME: Final = "rye/core/runtimes/state-graph/runtime"
+"""The executor that makes a tool a graph."""
+
+DEFAULT_MAX_STEPS: Final = 100
+DEFAULT_MAX_CONCURRENCY: Final = 10
+
+OnError = Literal["fail", "continue"]
+
+
+@frozen
+class Edge:
+    """Where a run goes on.
+
+    Attributes:
+        to: The next node's id.
+        when: Under which condition; always where None.
+    """
+
+    to: str
+    when: Condition | None = None
+
+
+@frozen
+class Tries:
+    """How often a node is tried.
+
+    Attributes:
+        max: How often in all, at least 1.
+        base_s: The bound of the first wait, in seconds; each next one is twice as long.
+        cap_s: The bound of any wait, in seconds.
+
+    Source: decision 51 for the defaults.
+    """
+
+    max: int = 1
+    base_s: float = 0.25
+    cap_s: float = 8.0
+
+
+@frozen
+class Action:
+    """What a node has done: one item, executed.
+
+    Attributes:
+        ref: A tool or a directive.
+        params: What it is given, with `${...}` in it; what comes out as None is left out.
+        thread: `fork` runs a directive in a managed thread; `inline` gets its directions.
+        model: The model of a fork; as the directive says where None.
+        limits: The limits of a fork.
+        target: Where; `local` alone until there are others.
+    """
+
+    ref: ItemRef
+    params: Template
+    thread: Literal["inline", "fork"] = "inline"
+    model: str | None = None
+    limits: Mapping[str, float] = Factory(dict)
+    target: str = "local"
+
+
+@frozen(kw_only=True)
+class _Vertex:
+    """What every node has.
+
+    Attributes:
+        id: Its name in the graph.
+        line: Where it stands in the file, counted from 1.
+        next: Its edges, in order: the first that holds is taken; where none does, the graph ends.
+        on_error: The node to go on with where this one fails; as the policy says where None.
+        assign: What it sets in the state, by key; skipped where it failed.
+        env_requires: The environment variables without which it can't run.
+        timeout_s: How long one try may take, in seconds; unbounded where None.
+        description: For people.
+    """
+
+    id: str
+    line: int = 0
+    next: tuple[Edge, ...] = ()
+    on_error: str | None = None
+    assign: Mapping[str, Template] = Factory(dict)
+    env_requires: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    description: str = ""
+
+
+@frozen(kw_only=True)
+class ActionVertex(_Vertex):
+    """A node that executes an item.
+
+    Attributes:
+        action: The item.
+        tries: How often.
+        cache_result: Whether the result is remembered by all that it depends on.
+    """
+
+    type: ClassVar[Literal["action"]] = "action"
+    action: Action
+    tries: Tries = Tries()
+    cache_result: bool = False
+
+
+@frozen(kw_only=True)
+class GateVertex(_Vertex):
+    """A node that does nothing but assign and choose an edge."""
+
+    type: ClassVar[Literal["gate"]] = "gate"
+
+
+@frozen(kw_only=True)
+class ForeachVertex(_Vertex):
+    """A node that executes an item for each member of a list.
+
+    Attributes:
+        over: The list.
+        as_: What each member is called in the action's parameters.
+        action: The item.
+        collect: The key of the state that gets the results, in the list's order; none where None.
+        parallel: Whether several run at once.
+        max_concurrency: How many at most; the graph's where None.
+        tries: How often each is tried.
+        cache_result: Whether results are remembered.
+    """
+
+    type: ClassVar[Literal["foreach"]] = "foreach"
+    over: Template
+    action: Action
+    as_: str = "item"
+    collect: str | None = None
+    parallel: bool = False
+    max_concurrency: int | None = None
+    tries: Tries = Tries()
+    cache_result: bool = False
+
+
+@frozen(kw_only=True)
+class AgentVertex(_Vertex):
+    """A node that runs an agent.
+
+    Attributes:
+        node: The agent's vertex, as the one executor takes it. Its `retry` feeds the first entry
+            of the agent's fallback plan, and nothing else.
+        agent: The agent that it refers to.
+
+    Source: seed 004; decision 50.
+    """
+
+    type: ClassVar[Literal["agent"]] = "agent"
+    node: AgentNode
+    agent: Agent
+
+
+@frozen(kw_only=True)
+class ReturnVertex(_Vertex):
+    """A node that ends the graph.
+
+    Attributes:
+        output: What the run gives.
+    """
+
+    type: ClassVar[Literal["return"]] = "return"
+    output: Template
+
+
+VertexOfGraph: TypeAlias = ActionVertex | GateVertex | ForeachVertex | AgentVertex | ReturnVertex
+
+
+@frozen(kw_only=True)
+class Graph:
+    """A state graph.
+
+    Attributes:
+        ref: Its item.
+        digest: SHA-256 (hex) of its verified file.
+        path: The author's file.
+        start: The id of the first node.
+        nodes: Its nodes by their ids, in the file's order.
+        max_steps: How many nodes a run may execute; no parameter raises it.
+        max_concurrency: How many members of a foreach run at once at most.
+        on_error: What a failed node without `on_error` does to the run.
+        state: What the state begins as.
+        env_requires: The environment variables without which no run begins.
+        permissions: What its actions may do at most: capabilities.
+        hooks: Its own hooks.
+        input_schema: The JSON Schema of its inputs; None where it takes anything.
+        version: The author's.
+        description: For people.
+    """
+
+    ref: ItemRef
+    digest: str
+    path: Path
+    start: str
+    nodes: Mapping[str, VertexOfGraph]
+    max_steps: int = DEFAULT_MAX_STEPS
+    max_concurrency: int = DEFAULT_MAX_CONCURRENCY
+    on_error: OnError = "fail"
+    state: Mapping[str, object] = Factory(dict)
+    env_requires: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    input_schema: Mapping[str, object] | None = None
+    version: str | None = None
+    description: str = ""
