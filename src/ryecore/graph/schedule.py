@@ -1,0 +1,339 @@
+"""Where a run stands, and what comes next. Pure: a function of graph, position and result.
+
+Source: reference "State graph walker"; decision 42 for the control results of hooks.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Self
+
+from attrs import evolve, field, frozen
+
+from ryecore.graph.model import (
+    ActionVertex,
+    ForeachVertex,
+    Graph,
+    ReturnVertex,
+    Tries,
+    VertexOfGraph,
+)
+from ryecore.policy.hooks import Control
+
+__all__ = [
+    "Ending",
+    "NodeError",
+    "NodeResult",
+    "Position",
+    "after",
+    "context_of",
+    "first",
+    "longest_wait_s",
+    "may_try_again",
+    "stopped",
+    "tries_of",
+]
+
+_MAX_ERRORS: Final = 100
+"""How many of the errors that were passed over are kept; the others are counted."""
+
+_MAX_HOOK_RETRIES: Final = 3
+
+EndStatus = Literal["completed", "completed_with_errors", "error", "cancelled"]
+
+
+@frozen
+class NodeError:
+    """A node that failed.
+
+    Attributes:
+        node: The node's id.
+        error: What happened.
+        code: Why, as the failure ladder of agents names it.
+    """
+
+    node: str
+    error: str
+    code: str = "tool_failed"
+
+    def to_dict(self) -> dict[str, str]:
+        """The error as its JSON-ready form."""
+        return {"node": self.node, "error": self.error, "code": self.code}
+
+
+@frozen
+class NodeResult:
+    """What came of one node.
+
+    Attributes:
+        value: What `${result}` stands for; of a return node, the run's output.
+        error: Why it failed, if it did.
+        retryable: Whether another try may go well.
+        passed_over: The first of the errors of a foreach's members that the policy passes over.
+        suppressed: How many these are.
+    """
+
+    value: object = None
+    error: NodeError | None = None
+    retryable: bool = False
+    passed_over: tuple[NodeError, ...] = ()
+    suppressed: int = 0
+
+
+@frozen
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        status: How.
+        output: What it gives.
+        error: Why it failed; with the node where one did.
+        limit: `max_steps` where that ended it.
+    """
+
+    status: EndStatus
+    output: object = None
+    error: NodeError | None = None
+    limit: str = ""
+
+
+@frozen
+class Position:
+    """Where a run stands: all that decides what comes next.
+
+    Attributes:
+        node: The next node's id; None once it has ended.
+        step: How many nodes were run.
+        state: The state.
+        hook_retries: How often hooks had a node run once more, by node.
+        errors: The first of the errors that were passed over.
+        suppressed: How many errors were passed over.
+        ending: How it ended; None while it goes on.
+    """
+
+    node: str | None
+    step: int = 0
+    state: Mapping[str, object] = field(factory=dict)
+    hook_retries: Mapping[str, int] = field(factory=dict)
+    errors: tuple[NodeError, ...] = ()
+    suppressed: int = 0
+    ending: Ending | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The position but for its state, JSON-ready."""
+        document: dict[str, object] = {"node": self.node, "step": self.step}
+        if self.hook_retries:
+            document["hook_retries"] = dict(self.hook_retries)
+        if self.suppressed:
+            document["errors"] = [one.to_dict() for one in self.errors]
+            document["suppressed"] = self.suppressed
+        if self.ending is not None:
+            document["ending"] = {
+                "status": self.ending.status,
+                "output": self.ending.output,
+                "error": self.ending.error.to_dict() if self.ending.error else None,
+                "limit": self.ending.limit,
+            }
+        return document
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], state: Mapping[str, object]) -> Self:
+        """The position that `to_dict` wrote, with its state."""
+        ending = document.get("ending")
+        if ending is not None:
+            error = ending["error"]
+            ending = Ending(
+                ending["status"],
+                ending["output"],
+                NodeError(**error) if error else None,
+                ending["limit"],
+            )
+        return cls(
+            document["node"],
+            document["step"],
+            state,
+            document.get("hook_retries", {}),
+            tuple(NodeError(**one) for one in document.get("errors", ())),
+            document.get("suppressed", 0),
+            ending,
+        )
+
+
+def first(graph: Graph) -> Position:
+    """Where a run begins."""
+    return Position(graph.start, state=dict(graph.state))
+
+
+def after(
+    graph: Graph,
+    position: Position,
+    inputs: Mapping[str, object],
+    result: NodeResult,
+    control: Control | None = None,
+    *,
+    now_ms: int = 0,
+) -> Position:
+    """Where a run stands once a node has come to its result.
+
+    Args:
+        graph: The graph.
+        position: Where the run stood; `node` is the one that ran.
+        inputs: The run's inputs.
+        result: What came of the node, its tries used up.
+        control: What the hooks of its error want; the first control result that counts.
+        now_ms: The time, in milliseconds since 1970, which `state._timestamp` stands for.
+
+    Returns:
+        The next position. It has ended where no edge holds, where a node returned or failed for
+        good, and where the steps are used up.
+    """
+    node = graph.nodes[position.node or ""]
+    moved = _passed_over(
+        evolve(position, step=position.step + 1), result.passed_over, result.suppressed
+    )
+    if result.error is not None:
+        moved = _after_error(graph, node, moved, inputs, result.error, control, now_ms)
+    elif isinstance(node, ReturnVertex):
+        return _ended(moved, result.value)
+    else:
+        moved = _assigned(graph, node, moved, inputs, result.value, now_ms)
+        moved = _along(graph, node, moved, inputs, result.value, now_ms)
+    if moved.node is not None and moved.step >= graph.max_steps:
+        said = f"The run's {graph.max_steps} steps are used up before '{moved.node}'."
+        ending = Ending("error", error=NodeError(moved.node, said, "turn_limit"), limit="max_steps")
+        return evolve(moved, node=None, ending=ending)
+    return moved
+
+
+def stopped(position: Position, why: str) -> Position:
+    """The position of a run that was cancelled."""
+    error = NodeError(position.node or "", why, "cancelled")
+    return evolve(position, node=None, ending=Ending("cancelled", error=error))
+
+
+def may_try_again(tries: Tries, tried: int, result: NodeResult) -> bool:
+    """Whether a node that failed is tried again by itself."""
+    return result.error is not None and result.retryable and tried < tries.max
+
+
+def longest_wait_s(tries: Tries, tried: int) -> float:
+    """The bound of the wait before the next try, in seconds: twice as long each time, capped.
+
+    Source: decision 50: the wait itself is drawn from zero up to this.
+    """
+    return float(min(tries.cap_s, tries.base_s * 2 ** min(tried - 1, 32)))
+
+
+def context_of(
+    graph: Graph, position: Position, inputs: Mapping[str, object], now_ms: int
+) -> dict[str, object]:
+    """What expressions of parameters see."""
+    state = position.state
+    return {"inputs": inputs, "state": _WithTime(state, now_ms) if graph.uses_time else state}
+
+
+class _WithTime(dict[str, object]):
+    """A state with the time in it, which is written only where it is asked for."""
+
+    def __init__(self, state: Mapping[str, object], now_ms: int) -> None:
+        super().__init__(state)
+        self._now_ms = now_ms
+
+    def __missing__(self, key: str) -> object:
+        if key == "_timestamp":
+            return self._now_ms
+        if key == "_now":
+            at = datetime.fromtimestamp(self._now_ms / 1000, UTC)
+            return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in ("_now", "_timestamp") or super().__contains__(key)
+
+    def get(self, key: str, default: object = None) -> object:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
+def _assigned(
+    graph: Graph,
+    node: VertexOfGraph,
+    position: Position,
+    inputs: Mapping[str, object],
+    value: object,
+    now_ms: int,
+) -> Position:
+    """The position with what a node sets in the state; all of it sees the state before."""
+    changed: dict[str, object] = {}
+    if isinstance(node, ForeachVertex) and node.collect is not None and isinstance(value, Mapping):
+        changed[node.collect] = value["items"]
+    if node.assign:
+        context = {**context_of(graph, position, inputs, now_ms), "result": value}
+        for key, template in node.assign.items():
+            changed[key] = template.value(context)
+    return evolve(position, state={**position.state, **changed}) if changed else position
+
+
+def _along(
+    graph: Graph,
+    node: VertexOfGraph,
+    position: Position,
+    inputs: Mapping[str, object],
+    value: object,
+    now_ms: int,
+) -> Position:
+    """The position behind the first edge that holds; the end where none does."""
+    context: dict[str, object] = {}
+    for edge in node.next:
+        if edge.when is None:
+            return evolve(position, node=edge.to)
+        context = context or {**context_of(graph, position, inputs, now_ms), "result": value}
+        if edge.when.holds(context):
+            return evolve(position, node=edge.to)
+    return _ended(position, None)
+
+
+def _after_error(
+    graph: Graph,
+    node: VertexOfGraph,
+    position: Position,
+    inputs: Mapping[str, object],
+    error: NodeError,
+    control: Control | None,
+    now_ms: int,
+) -> Position:
+    """Where a run stands after a node has failed: its hooks, its own edge, then the policy."""
+    if error.code == "cancelled":
+        return evolve(position, node=None, ending=Ending("cancelled", error=error))
+    if control == "retry":
+        count = position.hook_retries.get(node.id, 0) + 1
+        if count <= _MAX_HOOK_RETRIES:
+            return evolve(position, hook_retries={**position.hook_retries, node.id: count})
+    if control in ("fail", "abort", "handoff"):
+        return evolve(position, node=None, ending=Ending("error", error=error))
+    told = evolve(position, state={**position.state, "_last_error": error.to_dict()})
+    if control not in ("continue", "skip"):
+        if node.on_error is not None:
+            return evolve(told, node=node.on_error)
+        if graph.on_error == "fail":
+            return evolve(position, node=None, ending=Ending("error", error=error))
+    passed = _passed_over(told, (error,), 1)
+    return _along(graph, node, passed, inputs, None, now_ms)
+
+
+def _passed_over(position: Position, errors: tuple[NodeError, ...], count: int) -> Position:
+    if not count:
+        return position
+    kept = (*position.errors, *errors)[:_MAX_ERRORS]
+    return evolve(position, errors=kept, suppressed=position.suppressed + count)
+
+
+def _ended(position: Position, output: object) -> Position:
+    status: EndStatus = "completed_with_errors" if position.suppressed else "completed"
+    return evolve(position, node=None, ending=Ending(status, output))
+
+
+def tries_of(node: VertexOfGraph) -> Tries:
+    """How often a node is tried; an agent's retry is its own matter."""
+    return node.tries if isinstance(node, ActionVertex) else Tries()
