@@ -5,7 +5,8 @@ RyeError
 │   ├── InvalidItemId           (also a ValueError)
 │   ├── ItemNotFound            (also a LookupError)
 │   ├── AmbiguousItem           two files, or two kinds, answer to one name
-│   └── MetadataError           broken Python, YAML, JSON or header
+│   ├── MetadataError           broken Python, YAML, JSON or header
+│   └── GraphInvalid            a state graph that can't run; every problem is listed
 ├── IntegrityError          what stands on disk is not what a trusted key signed
 │   ├── UnsignedItem
 │   ├── MalformedSignature
@@ -91,6 +92,10 @@ from ryecore.errors.calls import (
     ToolFailed,
     UnsupportedExecution,
 )
+from ryecore.errors.graphs import (
+    GraphInvalid,
+    GraphProblem,
+)
 from ryecore.errors.items import (
     AmbiguousItem,
     AnchorError,
@@ -139,6 +144,8 @@ __all__ = [
     "ConfigError",
     "ContentChanged",
     "ExecutorNotFound",
+    "GraphInvalid",
+    "GraphProblem",
     "HostCapabilityMissing",
     "IncompatibleChain",
     "InputError",

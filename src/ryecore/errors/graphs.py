@@ -1,0 +1,83 @@
+"""State graphs that can't be used as they are written."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from attrs import frozen
+
+from ryecore.errors.items import ItemError
+
+__all__ = ["GraphInvalid", "GraphProblem"]
+
+_MAX_SHOWN = 50
+
+
+@frozen
+class GraphProblem:
+    """One thing that is wrong with a graph.
+
+    Attributes:
+        message: What, in one sentence.
+        path: The graph's file.
+        line: Where in the file, counted from 1; None where that is not known.
+        node: The node, where it stands in one.
+        key: The path of the key, as in `config.nodes.load.next[0].to`.
+    """
+
+    message: str
+    path: Path
+    line: int | None = None
+    node: str | None = None
+    key: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}, line {self.line}" if self.line else str(self.path)
+        named = f"{place}, {self.key}" if self.key else place
+        return f"{named}: {self.message}"
+
+    def to_dict(self) -> dict[str, object]:
+        """The problem as its JSON-ready form."""
+        return {
+            "message": self.message,
+            "path": str(self.path),
+            "line": self.line,
+            "node": self.node,
+            "key": self.key,
+        }
+
+
+class GraphInvalid(ItemError):
+    """A graph is not written as graphs are; every problem is listed.
+
+    Attributes:
+        problems: What is wrong, by the order of the file.
+        warnings: What looks wrong, and would not have kept it from running.
+    """
+
+    error_type: ClassVar[str] = "graph_invalid"
+    problems: tuple[GraphProblem, ...]
+    warnings: tuple[GraphProblem, ...]
+
+    @classmethod
+    def of(
+        cls,
+        ref: object,
+        problems: Sequence[GraphProblem],
+        warnings: Sequence[GraphProblem] = (),
+    ) -> "GraphInvalid":
+        """The error of a graph with these problems."""
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        shown = [f"\n  {problem}" for problem in problems[:_MAX_SHOWN]]
+        if len(problems) > _MAX_SHOWN:
+            shown.append(f"\n  … and {len(problems) - _MAX_SHOWN} more.")
+        return cls(
+            f"{ref} has {count}:{''.join(shown)}",
+            next_step="\nMend the file and sign it again.",
+            problems=tuple(problems),
+            warnings=tuple(warnings),
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """The error object, with its problems."""
+        return super().to_dict() | {"problems": [one.to_dict() for one in self.problems]}

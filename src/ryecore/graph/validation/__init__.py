@@ -1,0 +1,1 @@
+"""What can be said of a graph without running it: each problem, with its file and line."""
