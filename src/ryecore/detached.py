@@ -26,7 +26,7 @@ from ryecore.injected import rebuilt
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CancelToken
 from ryecore.policy.limits import read_limits
-from ryecore.runs.naming import PARENT_ID
+from ryecore.runs.naming import PARENT_ID, Registered
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status
@@ -94,7 +94,7 @@ async def _run_thread(
     payload: Payload, fork: Fork, threads: ThreadStore, fence: int, told: Sequence[int]
 ) -> None:
     """Run a directive's thread, which ends its own row."""
-    from ryecore.threads.wish import Registered, ThreadWish  # noqa: PLC0415 - not for tools
+    from ryecore.threads.wish import ThreadWish  # noqa: PLC0415 - not for tools
 
     stop = CancelToken()
     wish = ThreadWish(

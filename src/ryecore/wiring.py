@@ -33,6 +33,7 @@ from ryecore.state.lazy import LazyThreadStore
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
+    from ryecore.actions.dispatch import ActionDispatcher
     from ryecore.actions.fetch import FetchAction
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.search import SearchAction
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.policy.approval import Approve
+    from ryecore.runs.keeping import Keeper
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
@@ -174,28 +176,40 @@ class Parts:
     @cached_property
     def threads(self) -> "ThreadService":
         """Runs directives in managed threads."""
-        from ryecore.actions.dispatch import ActionDispatcher  # noqa: PLC0415
-        from ryecore.search.listing import ToolListing  # noqa: PLC0415
         from ryecore.threads.host import ThreadHost  # noqa: PLC0415
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
         host = ThreadHost(
             self.store.open,
             self.planner,
-            ActionDispatcher(
-                self.execute,
-                lambda: self.fetch,
-                lambda: self.search,
-                lambda: self.sign,
-                ToolListing(self.spaces, self._forms),
-            ),
+            self._dispatcher,
             self._agent,
+            self._keeper,
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,
             environ=self._environ,
         )
         return ThreadService(host, self.tasks)
+
+    @cached_property
+    def _dispatcher(self) -> "ActionDispatcher":
+        from ryecore.actions.dispatch import ActionDispatcher  # noqa: PLC0415
+        from ryecore.search.listing import ToolListing  # noqa: PLC0415
+
+        return ActionDispatcher(
+            self.execute,
+            lambda: self.fetch,
+            lambda: self.search,
+            lambda: self.sign,
+            ToolListing(self.spaces, self._forms),
+        )
+
+    @cached_property
+    def _keeper(self) -> "Keeper":
+        from ryecore.runs.keeping import Keeper  # noqa: PLC0415
+
+        return Keeper(self.store.open)
 
     @cached_property
     def _launch(self) -> "LaunchAction":

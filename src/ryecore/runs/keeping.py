@@ -5,9 +5,9 @@ One watcher and one timer serve all threads of a Rye, however many there are.
 Source: decisions 35 and 46.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -15,12 +15,15 @@ from attrs import frozen
 
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
+from ryecore.runs.tasks import Tasks
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
 
 __all__ = ["Keeper", "Kept", "tell_wish"]
+
+T = TypeVar("T")
 
 _RENEW_EVERY_S: Final = LEASE_S / 3
 _OPEN_AGAIN_S: Final = 1.0
@@ -57,6 +60,37 @@ class Keeper:
         self._store = store
         self._kept: dict[str, tuple[int, Kept]] = {}
         self._owed: dict[str, _Owed] = {}
+        self._is_running = False
+
+    def start(self, tasks: Tasks) -> None:
+        """Look after them from now on, as a task of the Rye; a second time does nothing."""
+        if not self._is_running:
+            self._is_running = True
+            tasks.start_soon(self.run)
+
+    async def during(self, tasks: Tasks, call: Callable[[], Awaitable[T]]) -> T:
+        """Look after them at least while something runs, where the Rye was not entered.
+
+        Args:
+            tasks: The tasks of the Rye.
+            call: What runs.
+
+        Returns:
+            What came of it.
+        """
+        if tasks.are_possible:
+            self.start(tasks)
+            return await call()
+        failed: Exception | None = None
+        async with anyio.create_task_group() as own:
+            own.start_soon(self.run)
+            try:
+                return await call()
+            except Exception as error:  # which the group would wrap
+                failed = error
+            finally:
+                own.cancel_scope.cancel()
+        raise failed or AssertionError("the task group is left by the return above")
 
     def add(self, thread_id: str, fence: int, kept: Kept) -> None:
         """Look after a thread from now on.

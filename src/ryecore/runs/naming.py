@@ -1,4 +1,4 @@
-"""Give a directive's thread its id and its row.
+"""Give a thread or a run its id and its row.
 
 Source: seed 003, "Thread ID Generation"; decision 36.
 """
@@ -7,14 +7,29 @@ import os
 import time
 from typing import Final
 
+from attrs import frozen
+
 from ryecore.errors import ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
 from ryecore.state.registry import ThreadRegistry
 
-__all__ = ["PARENT_ID", "register_thread"]
+__all__ = ["PARENT_ID", "Registered", "register_thread"]
 
 PARENT_ID: Final = "RYE_PARENT_THREAD_ID"
 """The variable that tells a child's process whose child it is. By itself it proves nothing."""
+
+
+@frozen
+class Registered:
+    """A thread that another process has registered, and this one has claimed.
+
+    Attributes:
+        thread_id: Its id.
+        fence: Its owner's, as `ThreadRegistry.claim` gave it.
+    """
+
+    thread_id: str
+    fence: int
 
 
 def register_thread(
@@ -27,13 +42,13 @@ def register_thread(
 
     Args:
         registry: Where.
-        ref: The directive.
+        ref: The directive, or the graph.
         parent_id: The thread that starts it.
         continues: The first thread of the chain that it goes on with, None for a fork; and the
             thread that it goes on from.
 
     Returns:
-        Its id: `DIRECTIVE/LEAF-EPOCH`, with a suffix where that is taken.
+        Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
 
     Raises:
         StateError: Nothing can be written.

@@ -1,20 +1,16 @@
 """What the threads of one open Rye have in common."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.directives.inputs import Declared
-from ryecore.errors import ConfigError
-from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CancelToken
+from ryecore.runs.host import RunHost
 from ryecore.runs.keeping import Keeper
 from ryecore.runs.ports import Dispatcher
-from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
-from ryecore.state.records import load_run_key
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
@@ -25,7 +21,6 @@ from ryecore.threads.wish import Continuation
 from ryecore.tools.definition import ToolDef
 
 if TYPE_CHECKING:
-    from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
 
 __all__ = ["RunningThread", "ThreadHost"]
@@ -44,7 +39,7 @@ class RunningThread(Protocol):
         ...
 
 
-class ThreadHost:
+class ThreadHost(RunHost):
     """What the threads of one open Rye have in common.
 
     Args:
@@ -52,13 +47,13 @@ class ThreadHost:
         planner: Reads directives.
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
+        keeper: Looks after what runs here.
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
         environ: The environment of this process.
 
     Attributes:
-        keeper: Looks after the threads that run here.
         palettes: Builds what models may call.
         own_tool: The tool by which a thread looks after those below it; the service sets it.
         running: The threads that run here, by their ids.
@@ -70,60 +65,27 @@ class ThreadHost:
         planner: DirectivePlanner,
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
+        keeper: Keeper,
         *,
         project_root: Path,
         user_root: Path,
         durability: Durability,
         environ: Mapping[str, str],
     ) -> None:
-        self._open = store
-        self._deps = deps
-        self._user_root = user_root
+        super().__init__(
+            store,
+            dispatcher,
+            deps,
+            keeper,
+            project_root=project_root,
+            user_root=user_root,
+            durability=durability,
+            environ=environ,
+        )
         self.planner = planner
-        self.dispatcher = dispatcher
-        self.project_root = project_root
-        self.durability: Durability = durability
-        self.environ = environ
-        self.keeper = Keeper(store)
         self.palettes = PaletteBuilder(dispatcher)
         self.own_tool: ToolDef | None = None
         self.running: dict[str, RunningThread] = {}
-
-    @property
-    def store(self) -> "ThreadStore":
-        """The project's threads."""
-        return self._open()
-
-    @property
-    def registry(self) -> "ThreadRegistry":
-        """Their rows."""
-        return self.store.registry
-
-    @property
-    def ledger(self) -> BudgetLedger:
-        """Their accounts."""
-        return self.store.ledger
-
-    @cached_property
-    def key(self) -> SigningKey:
-        """The run key, which signs what threads leave behind."""
-        return load_run_key(self._user_root)
-
-    @property
-    def deps(self) -> AgentRunnerDeps:
-        """Models, keys and tools.
-
-        Raises:
-            ConfigError: The host injects none, so no thread can run.
-        """
-        if self._deps is None:
-            raise ConfigError(
-                "A thread needs models, and this Rye has none.",
-                next_step="Open it with Rye.open(agent=AgentRunnerDeps(resolve_provider=..., "
-                "key_for=...)); on the command line, pass --deps module:function, or install a "
-                "provider's extra and set its key.",
-            )
-        return self._deps
 
     def artifacts(self, thread_id: str, continues: Continuation | None) -> ArtifactStore:
         """Where a thread's own large results are kept, and it reads those that it goes on from."""

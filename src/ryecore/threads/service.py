@@ -48,7 +48,6 @@ class ThreadService:
     def __init__(self, host: ThreadHost, tasks: Tasks) -> None:
         self._host = host
         self._tasks = tasks
-        self._is_kept = False
         self.orchestrator = Orchestrator(lambda: host.store, self)
         host.own_tool = orchestrator_tool(lambda: host.store, self)
 
@@ -61,19 +60,7 @@ class ThreadService:
         Raises:
             RyeError: Nothing ran.
         """
-        if self._tasks.are_possible:
-            self._keep()
-            return await self._run(wish, ctx)
-        failed: Exception | None = None
-        async with anyio.create_task_group() as own:
-            own.start_soon(self._host.keeper.run)
-            try:
-                return await self._run(wish, ctx)
-            except Exception as error:  # which the group would wrap
-                failed = error
-            finally:
-                own.cancel_scope.cancel()
-        raise failed or AssertionError("the task group is left by the return above")
+        return await self._host.keeper.during(self._tasks, lambda: self._run(wish, ctx))
 
     async def _run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
         life = ThreadLifecycle(self._host, wish, ctx)
@@ -91,7 +78,7 @@ class ThreadService:
                 "A thread that goes on by itself needs a Rye that is entered.",
                 next_step="Write `async with Rye.open(...) as rye:`.",
             )
-        self._keep()
+        self._host.keeper.start(self._tasks)
         life = ThreadLifecycle(self._host, wish, ctx)
         await life.begin()
         thread = Thread(self._host, life.thread_id, str(wish.ref), is_settled=True)
@@ -265,12 +252,6 @@ class ThreadService:
     def _asked_to_hand_off(self, thread_id: str) -> ThreadRecord:
         self._directives(thread_id)
         return self._host.store.hand_off(thread_id)
-
-    def _keep(self) -> None:
-        """Look after the threads of this process from the first one on."""
-        if not self._is_kept:
-            self._is_kept = True
-            self._tasks.start_soon(self._host.keeper.run)
 
 
 @frozen

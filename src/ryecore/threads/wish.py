@@ -8,8 +8,9 @@ from attrs import field, frozen
 from ryecore.items.refs import ItemRef
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
+from ryecore.runs.naming import Registered
 
-__all__ = ["Continuation", "ContinuationKind", "Registered", "ThreadWish"]
+__all__ = ["Continuation", "ContinuationKind", "ThreadWish"]
 
 ContinuationKind: TypeAlias = Literal["handoff", "resume", "fork"]
 
@@ -42,19 +43,6 @@ class Continuation:
     digest: str = ""
     inputs: Mapping[str, object] = field(factory=dict, repr=False)
     model: str | None = None
-
-
-@frozen
-class Registered:
-    """A thread that another process has registered, and this one has claimed.
-
-    Attributes:
-        thread_id: Its id.
-        fence: Its owner's, as `ThreadRegistry.claim` gave it.
-    """
-
-    thread_id: str
-    fence: int
 
 
 @frozen

@@ -1,0 +1,98 @@
+"""What the threads and graph runs of one open Rye have in common."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.errors import ConfigError
+from ryecore.lillux.keys import SigningKey
+from ryecore.runs.keeping import Keeper
+from ryecore.runs.ports import Dispatcher
+from ryecore.state.ledger import BudgetLedger
+from ryecore.state.model import Durability
+from ryecore.state.records import load_run_key
+
+if TYPE_CHECKING:
+    from ryecore.state.registry import ThreadRegistry
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["RunHost"]
+
+
+class RunHost:
+    """What the threads and graph runs of one open Rye have in common.
+
+    Args:
+        store: Opens the project's threads.
+        dispatcher: The actions of the Rye.
+        deps: Models, keys and tools; None where the host injects none.
+        keeper: Looks after what runs here.
+        project_root: The project's `.ai` folder.
+        user_root: The user's `.ai` folder.
+        durability: What a change survives.
+        environ: The environment of this process.
+    """
+
+    def __init__(
+        self,
+        store: "Callable[[], ThreadStore]",
+        dispatcher: Dispatcher,
+        deps: AgentRunnerDeps | None,
+        keeper: Keeper,
+        *,
+        project_root: Path,
+        user_root: Path,
+        durability: Durability,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._open = store
+        self._deps = deps
+        self._user_root = user_root
+        self.dispatcher = dispatcher
+        self.project_root = project_root
+        self.durability: Durability = durability
+        self.environ = environ
+        self.keeper = keeper
+
+    @property
+    def store(self) -> "ThreadStore":
+        """The project's threads."""
+        return self._open()
+
+    @property
+    def registry(self) -> "ThreadRegistry":
+        """Their rows."""
+        return self.store.registry
+
+    @property
+    def ledger(self) -> BudgetLedger:
+        """Their accounts."""
+        return self.store.ledger
+
+    @cached_property
+    def key(self) -> SigningKey:
+        """The run key, which signs what threads leave behind."""
+        return load_run_key(self._user_root)
+
+    @property
+    def has_models(self) -> bool:
+        """Whether the host injects models."""
+        return self._deps is not None
+
+    @property
+    def deps(self) -> AgentRunnerDeps:
+        """Models, keys and tools.
+
+        Raises:
+            ConfigError: The host injects none, so no thread can run.
+        """
+        if self._deps is None:
+            raise ConfigError(
+                "A thread needs models, and this Rye has none.",
+                next_step="Open it with Rye.open(agent=AgentRunnerDeps(resolve_provider=..., "
+                "key_for=...)); on the command line, pass --deps module:function, or install a "
+                "provider's extra and set its key.",
+            )
+        return self._deps
