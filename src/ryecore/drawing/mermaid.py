@@ -1,0 +1,72 @@
+"""A picture as mermaid text, which many pages and editors draw."""
+
+import json
+import re
+from typing import Final
+
+from ryecore.drawing.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.drawing.signs import SIGNS
+from ryecore.drawing.text import clean
+
+__all__ = ["to_mermaid"]
+
+_SHAPES: Final[dict[Shape, tuple[str, str]]] = {
+    "box": ("[", "]"), "diamond": ("{", "}"), "round": ("([", "])"), "stack": ("[[", "]]"),
+}  # fmt: skip
+_ARROWS: Final = {"solid": "-->", "dashed": "-.->", "thick": "==>"}
+_TAKEN: Final = "#0969da"
+_SPECIAL: Final = re.compile(
+    r"""["#&<>`\\%{}*~;|\[\]()@^$!=]"""  # what mermaid, HTML or markdown would read
+    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis
+    r"|:(?=//)|(?<=www)\."  # a link
+    r"|^[-+]|(?<=^\d)\.|(?<=^\d\d)\.|(?<=^\d\d\d)\."  # a list
+)
+
+
+def to_mermaid(picture: Picture) -> str:
+    """Write a picture as a mermaid flowchart.
+
+    Args:
+        picture: What is written. Its texts may come from anywhere: none is read as mermaid,
+            markdown or HTML.
+
+    Returns:
+        The text, which ends with a line break.
+    """
+    names = {box.id: f"n{at}" for at, box in enumerate(picture.boxes)}
+    lines = []
+    if picture.title:
+        lines += ["---", f"title: {json.dumps(clean(picture.title), ensure_ascii=False)}", "---"]
+    lines.append(f"flowchart {'TD' if picture.direction == 'down' else 'LR'}")
+    lines += [f"    {names[box.id]}{_box(box)}" for box in picture.boxes]
+    lines += [f"    {names[one.start]} {_arrow(one)} {names[one.end]}" for one in picture.lines]
+    by_status: dict[BoxStatus, list[str]] = {}
+    for box in picture.boxes:
+        if box.status:
+            by_status.setdefault(box.status, []).append(names[box.id])
+    for status, boxes in by_status.items():
+        tone = SIGNS[status].light
+        dash = ",stroke-dasharray:5 3" if status == "skipped" else ""
+        style = f"fill:{tone.fill},stroke:{tone.stroke},color:#1f2328{dash}"
+        lines.append(f"    classDef {status} {style}")
+        lines.append(f"    class {','.join(boxes)} {status}")
+    taken = [str(at) for at, one in enumerate(picture.lines) if one.is_taken]
+    if taken:
+        lines.append(f"    linkStyle {','.join(taken)} stroke:{_TAKEN},stroke-width:2px")
+    return "\n".join(lines) + "\n"
+
+
+def _box(box: Box) -> str:
+    sign = f"{SIGNS[box.status].char} " if box.status else ""
+    before, behind = _SHAPES[box.shape]
+    text = "<br/>".join([sign + _escaped(box.label), *map(_escaped, box.details)])
+    return f'{before}"{text}"{behind}'
+
+
+def _arrow(line: Line) -> str:
+    label = _escaped(line.label)
+    return _ARROWS[line.kind] + (f'|"{label}"|' if label else "")
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(lambda found: f"#{ord(found.group())};", clean(text))

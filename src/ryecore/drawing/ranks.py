@@ -1,0 +1,167 @@
+"""In which rank each box of a picture stands, and in which order those of a rank do.
+
+Boxes are numbers here. Nothing calls itself, so that a picture may be as deep as it wants.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+__all__ = ["Arc", "find_backward", "order_ranks", "rank_boxes"]
+
+Arc = tuple[int, int]
+"""From one box to another."""
+
+_SWEEPS: Final = 24
+_PATIENCE: Final = 6
+"""After so many sweeps that made nothing better, the best is taken."""
+_WORK: Final = 60_000
+"""How many steps all sweeps together may take, about: large pictures get fewer of them."""
+
+
+def find_backward(count: int, arcs: Sequence[Arc]) -> set[int]:
+    """Find the arcs that close a circle, so that the others have none.
+
+    Args:
+        count: How many boxes there are.
+        arcs: The arcs, none from a box to itself.
+
+    Returns:
+        The places of the arcs that are to be turned round.
+    """
+    leaving: list[list[int]] = [[] for _ in range(count)]
+    entered = [False] * count
+    for at, (start, end) in enumerate(arcs):
+        leaving[start].append(at)
+        entered[end] = True
+    backward: set[int] = set()
+    state = bytearray(count)  # 1: on the way to here; 2: done
+    tops = [one for one in range(count) if not entered[one]]
+    for top in (*tops, *range(count)):
+        if state[top]:
+            continue
+        state[top] = 1
+        path = [(top, iter(leaving[top]))]
+        while path:
+            box, rest = path[-1]
+            for at in rest:
+                end = arcs[at][1]
+                if state[end] == 1:
+                    backward.add(at)
+                elif not state[end]:
+                    state[end] = 1
+                    path.append((end, iter(leaving[end])))
+                    break
+            else:
+                state[box] = 2
+                path.pop()
+    return backward
+
+
+def rank_boxes(count: int, arcs: Sequence[Arc], lengths: Sequence[int]) -> list[int]:
+    """Give each box its rank: the longest way to it. What begins stands near what it leads to.
+
+    Args:
+        count: How many boxes there are.
+        arcs: Arcs without circles.
+        lengths: How many ranks each leads down at least.
+    """
+    leaving: list[list[int]] = [[] for _ in range(count)]
+    missing = [0] * count
+    for at, (start, end) in enumerate(arcs):
+        leaving[start].append(at)
+        missing[end] += 1
+    tops = [one for one in range(count) if not missing[one]]
+    ranks = [0] * count
+    ready = list(tops)
+    for box in ready:  # which grows
+        for at in leaving[box]:
+            end = arcs[at][1]
+            ranks[end] = max(ranks[end], ranks[box] + lengths[at])
+            missing[end] -= 1
+            if not missing[end]:
+                ready.append(end)
+    for box in tops:
+        if leaving[box]:
+            ranks[box] = min(ranks[arcs[at][1]] - lengths[at] for at in leaving[box])
+    return ranks
+
+
+def order_ranks(
+    ranks: Sequence[int], above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """Order the boxes of each rank so that few lines cross.
+
+    Args:
+        ranks: The rank of each box.
+        above: Of each box, those of the rank above that it hangs together with.
+        below: Those of the rank below.
+
+    Returns:
+        The boxes of each rank.
+    """
+    layers = _first_order(ranks, above, below)
+    work = len(ranks) + sum(map(len, below)) + 1
+    sweeps = min(_SWEEPS, max(2, _WORK // (work * 4)))
+    fewest, best = _crossings(layers, below), [list(one) for one in layers]
+    tried = 0
+    for sweep in range(sweeps):
+        if not fewest or tried >= _PATIENCE:
+            break
+        down = sweep % 2 == 0
+        for at in range(1, len(layers)):
+            layer = layers[at if down else len(layers) - 1 - at]
+            fixed = layers[at - 1 if down else len(layers) - at]
+            _sort_layer(layer, fixed, above if down else below)
+        crossings = _crossings(layers, below)
+        tried += 1
+        if crossings < fewest:
+            fewest, best, tried = crossings, [list(one) for one in layers], 0
+    return best
+
+
+def _first_order(
+    ranks: Sequence[int], above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """The order in which a walk down meets the boxes; no lines of a tree cross in it."""
+    layers: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
+    met = bytearray(len(ranks))
+    for top in range(len(ranks)):
+        waiting = [top] if not above[top] else []
+        while waiting:
+            box = waiting.pop()
+            if not met[box]:
+                met[box] = 1
+                layers[ranks[box]].append(box)
+                waiting.extend(reversed(below[box]))
+    return layers
+
+
+def _sort_layer(
+    layer: list[int], fixed: Sequence[int], neighbours: Sequence[Sequence[int]]
+) -> None:
+    """Put each box where the middle of its neighbours is; one without keeps its place."""
+    places = {box: place for place, box in enumerate(fixed)}
+    wish = {
+        box: sum([places[one] for one in neighbours[box]]) / len(neighbours[box])
+        for box in layer
+        if neighbours[box]
+    }
+    moved = iter(sorted(wish, key=wish.__getitem__))
+    layer[:] = [next(moved) if box in wish else box for box in layer]
+
+
+def _crossings(layers: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> int:
+    """How often lines cross."""
+    count = 0
+    for upper, lower in pairwise(layers):
+        places = {box: place for place, box in enumerate(lower)}
+        seen: list[int] = []
+        for box in upper:
+            ends = sorted(places[one] for one in below[box])
+            for end in ends:
+                count += len(seen) - bisect_right(seen, end)
+            for end in ends:
+                insort(seen, end)
+    return count

@@ -1,0 +1,142 @@
+"""How large the box of each shape is, what stands in it, and where its border is. Pixels."""
+
+import math
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.drawing.picture import Box, Shape
+from ryecore.drawing.text import clean, shorten_end, shorten_middle, width_em
+
+__all__ = [
+    "BADGE",
+    "BOLD",
+    "DETAIL_SIZE",
+    "LABEL_SIZE",
+    "LINE_HEIGHT",
+    "LINE_LABEL_SIZE",
+    "STACKED",
+    "Sized",
+    "depth_at",
+    "port_room",
+    "size_line_label",
+    "size_of",
+]
+
+LABEL_SIZE: Final = 13.0
+DETAIL_SIZE: Final = 11.0
+LINE_LABEL_SIZE: Final = 11.0
+LINE_HEIGHT: Final = 16.0
+BOLD: Final = 1.12
+"""How much wider bold text is."""
+BADGE: Final = 16.0
+"""How wide the sign of a status is, and as far behind it the text begins."""
+STACKED: Final = 4.0
+"""By how much each of the two boxes behind a stack's first is shifted."""
+
+_PADDING: Final = 12.0
+_BADGE_GAP: Final = 8.0
+_MAX_LABEL_EM: Final = 22.0
+_MAX_DETAIL_EM: Final = 28.0
+_MAX_DETAILS: Final = 8
+_MAX_LINE_LABEL_EM: Final = 20.0
+_LEAST_WIDTH: Final = 48.0
+_DIAMOND_STRETCH: Final = 2.1
+"""How high a diamond is, in heights of its text."""
+
+
+@frozen
+class Sized:
+    """A box with its texts as they are shown, and its size.
+
+    Attributes:
+        box: The box.
+        label: Its label, shortened.
+        details: Its details, shortened.
+        text_width: How wide its widest text is, the sign of its status included.
+        width: How wide it is.
+        height: How high it is.
+    """
+
+    box: Box
+    label: str
+    details: tuple[str, ...]
+    text_width: float
+    width: float
+    height: float
+
+    @property
+    def text_height(self) -> float:
+        """How high its texts are together."""
+        return LINE_HEIGHT * (1 + len(self.details))
+
+    @property
+    def badge_width(self) -> float:
+        """How much of the texts' width its sign takes."""
+        return BADGE + _BADGE_GAP if self.box.status else 0.0
+
+
+def size_of(box: Box) -> Sized:
+    """Measure a box; what is too long in it is shortened."""
+    label = shorten_middle(clean(box.label), _MAX_LABEL_EM)
+    details = [shorten_end(clean(one), _MAX_DETAIL_EM) for one in box.details]
+    if len(details) > _MAX_DETAILS:
+        details = [*details[: _MAX_DETAILS - 1], f"… {len(details) - _MAX_DETAILS + 1} more"]
+    text_width = max(
+        width_em(label) * LABEL_SIZE * BOLD,
+        *(width_em(one) * DETAIL_SIZE for one in details),
+        0.0,
+    )
+    badge = BADGE + _BADGE_GAP if box.status else 0.0
+    text_width += badge
+    text_height = LINE_HEIGHT * (1 + len(details))
+    width, height = max(text_width + 2 * _PADDING, _LEAST_WIDTH), text_height + 1.4 * _PADDING
+    if box.shape == "diamond":
+        height = _DIAMOND_STRETCH * text_height + _PADDING
+        width = max((text_width + _PADDING) / (1 - text_height / height), _LEAST_WIDTH * 1.5)
+    elif box.shape == "round":
+        width += height / 3
+    elif box.shape == "stack":
+        width, height = width + 2 * STACKED, height + 2 * STACKED
+    return Sized(box, label, tuple(details), text_width, _even(width), _even(height))
+
+
+def size_line_label(label: str) -> tuple[str, float, float]:
+    """The label of a line as it is shown, its width and its height."""
+    shown = shorten_end(clean(label), _MAX_LINE_LABEL_EM)
+    if not shown:
+        return "", 0.0, 0.0
+    return shown, _even(width_em(shown) * LINE_LABEL_SIZE + 10), LINE_HEIGHT + 2
+
+
+def port_room(shape: Shape, side: float, across: float) -> float:
+    """How far from the middle of a side a line may meet it.
+
+    Args:
+        shape: The box's shape.
+        side: How long the side is.
+        across: How long the other one is.
+    """
+    if shape == "diamond":
+        return side * 0.2
+    if shape == "round":
+        return max((side - min(side, across)) / 2, 0.0)
+    return max(side / 2 - 14, 0.0)
+
+
+def depth_at(shape: Shape, offset: float, side: float, across: float) -> float:
+    """How far behind the edge of a box's rectangle its border is.
+
+    Args:
+        shape: The box's shape.
+        offset: How far from the middle of the side.
+        side: How long the side is.
+        across: How long the other one is.
+    """
+    if shape == "diamond":
+        return abs(offset) / (side / 2) * across / 2
+    return 0.0
+
+
+def _even(length: float) -> float:
+    return 2.0 * math.ceil(length / 2)
