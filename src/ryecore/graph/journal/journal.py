@@ -1,0 +1,268 @@
+"""The journal of a run: what happened, and signed checkpoints of where the run stands.
+
+A checkpoint is the position as an object in the content store, a record that names its digest, and
+behind it the transcript's signed line, which speaks for both; then the registry knows the head. A
+process that dies between any two of these leaves a journal that is gone on from.
+
+Source: decisions 38 and 47.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+from ryecore.errors import StateError
+from ryecore.graph.journal.events import GraphEvent, event_of
+from ryecore.graph.journal.recovery import STATE_CHECKPOINT, Fold, Found
+from ryecore.graph.journal.states import PositionStore
+from ryecore.graph.schedule import NodeResult, Position
+from ryecore.lillux.keys import SigningKey
+from ryecore.policy.context import EventSink
+from ryecore.state.checkpoints import CHECKPOINT, Head
+from ryecore.state.events import EventBus, EventsMissed, EventStream
+from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.model import Durability
+from ryecore.state.transcript import Transcript
+from ryecore.state.transcript_check import read_records
+
+__all__ = ["Journal", "SetHead"]
+
+SetHead: TypeAlias = Callable[[Head], None]
+"""Tells the registry where a journal's chain of checkpoints stands."""
+
+_STEPS: Final = frozenset({
+    "run_started", "run_resumed", "node_started", "node_retry", "item_completed", "node_completed",
+})  # fmt: skip
+"""What whoever waits for a run is told of."""
+
+
+class Journal:
+    """The one writer of a run's journal. Made by `create` or `resume`.
+
+    Attributes:
+        head: Where the chain of checkpoints stands; None before the first.
+        step: How many nodes the last checkpoint stands behind.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        run_id: str,
+        transcript: Transcript,
+        states: PositionStore,
+        sink: EventSink | None,
+        set_head: SetHead | None,
+    ) -> None:
+        self.head: Head | None = None
+        self.step = 0
+        self._path = path
+        self._run_id = run_id
+        self._transcript = transcript
+        self._states = states
+        self._sink = sink
+        self._set_head = set_head
+        self._bus: EventBus[GraphEvent] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        objects: Path,
+        run_id: str,
+        key: SigningKey,
+        durability: Durability,
+        *,
+        sink: EventSink | None = None,
+        set_head: SetHead | None = None,
+    ) -> Self:
+        """Begin a run's journal.
+
+        Args:
+            folder: The run's folder, which exists.
+            objects: The folder of the content store.
+            run_id: The run.
+            key: The run key, which signs the checkpoints.
+            durability: What a commit survives: the process's death, or the loss of power too.
+            sink: Whoever waits for the run: told each step, and of a node its name; no values.
+            set_head: Told of each checkpoint, for the registry.
+
+        Raises:
+            StateError: It can't be made, or is there already.
+        """
+        states = PositionStore(objects, run_id, durable=durability == "machine")
+        path = folder / TRANSCRIPT
+        transcript = Transcript.create(path, run_id, key, durability)
+        return cls(path, run_id, transcript, states, sink, set_head)
+
+    @classmethod
+    def resume(
+        cls,
+        folder: Path,
+        objects: Path,
+        run_id: str,
+        key: SigningKey,
+        durability: Durability,
+        *,
+        head: tuple[int, str] | None,
+        sink: EventSink | None = None,
+        set_head: SetHead | None = None,
+    ) -> tuple[Self, Found]:
+        """Go on with the journal of a run whose process is gone.
+
+        Args:
+            folder: The run's folder.
+            objects: The folder of the content store.
+            run_id: The run.
+            key: The run key that signed it.
+            durability: What a commit survives.
+            head: The last checkpoint that the registry knows, which the journal must hold.
+            sink: Whoever waits for the run.
+            set_head: Told of each checkpoint.
+
+        Returns:
+            The journal, and what was found.
+
+        Raises:
+            StateError: Another process writes it, it isn't what was signed, or a state is missing.
+        """
+        states = PositionStore(objects, run_id, durable=durability == "machine")
+        path, fold = folder / TRANSCRIPT, Fold()
+        transcript, left = Transcript.resume(
+            path, run_id, key, durability, head=head, on_found=fold.take
+        )
+        try:
+            found = fold.found(
+                run_id, states, path, tail_records=left.tail_records, is_torn=left.is_torn
+            )
+        except BaseException:
+            transcript.close()
+            raise
+        made = cls(path, run_id, transcript, states, sink, set_head)
+        made.head = left.head
+        made.step = found.position.step if found.position is not None else 0
+        return made, found
+
+    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record something: it stands in the journal before this returns, as an intent must.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        self.append(kind, payload)
+        self._transcript.commit()
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record something; it is written with what is committed next.
+
+        Raises:
+            StateError: It is no JSON, or too large.
+        """
+        try:
+            self._transcript.append(kind, payload)
+        except TypeError as problem:
+            raise StateError(
+                f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
+                next_step="Give texts, numbers, booleans, null, lists and mappings alone.",
+            ) from None
+        if self._bus is not None:
+            self._bus.emit(GraphEvent(self._run_id, time.time(), kind, payload))
+        if self._sink is not None and kind in _STEPS:
+            about = payload.get("node", self._run_id)
+            self._sink({"step": kind, "item_id": about, "turn": self.step})
+
+    def checkpoint(self, position: Position) -> None:
+        """Make sure that the run can go on from a position.
+
+        Args:
+            position: Where it stands. Values of its state are replaced, never changed in place.
+
+        Raises:
+            StateError: The state holds what is no JSON, or can't be written. The journal stands as
+                before, and the next one tries again.
+        """
+        digest = self._states.put(position)
+        step = position.step
+        self.append(STATE_CHECKPOINT, {"step": step, "node": position.node, "state_hash": digest})
+        self.head = head = self._transcript.checkpoint(step)
+        self.step = step
+        if self._bus is not None:
+            said = {"turn": step, "offset": head.offset, "digest": head.digest}
+            self._bus.emit(GraphEvent(self._run_id, time.time(), CHECKPOINT, said))
+        if self._set_head is not None:
+            self._set_head(head)
+
+    def result_of(self, value: object) -> Mapping[str, object]:
+        """How a value stands in a record: `result`, or `result_hash` where it is large.
+
+        Raises:
+            StateError: It is no JSON, or can't be written.
+        """
+        return self._states.result_of(value)
+
+    def outcome_of(self, result: NodeResult) -> dict[str, object]:
+        """How a node's result stands in a record: its value as `result_of` writes it, its errors.
+
+        Raises:
+            StateError: It is no JSON, or can't be written.
+        """
+        return self._states.outcome_of(result)
+
+    def listen(self) -> tuple[int, EventStream[GraphEvent]]:
+        """Begin to listen: how much of the journal came before, and what comes from now on."""
+        self._transcript.commit()
+        if self._bus is None:
+            self._bus = EventBus(self._run_id)
+        return self._transcript.offset, self._bus.subscribe()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._bus is not None and self._bus.is_closed
+
+    async def events(
+        self, *, from_start: bool = True, follow: bool = True
+    ) -> AsyncGenerator[GraphEvent, None]:
+        """What happens in the run until its journal is closed: first what is written, then live.
+
+        Args:
+            from_start: Whether to begin with what has happened already.
+            follow: Whether to go on until it is closed.
+
+        Yields:
+            The records of the journal, each once; what a slow reader missed is read from the file.
+        """
+        offset, live = self.listen()
+        if from_start:
+            for record in read_records(self._path, to_offset=offset):
+                yield event_of(record)
+        given = 0  # since `offset`
+        while follow:
+            async for envelope in live:
+                if isinstance(envelope, EventsMissed):
+                    break
+                given += 1
+                yield envelope.event
+            else:
+                return
+            until = None if self.is_closed else self.listen()
+            for number, record in enumerate(
+                read_records(self._path, from_offset=offset, to_offset=until[0] if until else None)
+            ):
+                if number >= given:
+                    yield event_of(record)
+            if until is None:
+                return
+            (offset, live), given = until, 0
+
+    def close(self) -> None:
+        """Write what is kept, let the file go, and let those who listen come to the end.
+
+        Raises:
+            StateError: What was kept can't be written. It is closed all the same.
+        """
+        try:
+            self._transcript.close()
+        finally:
+            if self._bus is not None:
+                self._bus.close()

@@ -1,0 +1,256 @@
+"""What is found of a run: where it stands, and what no checkpoint speaks for.
+
+Only a position that a signed checkpoint attests is gone on from. Complete results behind it are
+used; of what had begun there and has no end, nobody knows whether it happened.
+
+Source: decision 47.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, evolve, field, frozen
+
+from ryecore.errors import StateError, StoreError
+from ryecore.graph.journal.states import PositionStore
+from ryecore.graph.schedule import NodeResult, Position
+from ryecore.lillux.keys import PublicKey
+from ryecore.state.checkpoints import CHECKPOINT
+from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.transcript_check import Chain, Record, read_records
+from ryecore.state.transcript_lines import lines_of, open_plain
+
+__all__ = ["STATE_CHECKPOINT", "Fold", "Found", "read_run"]
+
+STATE_CHECKPOINT: Final = "state_checkpoint"
+_NO_ITEMS: Final[frozenset[int]] = frozenset()
+
+
+@frozen
+class Found:
+    """What was found of a run.
+
+    Attributes:
+        started: The payload of `run_started`.
+        position: Where the run stands behind its last checkpoint; None where it has none, and
+            begins at its graph's first node.
+        completed: What came of the position's node, where that stands without a checkpoint.
+        in_flight: The node that had begun, and of which no end is known.
+        tried: Its tries so far.
+        items: Of a foreach's members, what came of those whose end is known.
+        items_in_flight: The members that had begun, and of which no end is known.
+        tail_records: How many records no checkpoint speaks for.
+        is_torn: Whether something behind the last whole record was dropped.
+    """
+
+    started: Mapping[str, Any]
+    position: Position | None
+    completed: NodeResult | None = None
+    in_flight: str | None = None
+    tried: int = 0
+    items: Mapping[int, NodeResult] = field(factory=dict)
+    items_in_flight: frozenset[int] = _NO_ITEMS
+    tail_records: int = 0
+    is_torn: bool = False
+
+
+@define
+class _Behind:
+    """What happened behind a position."""
+
+    node: str | None = None
+    is_in_flight: bool = False
+    tried: int = 0
+    completed: Mapping[str, Any] | None = None
+    items: dict[int, Mapping[str, Any]] = field(factory=dict)
+    items_in_flight: set[int] = field(factory=set)
+
+    def take(self, kind: str, payload: Mapping[str, Any]) -> None:
+        if self.completed is not None:
+            return
+        if kind == "node_started":
+            node = payload.get("node")
+            self.node, self.is_in_flight = node if isinstance(node, str) else None, True
+            self.tried += 1
+        elif kind == "node_retry":
+            self.is_in_flight = False
+        elif kind == "node_completed":
+            self.completed, self.is_in_flight = payload, False
+        elif kind in ("item_started", "item_completed"):
+            index = payload.get("index")
+            if type(index) is not int:
+                return
+            if kind == "item_started":
+                self.items_in_flight.add(index)
+            else:
+                self.items_in_flight.discard(index)
+                self.items[index] = payload
+
+
+@define
+class _Stand:
+    """A position by the digest of its object, and what happened behind it."""
+
+    digest: str = ""
+    step: int = 0
+    behind: _Behind = field(factory=_Behind)
+
+
+class Fold:
+    """Takes a journal's records, one at a time, and keeps of them what a run goes on from.
+
+    Args:
+        at: The step behind which the run is to be looked at; its end where None.
+    """
+
+    def __init__(self, at: int | None = None) -> None:
+        self.started: Mapping[str, Any] | None = None
+        self.stand: _Stand | None = _Stand()
+        self.attested: tuple[int, str] | None = None
+        self._at = at
+        self._found_at: _Stand | None = None
+        self._unattested: tuple[int, _Stand] | None = None  # with its place in the segment
+        self._records = 0
+
+    def take(self, record: Record) -> None:
+        """Take the next record."""
+        kind, payload = record.type, record.payload
+        if kind == CHECKPOINT:
+            self._close(payload.get("unattested", 0))
+            return
+        self._records += 1
+        if kind == STATE_CHECKPOINT:
+            digest, step = payload.get("state_hash"), payload.get("step")
+            if isinstance(digest, str) and type(step) is int:
+                self._unattested = (self._records, _Stand(digest, step))
+            return
+        if kind == "run_started" and self.started is None:
+            self.started = payload
+        if self.stand is not None:
+            self.stand.behind.take(kind, payload)
+        if self._unattested is not None:
+            self._unattested[1].behind.take(kind, payload)
+
+    def _close(self, left_by_a_crash: int) -> None:
+        self.attested = None
+        if self._unattested is not None and self._unattested[0] > left_by_a_crash:
+            self.stand = self._unattested[1]
+            self.attested = (self.stand.step, self.stand.digest)
+            if self.stand.step == self._at:
+                self._found_at = _Stand(self.stand.digest, self.stand.step)
+        self._unattested, self._records = None, 0
+
+    def found(
+        self, run_id: str, states: PositionStore, path: Path, *, tail_records: int, is_torn: bool
+    ) -> Found:
+        """What was found, with its objects read.
+
+        Args:
+            run_id: The run.
+            states: Where its objects are.
+            path: Its journal, whose chain was proved.
+            tail_records: How many records no checkpoint speaks for.
+            is_torn: Whether something behind the last whole record was dropped.
+
+        Raises:
+            StateError: It has left nothing to go on from, or an object is missing or corrupt.
+        """
+        if self.started is None:
+            raise StateError(
+                f"The run {run_id} has left nothing to go on from: it ended before it began.",
+                next_step="Run the graph anew.",
+            )
+        stand = self.stand if self._at is None else self._found_at
+        if stand is None:
+            raise StateError(
+                f"The run {run_id} has no checkpoint behind step {self._at}.",
+                next_step=f"See its steps: rye graph show {run_id}",
+            )
+        found = Found(self.started, None, tail_records=tail_records, is_torn=is_torn)
+        behind = stand.behind
+        try:
+            if stand.digest:
+                found = evolve(found, position=states.get(stand.digest))
+            return evolve(
+                found,
+                completed=states.result_from(behind.completed) if behind.completed else None,
+                in_flight=behind.node if behind.is_in_flight else None,
+                tried=behind.tried,
+                items={index: states.result_from(one) for index, one in behind.items.items()},
+                items_in_flight=frozenset(behind.items_in_flight),
+            )
+        except StoreError as problem:
+            raise _not_whole(run_id, states, path, stand.step, problem) from problem
+
+
+def read_run(
+    folder: Path,
+    objects: Path,
+    run_id: str,
+    key: PublicKey,
+    head: tuple[int, str] | None,
+    *,
+    at: int | None = None,
+) -> Found:
+    """What stands of a run, without taking it over.
+
+    Args:
+        folder: The run's folder.
+        objects: The folder of the content store.
+        run_id: The run.
+        key: The public half of the run key.
+        head: The last checkpoint that the registry knows, which the journal must hold.
+        at: The number of steps behind which to look; the end where None.
+
+    Raises:
+        StateError: It can't be read, was altered or cut, or has no such step.
+    """
+    path = folder / TRANSCRIPT
+    chain, fold = Chain(run_id, key, head), Fold(at)
+    for record in _fed(path, chain):
+        fold.take(record)
+    chain.check(path)
+    states = PositionStore(objects, run_id, durable=False)
+    return fold.found(
+        run_id, states, path, tail_records=chain.tail().records, is_torn=chain.dropped()
+    )
+
+
+def _fed(path: Path, chain: Chain) -> Iterator[Record]:
+    try:
+        with open(open_plain(path), "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            for line in lines_of(file, 0, size):
+                record = chain.feed(line)
+                if record is not None:
+                    yield record
+    except OSError as problem:
+        raise StateError(
+            f"The journal {path} can't be read: {problem.strerror or problem}.",
+            next_step="See which runs there are: rye threads list --all",
+        ) from problem
+
+
+def _not_whole(
+    run_id: str, states: PositionStore, path: Path, step: int, problem: StoreError
+) -> StateError:
+    """Say which earlier checkpoint is whole. Its journal was proved before."""
+    steps: dict[int, str] = {}
+    fold = Fold()
+    for record in read_records(path):
+        fold.take(record)
+        if record.type == CHECKPOINT and fold.attested is not None:
+            steps[fold.attested[0]] = fold.attested[1]
+    whole = next(
+        (one for one in sorted(steps, reverse=True) if one < step and states.is_whole(steps[one])),
+        None,
+    )
+    next_step = "No earlier checkpoint is whole: run the graph anew."
+    if whole is not None:
+        next_step = f"Go on from the last that is whole: rye graph resume {run_id} --at {whole}"
+    return StateError(
+        f"The state of the run {run_id} behind step {step} can't be read: {problem.message}",
+        next_step=next_step,
+    )

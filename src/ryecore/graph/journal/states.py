@@ -1,0 +1,232 @@
+"""Positions and results as objects in the content store, named by their digests.
+
+A position's object holds the state's small values, and names the large ones, each of which is an
+object of its own. So a step costs what it changed, however large the rest is.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ryecore.errors import StateError, StoreError
+from ryecore.graph.schedule import NodeError, NodeResult, Position
+from ryecore.lillux.store import ContentStore
+
+__all__ = ["PositionStore"]
+
+_LARGE_VALUE: Final = 2048
+_LARGE_RESULT: Final = 16 * 1024
+_DEEP: Final = 100
+"""What is nested deeper is no part of a record: whoever reads one may have less stack left."""
+
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a value of the type {type(value).__name__}")
+
+
+_encode: Final = json.JSONEncoder(
+    separators=(",", ":"), allow_nan=False, check_circular=False, default=_plain
+).encode
+
+
+class PositionStore:
+    """Where the positions and the large results of one run are kept.
+
+    Values of a state are never changed in place, only replaced: nodes get them from expressions,
+    and assign new ones. So a value that is the same object as before is neither encoded nor
+    written again.
+
+    Args:
+        objects: The folder of the content store.
+        run_id: The run, for errors.
+        durable: Whether what is put survives a power cut.
+
+    Raises:
+        StateError: The folder can't be made.
+    """
+
+    def __init__(self, objects: Path, run_id: str, *, durable: bool) -> None:
+        self._run_id = run_id
+        self._known: dict[str, tuple[object, str]] = {}  # by key: the value, and what stands for it
+        self._last_result: tuple[object, str] = (None, "")
+        try:
+            self._store = ContentStore(objects, durable=durable)
+        except StoreError as problem:
+            raise self._unwritten(problem) from problem
+
+    def put(self, position: Position) -> str:
+        """Store a position with its state.
+
+        Returns:
+            The digest of its object.
+
+        Raises:
+            StateError: It holds what is no JSON, or can't be written.
+        """
+        about = _checked(position.to_dict(), "What the run gives")
+        known, kept, parts = self._known, {}, []
+        for key, value in position.state.items():
+            before = known.get(key)
+            if before is None or before[0] is not value:
+                before = (value, self._part(key, value))
+            kept[key] = before
+            parts.append(before[1])
+        digest = self._put(f'{{"position":{about},"state":{{{",".join(parts)}}}}}')
+        self._known = kept
+        self._last_result = (None, "")
+        return digest
+
+    def _part(self, key: str, value: object) -> str:
+        """What stands for a key of the state in the position's object."""
+        text = _checked(value, f"The state's {key!r}")
+        if len(text) <= _LARGE_VALUE:
+            return f'{_encode(key)}:{{"value":{text}}}'
+        last, digest = self._last_result
+        if last is not value:
+            digest = self._put(text)
+        return f'{_encode(key)}:{{"sha256":"{digest}"}}'
+
+    def get(self, digest: str) -> Position:
+        """A position by its digest.
+
+        Raises:
+            StoreError: Its object, or one that it names, is missing or isn't what was stored.
+        """
+        said = self.value_of(digest)
+        try:
+            state = {
+                key: self.value_of(one["sha256"]) if "sha256" in one else one["value"]
+                for key, one in said["state"].items()
+            }
+            return Position.from_dict(said["position"], state)
+        except (LookupError, TypeError, AttributeError):
+            raise StoreError(f"The object {digest} is no position of a run.") from None
+
+    def is_whole(self, digest: str) -> bool:
+        """Whether a position and all that it names can be read."""
+        try:
+            self.get(digest)
+        except StoreError:
+            return False
+        return True
+
+    def outcome_of(self, result: NodeResult) -> dict[str, object]:
+        """How a node's result stands in a record: its value, or the digest of a large one.
+
+        Raises:
+            StateError: It is no JSON, or can't be written.
+        """
+        outcome: dict[str, object] = dict(self.result_of(result.value))
+        if result.error is not None:
+            outcome["error"] = result.error.to_dict()
+            outcome["retryable"] = result.retryable
+        if result.suppressed:
+            outcome["passed_over"] = [one.to_dict() for one in result.passed_over]
+            outcome["suppressed"] = result.suppressed
+        return outcome
+
+    def result_of(self, value: object) -> Mapping[str, object]:
+        """How a value stands in a record: `result`, or `result_hash` for a large one."""
+        text = _checked(value, "The result")
+        if len(text) <= _LARGE_RESULT and _depth(text) <= _DEEP:
+            return {"result": value}
+        digest = self._put(text)
+        self._last_result = (value, digest)
+        return {"result_hash": digest}
+
+    def result_from(self, outcome: Mapping[str, Any]) -> NodeResult:
+        """The result that `outcome_of` wrote.
+
+        Raises:
+            StoreError: Its value is missing or isn't what was stored, or this is no outcome.
+        """
+        value = outcome.get("result")
+        if "result_hash" in outcome:
+            value = self.value_of(outcome["result_hash"])
+        try:
+            error = outcome.get("error")
+            return NodeResult(
+                value,
+                NodeError(**error) if error else None,
+                bool(outcome.get("retryable", False)),
+                tuple(NodeError(**one) for one in outcome.get("passed_over", ())),
+                int(outcome.get("suppressed", 0)),
+            )
+        except (TypeError, ValueError):
+            raise StoreError("A result in the journal is none that was written there.") from None
+
+    def value_of(self, digest: str) -> Any:
+        """The value that an object holds.
+
+        Raises:
+            StoreError: It is missing, or isn't what was stored.
+        """
+        if not isinstance(digest, str):
+            raise StoreError("An object of the run has no digest.")
+        try:
+            return _decoded(self._store.get(digest))
+        except ValueError:
+            raise StoreError(f"The object {digest} is no JSON.") from None
+
+    def _put(self, text: str) -> str:
+        try:
+            return self._store.put(text.encode("ascii"))
+        except StoreError as problem:
+            raise self._unwritten(problem) from problem
+
+    def _unwritten(self, problem: StoreError) -> StateError:
+        return StateError(
+            f"The state of {self._run_id} can't be written: {problem.message}",
+            next_step="See that the disk has room; then resume the run.",
+        )
+
+
+def _checked(value: object, what: str) -> str:
+    """A value as ASCII JSON, or an error that says whose it is."""
+    try:
+        return _encode(value)
+    except RecursionError:
+        why = "is nested too deep, or holds itself"
+    except ValueError:
+        why = "holds a number that JSON lacks: NaN, an infinity, or one of thousands of digits"
+    except TypeError as problem:
+        why = f"holds what JSON lacks: {problem}"
+    raise StateError(
+        f"{what} {why}, so it can't be kept.",
+        next_step="Assign texts, numbers, booleans, null, lists and mappings by texts alone.",
+    )
+
+
+def _depth(text: str) -> int:
+    """How deep JSON is nested; 0 where it can't be deep."""
+    if text.count("[") + text.count("{") <= _DEEP:
+        return 0
+    depth = deepest = 0
+    for char in _STRINGS.sub("", text):
+        if char in "[{":
+            depth += 1
+            deepest = max(depth, deepest)
+        elif char in "]}":
+            depth -= 1
+    return deepest
+
+
+def _decoded(content: bytes) -> Any:
+    """JSON, nested as deep as it was written, however little stack is left here."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        found: list[Any] = []
+        reader = threading.Thread(target=lambda: found.append(json.loads(content)))
+        reader.start()
+        reader.join()
+        if not found:
+            raise ValueError("it is nested too deep") from None
+        return found[0]

@@ -1,0 +1,103 @@
+"""The journal of a run: what is written, and what a reader of its events is given."""
+
+from pathlib import Path
+
+import pytest
+
+from ryecore import SigningKey
+from ryecore.errors import StateError
+from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.recovery import read_run
+from ryecore.graph.schedule import NodeError, NodeResult, Position
+from ryecore.state.checkpoints import Head
+from ryecore.state.transcript_check import read_records, verify_transcript
+
+RUN = "acme/flow/flow-1739820456"
+
+
+@pytest.fixture(scope="module")
+def key() -> SigningKey:
+    return SigningKey.generate()
+
+
+def begin(folder: Path, key: SigningKey, **more: object) -> Journal:
+    journal = Journal.create(folder, folder / "objects", RUN, key, "process", **more)  # type: ignore[arg-type]
+    journal.tell("run_started", {"graph": "tool:acme/flow", "inputs": {"path": "x"}})
+    return journal
+
+
+def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> None:
+    heads: list[Head] = []
+    journal = begin(tmp_path, key, set_head=heads.append)
+    state = {"count": 1, "rows": ["a long row"] * 1000, "none": None, "half": "\ud800"}
+    error = NodeError("load", "It failed.", "tool_failed")
+    position = Position("each", 1, state, {"load": 2}, (error,), 1)
+    journal.tell("node_started", {"node": "load", "step": 0})
+    journal.append("node_completed", {"node": "load", **journal.outcome_of(NodeResult(1))})
+    journal.checkpoint(position)
+    journal.close()
+
+    assert [journal.head] == heads
+    head = (heads[-1].offset, heads[-1].digest)
+    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, head)
+    assert found.started["inputs"] == {"path": "x"}
+    assert found.position == position
+    assert list(found.position.state) == list(state)
+    assert (found.completed, found.in_flight, found.tried, found.items) == (None, None, 0, {})
+    report = verify_transcript(tmp_path / "transcript.jsonl", RUN, key.public, head, ended=True)
+    assert report.ok, report
+
+
+def test_what_stands_behind_the_last_checkpoint_is_found(tmp_path: Path, key: SigningKey) -> None:
+    journal = begin(tmp_path, key)
+    journal.checkpoint(Position("each", 1, {}))
+    large = ["x" * 100] * 1000
+    journal.tell("node_started", {"node": "each", "step": 1})
+    for index in range(4):
+        journal.tell("item_started", {"node": "each", "index": index})
+    done = {0: NodeResult(large), 2: NodeResult(error=NodeError("each", "no"), retryable=True)}
+    for index, result in done.items():
+        outcome = journal.outcome_of(result)
+        journal.tell("item_completed", {"node": "each", "index": index, **outcome})
+    journal.close()
+
+    journal, found = Journal.resume(tmp_path, tmp_path / "objects", RUN, key, "process", head=None)
+    assert found.position == Position("each", 1, {})
+    assert (found.in_flight, found.tried) == ("each", 1)
+    assert found.items == done
+    assert found.items_in_flight == {1, 3}
+    assert (found.tail_records, found.is_torn) == (7, False)
+    result = NodeResult({"items": []}, passed_over=(NodeError("each", "no"),), suppressed=1)
+    journal.tell("run_resumed", {})
+    journal.append("node_completed", {"node": "each", **journal.outcome_of(result)})
+    journal.close()
+
+    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
+    assert (found.completed, found.in_flight) == (result, None)
+
+
+def test_an_earlier_step_can_be_looked_at(tmp_path: Path, key: SigningKey) -> None:
+    journal = begin(tmp_path, key)
+    for step in range(3):
+        journal.checkpoint(Position("load", step, {"count": step}))
+    journal.tell("node_started", {"node": "load"})
+    journal.close()
+
+    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None, at=1)
+    assert found.position == Position("load", 1, {"count": 1})
+    assert found.in_flight is None
+    with pytest.raises(StateError, match="no checkpoint behind step 7"):
+        read_run(tmp_path, tmp_path / "objects", RUN, key.public, None, at=7)
+
+
+def test_large_values_are_written_once(tmp_path: Path, key: SigningKey) -> None:
+    journal = begin(tmp_path, key)
+    large = "x" * 100_000
+    for step in range(20):
+        journal.checkpoint(Position("load", step, {"large": large, "count": step}))
+    journal.close()
+    sizes = [one.stat().st_size for one in (tmp_path / "objects").rglob("*") if one.is_file()]
+    assert sum(sizes) < 110_000
+    assert [record.type for record in read_records(tmp_path / "transcript.jsonl")].count(
+        "state_checkpoint"
+    ) == 20
