@@ -1,33 +1,75 @@
-"""`${...}`: values of a run's state, put into parameters and assignments. Pure.
+"""`${...}`: values of a run, put into parameters and assignments. Pure, read once, linear in time.
 
 Source: reference "Templating", 3.
 """
 
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final, NoReturn, TypeAlias, cast
 
 from attrs import field, frozen
 
-__all__ = ["FILTERS", "BrokenExpression", "Expression", "Path", "Template", "read_template"]
+__all__ = [
+    "FILTERS",
+    "BrokenExpression",
+    "Expression",
+    "Path",
+    "Place",
+    "Template",
+    "read_template",
+]
 
 Context: TypeAlias = Mapping[str, object]
+Place: TypeAlias = tuple[str | int, ...]
+_Find: TypeAlias = Callable[[Context], object]
 
 
 class BrokenExpression(ValueError):
-    """Text between `${` and `}` that is no expression."""
+    """Text behind `${` that is no expression; the message names it and says what is wrong.
+
+    Attributes:
+        place: Where in the value it stands: keys, and indexes of lists.
+    """
+
+    def __init__(self, message: str, place: Place = ()) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def _as_json(value: object) -> str | None:
+    """A value as JSON; None for what JSON can't say."""
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 FILTERS: Final[Mapping[str, Callable[[object], object]]] = {
-    "json": lambda value: json.dumps(value, ensure_ascii=False, default=str),
-    "length": lambda value: len(value) if isinstance(value, str | list | Mapping) else None,
+    "json": _as_json,
+    "length": lambda value: len(value) if isinstance(value, str | list | tuple | Mapping) else None,
     "keys": lambda value: list(value) if isinstance(value, Mapping) else None,
     "upper": lambda value: value.upper() if isinstance(value, str) else None,
     "lower": lambda value: value.lower() if isinstance(value, str) else None,
 }
-_EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
-_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(-?\d+)\]")
+"""What a value can go through. Where a filter doesn't take its type, None comes out."""
+
+_MAX_DEPTH: Final = 200
+_MAX_BRACKETS: Final = 64
+_MAX_SHOWN: Final = 60
+_OPEN: Final = "${"
+_OPENING: Final = re.compile(r"\$\$?\{")
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_NAME: Final = re.compile(r"[^\W\d][\w-]*")
+_SEGMENT: Final = re.compile(r"[\w-]+")
+_INDEX: Final = re.compile(r"-?[0-9]{1,9}(?![0-9.])")
+_FILTER: Final = re.compile(r"[\w-]*")
+_CONSTANTS: Final[Mapping[str, object]] = {"true": True, "false": False, "null": None}
 
 
 @frozen
@@ -38,22 +80,38 @@ class Path:
         parts: Keys, and indexes of lists; the first is the root, such as `state`.
     """
 
-    parts: tuple[str | int, ...]
+    parts: Place
 
     def find(self, context: Context) -> object:
         """The value; None where it leads nowhere."""
         found: object = context
         for part in self.parts:
-            if isinstance(found, Mapping):
-                found = found.get(part)
-            elif isinstance(found, list | tuple):
-                try:
-                    found = found[int(part)]
-                except (ValueError, IndexError):
-                    return None
-            else:
-                return None
+            found = found.get(part) if type(found) is dict else _step(found, part)
         return found
+
+    def __str__(self) -> str:
+        text = ""
+        for part in self.parts:
+            if isinstance(part, int):
+                text += f"[{part}]"
+            elif _SEGMENT.fullmatch(part):
+                text += f".{part}" if text else part
+            else:
+                text += f"[{json.dumps(part, ensure_ascii=False)}]"
+        return text
+
+
+def _step(found: object, part: str | int) -> object:
+    """One step of a path, through whatever there is."""
+    if isinstance(found, Mapping):
+        return found.get(part)
+    if isinstance(found, list | tuple):
+        if isinstance(part, str):
+            if not (part.isascii() and part.isdigit() and len(part) < 10):
+                return None
+            part = int(part)
+        return found[part] if -len(found) <= part < len(found) else None
+    return None
 
 
 @frozen
@@ -63,22 +121,26 @@ class Expression:
     Attributes:
         choices: Paths, and literals as JSON has them; the first that isn't None counts.
         filters: What it goes through, in order; None goes through none.
-        text: As the author wrote it.
+        text: As the author wrote it, without `${` and `}`.
+        place: Where in the template's value it stands: keys, and indexes of lists.
     """
 
     choices: tuple[Path | object, ...]
     filters: tuple[str, ...] = ()
     text: str = ""
+    place: Place = field(default=(), eq=False)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths that it may take its value from."""
+        return tuple(choice for choice in self.choices if isinstance(choice, Path))
 
     def value(self, context: Context) -> object:
         """What it stands for; None where it leads nowhere."""
-        for choice in self.choices:
-            found = choice.find(context) if isinstance(choice, Path) else choice
-            if found is not None:
-                for name in self.filters:
-                    found = FILTERS[name](found)
-                return found
-        return None
+        return _compiled(self)(context)
+
+    def __str__(self) -> str:
+        return f"${{{self.text}}}"
 
 
 @frozen
@@ -92,81 +154,266 @@ class Template:
 
     source: object
     expressions: tuple[Expression, ...] = ()
-    _fill: Callable[[Context], object] | None = field(default=None, eq=False, repr=False)
+    _fill: _Find | None = field(default=None, eq=False, repr=False)
+
+    @property
+    def whole(self) -> Expression | None:
+        """Its expression, where it is that alone and so keeps the value's type."""
+        if len(self.expressions) == 1 and self.source == str(self.expressions[0]):
+            return self.expressions[0]
+        return None
 
     def value(self, context: Context) -> object:
-        """What it stands for. A text that is one expression alone keeps the value's type."""
+        """What it stands for. A text that is one expression alone keeps the value's type.
+
+        Values are put in as they are: neither copied, nor looked through for expressions.
+        """
         return self.source if self._fill is None else self._fill(context)
 
 
 def read_template(source: object) -> Template:
     """Find the expressions of a value of a file.
 
+    Args:
+        source: Text, a list, a mapping, or a scalar. `$${` in a text stands for `${`.
+
     Raises:
         BrokenExpression: One can't be read.
     """
     found: list[Expression] = []
-    fill = _filler(source, found)
-    return Template(source, tuple(found), fill if found else None)
+    fill = _filler(source, (), found)
+    return Template(source, tuple(found), fill)
 
 
-def _filler(source: object, found: list[Expression]) -> Callable[[Context], object]:
+def _filler(source: object, place: Place, found: list[Expression]) -> _Find | None:
+    """What makes the value; None where it is the source itself."""
     if isinstance(source, str):
-        return _text_filler(source, found)
+        return _text_filler(source, place, found) if _OPEN in source else None
+    if len(place) > _MAX_DEPTH:
+        raise BrokenExpression("it is nested too deeply", place)
     if isinstance(source, Mapping):
-        parts = {key: _filler(value, found) for key, value in source.items()}
-        return lambda context: {key: part(context) for key, part in parts.items()}
+        fillers = {key: _filler(value, (*place, key), found) for key, value in source.items()}
+        if not any(fillers.values()):
+            return None
+        keyed = [(key, fill or _constant(source[key])) for key, fill in fillers.items()]
+        return lambda context: {key: fill(context) for key, fill in keyed}
     if isinstance(source, list):
-        members = [_filler(value, found) for value in source]
-        return lambda context: [member(context) for member in members]
-    return lambda context: source
+        members = [_filler(value, (*place, index), found) for index, value in enumerate(source)]
+        if not any(members):
+            return None
+        filled = [fill or _constant(value) for fill, value in zip(members, source, strict=True)]
+        return lambda context: [fill(context) for fill in filled]
+    return None
 
 
-def _text_filler(source: str, found: list[Expression]) -> Callable[[Context], object]:
+def _constant(value: object) -> _Find:
+    return lambda context: value
+
+
+def _text_filler(source: str, place: Place, found: list[Expression]) -> _Find:
     pieces: list[str | Expression] = []
     end = 0
-    for match in _EXPRESSION.finditer(source):
-        pieces += [source[end : match.start()], _read(match[1])]
-        end = match.end()
+    while opening := _OPENING.search(source, end):
+        pieces.append(source[end : opening.start()])
+        if opening[0] != _OPEN:
+            pieces.append(_OPEN)
+            end = opening.end()
+            continue
+        expression, end = _Reader(source, opening.end(), place).expression()
+        pieces.append(expression)
+        found.append(expression)
     pieces.append(source[end:])
-    expressions = [piece for piece in pieces if isinstance(piece, Expression)]
-    if not expressions:
-        return lambda context: source
-    found += expressions
-    if len(expressions) == 1 and expressions[0].text == source[2:-1] and source.startswith("${"):
-        return expressions[0].value
-    return lambda context: "".join(
-        piece if isinstance(piece, str) else _as_text(piece.value(context)) for piece in pieces
-    )
+    parts = [piece for piece in pieces if piece != ""]
+    if len(parts) == 1 and isinstance(parts[0], Expression):
+        return _compiled(parts[0])
+    if all(isinstance(part, str) for part in parts):
+        return _constant("".join(cast("list[str]", parts)))
+    texts = [_constant(part) if isinstance(part, str) else _as_text(part) for part in parts]
+    return lambda context: "".join([cast("str", text(context)) for text in texts])
 
 
-def _as_text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+def _as_text(expression: Expression) -> _Find:
+    """An expression within a text: None is nothing, and all but text is JSON."""
+    find = _compiled(expression)
+
+    def text(context: Context) -> str:
+        value = find(context)
+        if value is None:
+            return ""
+        return value if isinstance(value, str) else _as_json(value) or ""
+
+    return text
 
 
-def _read(text: str) -> Expression:
-    whole, *filters = re.split(r"(?<!\|)\|(?!\|)", text)
-    unknown = [name.strip() for name in filters if name.strip() not in FILTERS]
-    if unknown:
-        raise BrokenExpression(f"{unknown[0]!r} is no filter; there are {', '.join(FILTERS)}")
-    choices = tuple(_choice(part.strip()) for part in whole.split("||"))
-    return Expression(choices, tuple(name.strip() for name in filters), text)
+def _compiled(expression: Expression) -> _Find:
+    """What finds the value of an expression."""
+    finds = [
+        _path_finder(choice) if isinstance(choice, Path) else _constant(choice)
+        for choice in expression.choices
+    ]
+    find = finds[0] if len(finds) == 1 else _first_of(finds)
+    for name in expression.filters:
+        find = _filtered(find, FILTERS[name])
+    return find
 
 
-def _choice(text: str) -> Path | object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    parts: list[str | int] = []
-    end = 0
-    for match in _STEP.finditer(text):
-        if match.start() != end:
-            break
-        parts.append(match[1] if match[1] is not None else int(match[2]))
-        end = match.end()
-    if not parts or end != len(text) or not isinstance(parts[0], str):
-        raise BrokenExpression(f"{text!r} is no path")
-    return Path(tuple(parts))
+def _path_finder(path: Path) -> _Find:
+    if len(path.parts) != 2 or isinstance(path.parts[1], int):
+        return path.find
+    root, key = path.parts  # as most paths are: `state.x`
+
+    def find(context: Context) -> object:
+        found = context.get(cast("str", root))
+        return found.get(key) if type(found) is dict else _step(found, key)
+
+    return find
+
+
+def _first_of(finds: Iterable[_Find]) -> _Find:
+    finds = tuple(finds)
+
+    def find(context: Context) -> object:
+        for one in finds:
+            value = one(context)
+            if value is not None:
+                return value
+        return None
+
+    return find
+
+
+def _filtered(find: _Find, through: Callable[[object], object]) -> _Find:
+    def filtered(context: Context) -> object:
+        value = find(context)
+        return None if value is None else through(value)
+
+    return filtered
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+_JSON: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
+
+
+class _Reader:
+    """Reads one expression, from behind its `${`; each character once."""
+
+    def __init__(self, source: str, begin: int, place: Place) -> None:
+        self._source, self._begin, self._at, self._place = source, begin, begin, place
+
+    def expression(self) -> tuple[Expression, int]:
+        """The expression, and where the text goes on behind its `}`."""
+        choices, filters = [self._choice()], []
+        while self._took("||"):
+            choices.append(self._choice())
+        while not self._source.startswith("||", self._at) and self._took("|"):
+            filters.append(self._filter())
+        if not self._took("}"):
+            self._end_is_wrong(bool(filters))
+        text = self._source[self._begin : self._at - 1]
+        return Expression(tuple(choices), tuple(filters), text, self._place), self._at
+
+    def _choice(self) -> Path | object:
+        self._match(_BLANK)
+        first = self._source[self._at : self._at + 1]
+        if first and first in '"[{-0123456789':
+            literal = self._literal()
+            self._match(_BLANK)
+            return literal
+        name = self._match(_NAME)
+        if not name:
+            if not first:
+                self._end_is_wrong(False)
+            self._broken(
+                "a path or a literal is missing"
+                if first in "|}"
+                else f"{first!r} begins neither a path nor a literal"
+            )
+        parts = self._steps(name)
+        self._match(_BLANK)
+        if name in _CONSTANTS:
+            if len(parts) > 1:
+                self._broken(f"{name} is a literal, and holds nothing")
+            return _CONSTANTS[name]
+        return Path(tuple(parts))
+
+    def _steps(self, root: str) -> list[str | int]:
+        parts: list[str | int] = [root]
+        while True:
+            if self._source.startswith(".", self._at):
+                self._at += 1
+                parts.append(self._match(_SEGMENT) or self._broken("a key is missing behind '.'"))
+            elif self._source.startswith("[", self._at):
+                self._at += 1
+                self._match(_BLANK)
+                parts.append(self._bracketed())
+                self._match(_BLANK)
+                if not self._took("]"):
+                    self._broken("a '[' is not closed")
+            else:
+                return parts
+
+    def _bracketed(self) -> str | int:
+        if self._source.startswith('"', self._at):
+            return cast("str", self._literal())
+        index = self._match(_INDEX)
+        if not index:
+            self._broken("between '[' and ']' stands a whole number, or a key in double quotes")
+        return int(index)
+
+    def _literal(self) -> object:
+        begin = self._at
+        try:
+            literal, self._at = _JSON.raw_decode(self._source, begin)
+        except (ValueError, RecursionError):
+            self._broken(f"what begins with {self._source[begin]!r} is no JSON")
+        if sum(map(self._source[begin : self._at].count, "[{")) > _MAX_BRACKETS:
+            self._broken("its literal holds too many brackets")
+        return cast("object", literal)
+
+    def _filter(self) -> str:
+        self._match(_BLANK)
+        name = self._match(_FILTER)
+        self._match(_BLANK)
+        if name not in FILTERS:
+            near = get_close_matches(name, FILTERS, n=1)
+            guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(FILTERS)}"
+            self._broken(f"{name!r} is no filter; {guess}" if name else "a filter is missing")
+        return name
+
+    def _end_is_wrong(self, has_filters: bool) -> NoReturn:
+        rest = self._source[self._at : self._at + 1]
+        if not rest:
+            self._broken("it is not closed; write $${ where ${ is meant as text")
+        if has_filters and rest == "|":
+            self._broken("choices stand before filters")
+        self._broken(f'{rest!r} is not expected; a key of other characters is written as ["…"]')
+
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._source, self._at)
+        if found is None:
+            return ""
+        self._at = found.end()
+        return found[0]
+
+    def _took(self, mark: str) -> bool:
+        """Whether a mark stands here; it is passed then."""
+        if not self._source.startswith(mark, self._at):
+            return False
+        self._at += len(mark)
+        return True
+
+    def _broken(self, why: str) -> NoReturn:
+        furthest = self._begin + _MAX_SHOWN
+        end = self._source.find("}", self._at, furthest) + 1 or furthest
+        shown = self._source[self._begin - len(_OPEN) : end]
+        raise BrokenExpression(f"{shown!r} is no expression: {why}", self._place)
