@@ -54,9 +54,9 @@ class StyledText:
 
         body = "\n".join(
             "".join(
-                f'<span style="{_CSS[style]}">{html.escape(text)}</span>'
+                f'<span style="{_CSS[style]}">{html.escape(_printable(text))}</span>'
                 if style
-                else html.escape(text)
+                else html.escape(_printable(text))
                 for text, style in line
             )
             for line in self.lines

@@ -1,9 +1,9 @@
 """The types along the chain; each step makes the next one, so none can be skipped."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from attrs import field, frozen
 
@@ -12,6 +12,9 @@ from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
 from ryecore.styled import StyledText
+
+if TYPE_CHECKING:
+    from ryecore.drawing.picture import BoxStatus
 
 __all__ = [
     "Chain",
@@ -24,6 +27,9 @@ __all__ = [
 ]
 
 _MAX_REPR: Final = 80
+_STATUS_SHOWN: Final[Mapping[str, "BoxStatus"]] = {
+    "success": "completed", "error": "failed", "validation_passed": "",
+}  # fmt: skip
 
 Deps = Literal["none", "verified", "unverified"]
 """Whether what a tool can import besides its own file was verified."""
@@ -127,6 +133,11 @@ class Chain:
         return None if spec is None else bool(self.head.spec.config.get(spec.config_key))
 
     @property
+    def is_own_process(self) -> bool:
+        """Whether what runs is no tool but ryecore itself, in a process of its own."""
+        return any(element.spec.own_process for element in self.elements)
+
+    @property
     def head(self) -> ChainElement:
         """The element that was asked for."""
         return self.elements[0]
@@ -148,7 +159,7 @@ class Chain:
         return self._render().plain()
 
     def _repr_html_(self) -> str:
-        return self._render().html()
+        return _drawn(self, ())
 
     def _render(self) -> StyledText:
         return render_chain([element.to_dict() for element in self.elements])
@@ -162,6 +173,23 @@ def _chain_document(chain: Chain) -> dict[str, object]:
     if chain.links:
         document["linked_items"] = [link.to_dict() for link in chain.links]
     return document
+
+
+def _without_chain(document: Mapping[str, object]) -> dict[str, object]:
+    """A document without what is drawn beside it."""
+    return {
+        key: value
+        for key, value in document.items()
+        if key not in ("chain_elements", "linked_items")
+    }
+
+
+def _drawn(chain: Chain, events: Iterable[Mapping[str, object]], status: "BoxStatus" = "") -> str:
+    """A chain for a notebook."""
+    from ryecore.chain.drawing import chain_picture  # noqa: PLC0415 - for notebooks alone
+    from ryecore.drawing import to_html  # noqa: PLC0415
+
+    return to_html(chain_picture(chain, events, status=status))
 
 
 @frozen(repr=False)
@@ -208,7 +236,8 @@ class ChainTrace:
         return render_result(self.to_dict()).plain()
 
     def _repr_html_(self) -> str:
-        return render_result(self.to_dict()).html()
+        text = render_result(_without_chain(self.to_dict()))
+        return _drawn(self.chain, self.events) + text.html()
 
 
 @frozen
@@ -343,4 +372,7 @@ class ExecutionResult:
         return self.render().plain()
 
     def _repr_html_(self) -> str:
-        return self.render().html()
+        if not self.chain.elements:
+            return self.render().html()
+        text = render_result(_without_chain(self.to_dict())).html()
+        return text + _drawn(self.chain, self.trace or (), _STATUS_SHOWN[self.status])

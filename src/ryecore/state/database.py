@@ -154,6 +154,23 @@ class Database:
             finally:
                 self._roll_back()
 
+    @contextmanager
+    def quiet(self, most_s: float) -> Iterator[bool]:
+        """Have what is read meanwhile wait for no other thread of this process.
+
+        Args:
+            most_s: After how many seconds it is given up.
+
+        Yields:
+            Whether it is so; False where another one still reads or writes.
+        """
+        is_quiet = self._lock.acquire(timeout=most_s)
+        try:
+            yield is_quiet
+        finally:
+            if is_quiet:
+                self._lock.release()
+
     def is_in_place(self) -> bool:
         """Whether the file that is open still stands at its path."""
         try:

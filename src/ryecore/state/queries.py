@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - what is spliced into statements is constants
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from ryecore.lillux.processes import ProcessId, current_process
@@ -112,6 +113,10 @@ class ThreadQueries:
             met.add(following)
             following = chain[-1].continuation_thread_id
         return tuple(chain)
+
+    def quiet(self, most_s: float) -> AbstractContextManager[bool]:
+        """Have what is read meanwhile wait for nobody here; False where that isn't so in time."""
+        return self._database.quiet(most_s)
 
     def now(self) -> float:
         """The Unix time in seconds, on the store's clock."""

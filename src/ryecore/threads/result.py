@@ -116,6 +116,12 @@ class ThreadResult(ExecutionResult):
     def __repr__(self) -> str:
         return f"ThreadResult({self.state}, {self.thread_id!r})"
 
+    def _repr_html_(self) -> str:
+        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.threads.view.picture import result_picture  # noqa: PLC0415
+
+        return self.render().html() + to_html(result_picture(self))
+
 
 @frozen(kw_only=True, repr=False)
 class StartedThread(ExecutionResult):

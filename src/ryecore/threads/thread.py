@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
+from ryecore.drawing import to_html
 from ryecore.errors import BudgetNotRegistered
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
@@ -21,13 +22,14 @@ from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.result import ThreadResult, kept_result
 from ryecore.threads.view.drawing import render_tree
+from ryecore.threads.view.picture import tree_picture
 from ryecore.threads.view.watching import load_tree
 
 __all__ = ["Thread"]
 
 _LOOK_AGAIN_S: Final = 0.2
 _COLUMNS: Final = 80
-_NOTEBOOK_COLUMNS: Final = 100
+_MOST_WAIT_S: Final = 0.2
 
 
 class Thread:
@@ -221,7 +223,19 @@ class Thread:
         return self.render().plain()
 
     def _repr_html_(self) -> str:
-        return self.render(width=_NOTEBOOK_COLUMNS).html()
+        # A notebook shows it between two cells: nothing is settled, and nobody is waited for.
+        try:
+            registry = self._host.registry
+            with registry.quiet(_MOST_WAIT_S) as is_quiet:
+                if is_quiet:
+                    tree = load_tree(self._host.store, self.thread_id, settles=False)
+                    return to_html(tree_picture([tree], now=time.time()))
+            why = "its registry is busy"
+        except Exception as problem:  # of whatever kind: what is shown of it is no part of a run
+            why = f"its registry can't be read: {problem}"
+        text = StyledText()
+        text.line((self.item_id, "strong"), "  ", (self.thread_id, "id"), (f"  {why}", "warn"))
+        return text.html()
 
 
 class _Place:

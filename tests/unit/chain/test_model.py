@@ -21,18 +21,28 @@ def test_everything_a_person_gets_is_frozen(done):
             setattr(value, name, None)
 
 
-def test_a_result_is_shown_the_same_way_everywhere(house, done):
+def test_a_result_is_shown_with_its_status_its_data_and_its_chain(house, done):
     assert str(done).startswith("✓ tool:a/t  success")
     assert "a/t" in str(done.chain)
-    assert done._repr_html_().startswith("<pre")
-    assert done.chain._repr_html_().startswith("<pre")
-    traced = house.sync()
-    try:
-        shown = traced.trace("tool:a/t")
-    finally:
-        traced.close()
-    assert "resolve" in str(shown)
-    assert shown._repr_html_().startswith("<pre")
+    with house.sync() as rye:
+        traced = rye.trace("tool:a/t")
+    assert "resolve" in str(traced)
+    for html in (done._repr_html_(), traced._repr_html_(), done.chain._repr_html_()):
+        assert html.count("<svg ") == 1
+        assert [element.item_id in html for element in done.chain.elements] == [True] * 3
+    assert "hi" in done._repr_html_()
+    assert "verify_integrity" in traced._repr_html_()
+
+
+def test_what_a_tool_printed_is_text_in_a_notebook(house):
+    printed = "<script>alert(1)</script>\\033[31m\\342\\200\\256" + "x" * 3000
+    done = house.execute(house.shell("a/t", f"printf '{printed}'"))
+    html = done._repr_html_()
+    assert "&lt;script&gt;" in html
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert "x" * 1000 not in html
 
 
 def test_to_json_is_to_dict(done):

@@ -1,10 +1,12 @@
 """What the handle of a thread shows, what the ledger tells, and the same with calls that block."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 
-from ryecore import SyncRye
+from ryecore import Rye, SyncRye
 from ryecore.errors import StateError, ThreadConflict
 from ryecore.llm import Usage
 from ryecore.testing import call, say
@@ -27,6 +29,32 @@ async def test_a_thread_is_shown_with_what_it_has_used_of_its_limits(tmp_path: P
     assert max(map(len, narrow.splitlines())) <= 30
     assert "acme/sum" in html
     assert repr(thread) == f"Thread({thread.thread_id!r})"
+
+
+async def test_a_notebook_shows_a_thread_without_waiting_or_failing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    ref = stage.write("acme/sum", limits='turns="4"')
+    async with stage.open() as rye:
+        thread = await rye.start(ref)
+        done = await thread.result()
+        html = thread._repr_html_()
+        assert html.count("<svg ") == 1
+        assert 'class="n completed"' in html
+        assert "2/4 turns" in html
+        assert "2 turns" in done._repr_html_()
+
+        with stage_writes(rye):  # somebody writes, for as long as it takes
+            shown = await anyio.to_thread.run_sync(thread._repr_html_)
+        assert "busy" in shown
+        assert thread.thread_id in shown
+    shown = thread._repr_html_()
+    assert "<svg" not in shown
+    assert thread.thread_id in shown
+
+
+def stage_writes(rye: Rye) -> AbstractContextManager[object]:
+    """A transaction that stays open."""
+    return rye.threads.ledger._database.write()
 
 
 async def test_the_ledger_tells_what_each_request_held_and_cost(tmp_path: Path) -> None:

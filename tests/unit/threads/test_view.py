@@ -12,7 +12,8 @@ from ryecore.policy.limits import Limits
 from ryecore.state.model import Status
 from ryecore.styled import StyledText
 from ryecore.threads.view.drawing import render_tree
-from ryecore.threads.view.tree import TreeNode, rows_of
+from ryecore.threads.view.rows import rows_of
+from ryecore.threads.view.tree import TreeNode
 
 NOW = 1_700_000_000.0
 USD = 10**8

@@ -12,9 +12,11 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.state.model import MICROCENTS_PER_USD, Status
+from ryecore.state.model import Status
 from ryecore.styled import Span, StyledText
-from ryecore.threads.view.tree import TreeNode, TreeRow, rows_of
+from ryecore.threads.view.figures import compact, dollars, duration
+from ryecore.threads.view.rows import TreeRow, rows_of
+from ryecore.threads.view.tree import TreeNode
 
 __all__ = ["render_change", "render_tree"]
 
@@ -132,14 +134,14 @@ def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
     until = now if node.ended_at is None else node.ended_at
     style = _STYLES[node.status]
     said = [f"{node.turns} turn{'' if node.turns == 1 else 's'}"] if node.turns else []
-    said += [f"{_compact(node.tokens)} tokens"] if node.tokens else []
-    said += [_dollars(node.spend_microcents)] if node.spend_microcents else []
+    said += [f"{compact(node.tokens)} tokens"] if node.tokens else []
+    said += [dollars(node.spend_microcents)] if node.spend_microcents else []
     note = _clean(node.note) if node.ended and node.note else ""
     return (
         (f"{_MARKS[node.status]} ", style),
         (_clean(node.thread_id), "id"),
         (f"  {node.status}", style),
-        (f"  {_duration(until - node.started_at)}", "dim"),
+        (f"  {duration(until - node.started_at)}", "dim"),
         (f"  {', '.join(said)}" if said else "", ""),
         (f"  {note}" if note else "", "dim"),
     )
@@ -159,10 +161,10 @@ def _line(row: TreeRow, now: float) -> _Line:
     lasted = until - node.started_at
     most_s = None if limits.duration_s is None or node.ended else float(limits.duration_s)
     cells = {
-        "turns": _used(node.turns, limits.turns, _compact),
-        "tokens": _used(row.tokens, limits.tokens, _compact),
-        "spend": _used(row.spend_microcents, limits.spend_microcents, _dollars),
-        "time": _Cell(_duration(lasted), "", _share(lasted, most_s)),
+        "turns": _used(node.turns, limits.turns, compact),
+        "tokens": _used(row.tokens, limits.tokens, compact),
+        "spend": _used(row.spend_microcents, limits.spend_microcents, dollars),
+        "time": _Cell(duration(lasted), "", _share(lasted, most_s)),
     }
     is_live = node.status == "running"
     name = _clean(node.item_id.removeprefix("directive:"))
@@ -174,10 +176,10 @@ def _total(roots: Sequence[TreeNode], everyone: Sequence[TreeNode], now: float) 
     ends = [now if one.ended_at is None else one.ended_at for one in everyone]
     lasted = max(ends) - min(one.started_at for one in roots)
     cells = {
-        "turns": _Cell(_compact(sum(one.turns for one in everyone))),
-        "tokens": _Cell(_compact(sum(one.tokens for one in everyone))),
-        "spend": _Cell(_dollars(sum(one.spend_microcents for one in everyone))),
-        "time": _Cell(_duration(lasted)),
+        "turns": _Cell(compact(sum(one.turns for one in everyone))),
+        "tokens": _Cell(compact(sum(one.tokens for one in everyone))),
+        "spend": _Cell(dollars(sum(one.spend_microcents for one in everyone))),
+        "time": _Cell(duration(lasted)),
     }
     return _Line("", ("", ""), (f"{len(everyone):,} threads", "strong"), cells)
 
@@ -321,38 +323,6 @@ def _share(used: float, limit: float | None) -> float | None:
     if limit is None:
         return None
     return used / limit if limit else float(used > 0)
-
-
-def _compact(count: int) -> str:
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= size:
-            scaled = count / size
-            return (f"{scaled:.1f}".removesuffix(".0") if scaled < 10 else f"{scaled:.0f}") + unit
-    return str(count)
-
-
-def _dollars(microcents: int) -> str:
-    usd = microcents / MICROCENTS_PER_USD
-    if usd >= 1000:
-        return f"${_compact(round(usd))}"
-    if usd >= 100:
-        return f"${usd:.0f}"
-    digits = 2 if usd >= 1 else 3 if usd >= 0.1 else 4
-    return f"${usd:.{digits}f}".rstrip("0").rstrip(".")
-
-
-def _duration(seconds: float) -> str:
-    seconds = max(seconds, 0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{int(seconds)} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if not hours:
-        return f"{minutes}:{rest:02}"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if days else f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _clean(text: str) -> str:

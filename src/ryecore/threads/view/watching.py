@@ -10,6 +10,7 @@ from attrs import evolve
 
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import ThreadRecord
+from ryecore.state.registry import ThreadRegistry
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
 from ryecore.threads.view.tree import TreeNode
@@ -23,22 +24,27 @@ _LEAST_S: Final = 0.05
 """Between two looks, however much happens."""
 
 
-def load_tree(store: ThreadStore, root_id: str) -> TreeNode:
+def load_tree(store: ThreadStore, root_id: str, *, settles: bool = True) -> TreeNode:
     """Read how a thread stands, and all that it has started.
 
     Args:
         store: The project's threads.
         root_id: The thread. Those that continue it stand below it, behind its children.
+        settles: Whether threads that nobody runs any more are ended first; else nothing is
+            written.
 
     Raises:
         ThreadNotFound: There is none of this id.
     """
-    store.look(root_id)
+    if settles:
+        store.look(root_id)
     chain = [one.thread_id for one in store.registry.get_chain(root_id)]
     continuing = chain[chain.index(root_id) :]
-    rows = store.look_at_all(
-        lambda registry: tuple(row for top in continuing for row in registry.list_tree(top))
-    )
+
+    def find(registry: ThreadRegistry) -> tuple[ThreadRecord, ...]:
+        return tuple(row for top in continuing for row in registry.list_tree(top))
+
+    rows = store.look_at_all(find) if settles else find(store.registry)
     by_id = {row.thread_id: row for row in rows}
     below: dict[str, list[str]] = {}
     for row in by_id.values():

@@ -1,0 +1,124 @@
+"""A tree of threads as a picture: what each is, where it stands, and what it has cost. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ryecore.drawing.picture import Box, BoxStatus, Line, LineKind, Picture
+from ryecore.policy.budget import Amount
+from ryecore.state.model import Status
+from ryecore.threads.view.figures import compact, dollars, duration
+from ryecore.threads.view.rows import TreeRow, rows_of
+
+if TYPE_CHECKING:
+    from ryecore.threads.result import ThreadResult
+    from ryecore.threads.view.tree import TreeNode
+
+__all__ = ["result_picture", "tree_picture"]
+
+_STATUSES: Final[dict[Status, BoxStatus]] = {
+    "created": "pending", "running": "running", "completed": "completed",
+    "continued": "completed", "error": "failed", "killed": "failed", "cancelled": "cancelled",
+}  # fmt: skip
+_MAX_BOXES: Final = 200
+
+
+def tree_picture(
+    nodes: "Sequence[TreeNode]", *, now: float, max_boxes: int = _MAX_BOXES
+) -> Picture:
+    """Draw threads with all that they have started; each leads to those.
+
+    Tokens and money count a thread together with all below it, as its budget does.
+
+    Args:
+        nodes: The threads at the top.
+        now: The time in seconds since 1970 (UTC), for those that still run.
+        max_boxes: How many boxes there may be. Of a larger tree, what runs is shown first, and
+            the rest is counted.
+    """
+    boxes: list[Box] = []
+    lines: list[Line] = []
+    path: list[str] = []
+    for at, row in enumerate(rows_of(nodes, max_boxes)):
+        depth = len(row.guides) // 3
+        name = f"{at}" if row.node is None else row.node.thread_id
+        boxes.append(_left_out(name, row) if row.node is None else _box(row, row.node, now))
+        if depth:
+            is_live = row.node is not None and row.node.status == "running"
+            kind: LineKind = "dashed" if row.node is None else "solid"
+            lines.append(Line(path[depth - 1], name, kind=kind, is_taken=is_live))
+        path[depth:] = [name]
+    title = "" if boxes else "nothing runs"
+    return Picture(tuple(boxes), tuple(lines), title, direction="right")
+
+
+def _box(row: TreeRow, node: "TreeNode", now: float) -> Box:
+    limits = node.limits
+    until = now if node.ended_at is None else node.ended_at
+    turns = _used(node.turns, limits.turns, compact)
+    tokens = _used(row.tokens, limits.tokens, compact)
+    spend = _used(row.spend_microcents, limits.spend_microcents, dollars)
+    lasted = duration(until - node.started_at)
+    word = "turn" if turns == "1" else "turns"
+    details = [f"{turns} {word}, {tokens} tokens, {spend}", lasted]
+    if node.status != _STATUSES[node.status]:
+        details[-1] = f"{lasted}, {node.status}"
+    if node.note:
+        details.append(node.note)
+    facts = [node.item_id, node.thread_id, *([f"model {node.model}"] if node.model else [])]
+    return Box(
+        node.thread_id,
+        node.item_id.removeprefix("directive:"),
+        tuple(details),
+        status=_STATUSES[node.status],
+        tooltip="\n".join([*facts, *details]),
+    )
+
+
+def _left_out(name: str, row: TreeRow) -> Box:
+    counts = Counter(row.left_out)
+    kinds = ", ".join(f"{counts[status]} {status}" for status in _STATUSES if counts[status])
+    return Box(name, f"{len(row.left_out)} more", (kinds,), "stack")
+
+
+def _used(used: int, limit: int | None, written: Callable[[int], str]) -> str:
+    if limit is None:
+        return written(used)
+    return f"{written(used)}/{written(limit).removeprefix('$')}"
+
+
+def result_picture(result: "ThreadResult") -> Picture:
+    """Draw what came of a thread, with what all that it started has cost.
+
+    Args:
+        result: What came of it. Which threads it started, the registry alone knows.
+    """
+    cost, total = result.cost, result.total
+    own = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+    turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
+    lasted = duration(result.duration_ms / 1000)
+    status = _STATUSES[result.state]
+    boxes = [
+        Box(
+            "thread",
+            result.item_id.removeprefix("directive:"),
+            (
+                f"{turns}, {_amount(own)}",
+                lasted if status == result.state else f"{lasted}, {result.state}",
+            ),
+            status=status,
+            tooltip=f"{result.item_id}\n{result.thread_id}",
+        )
+    ]
+    lines = []
+    if total not in (own, Amount()):
+        boxes.append(Box("below", "what it started", (_amount(total - own),), "stack"))
+        lines.append(Line("thread", "below"))
+    if result.continuation_thread_id is not None:
+        boxes.append(Box("next", result.continuation_thread_id, ("goes on with it",)))
+        lines.append(Line("thread", "next", kind="dashed"))
+    return Picture(tuple(boxes), tuple(lines), direction="right")
+
+
+def _amount(amount: Amount) -> str:
+    return f"{compact(amount.tokens)} tokens, {dollars(amount.spend_microcents)}"
