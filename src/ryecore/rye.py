@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
+from ryecore.actions.graphs import Graphs
 from ryecore.actions.options import ExecuteOptions
 from ryecore.actions.running import Running
 from ryecore.actions.settings import Settings, check_factory
@@ -50,6 +51,7 @@ class Rye:
         spaces: Where items are looked for.
         trust: Which keys count.
         keys: The signing key of the person who works here.
+        graphs: The project's graphs, walked in this process.
         threads: What runs, and ran, in processes of its own.
     """
 
@@ -60,6 +62,9 @@ class Rye:
         self.keys = parts.keys
         self._parts = parts
         self._running = Running()
+        self.graphs = Graphs(
+            parts.spaces, self._running, lambda: parts.graphs, parts.store.open_existing
+        )
         self.threads = Threads(parts.store.open_existing, self._running, lambda: parts.threads)
 
     @classmethod

@@ -21,6 +21,7 @@ from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
+from ryecore.chain.trace import Trace
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import is_project_trusted
 from ryecore.items.sealed import Seals
@@ -28,6 +29,7 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
+from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Tasks
 from ryecore.state.lazy import LazyThreadStore
 
@@ -35,11 +37,13 @@ if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.dispatch import ActionDispatcher
     from ryecore.actions.fetch import FetchAction
+    from ryecore.actions.graph_process import GraphProcesses
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.graph.service import GraphService
     from ryecore.policy.approval import Approve
     from ryecore.runs.keeping import Keeper
     from ryecore.threads.planner.planning import DirectivePlanner
@@ -122,7 +126,9 @@ class Parts:
                 "system_space": str(built_in_space().root),
             },
         )
-        self._executor = PrimitiveExecutor(preparer, interpreters, auditor, _keep_connectors)
+        self._executor = PrimitiveExecutor(
+            preparer, interpreters, auditor, _keep_connectors, lambda: self._graph_processes
+        )
         self.execute = ExecuteAction(
             self.spaces,
             self._executor,
@@ -193,6 +199,29 @@ class Parts:
         return ThreadService(host, self.tasks)
 
     @cached_property
+    def graphs(self) -> "GraphService":
+        """Runs graphs."""
+        from ryecore.graph.host import Declares, GraphHost  # noqa: PLC0415
+        from ryecore.graph.service import GraphService  # noqa: PLC0415
+
+        def lay_limits(asked: Limits) -> tuple[Limits, Declares]:
+            layered = self.planner.limits(Limits(), asked, Trace(None))
+            return layered.limits, Declares(layered.declares_spend, layered.declares_tokens)
+
+        host = GraphHost(
+            self.store.open,
+            self._dispatcher,
+            self._agent,
+            self._keeper,
+            lay_limits,
+            project_root=self.spaces.project.root,
+            user_root=self.spaces.user.root,
+            durability=self._settings.durability,
+            environ=self._environ,
+        )
+        return GraphService(host, self.tasks)
+
+    @cached_property
     def _dispatcher(self) -> "ActionDispatcher":
         from ryecore.actions.dispatch import ActionDispatcher  # noqa: PLC0415
         from ryecore.search.listing import ToolListing  # noqa: PLC0415
@@ -210,6 +239,12 @@ class Parts:
         from ryecore.runs.keeping import Keeper  # noqa: PLC0415
 
         return Keeper(self.store.open)
+
+    @cached_property
+    def _graph_processes(self) -> "GraphProcesses":
+        from ryecore.actions.graph_process import GraphProcesses  # noqa: PLC0415
+
+        return GraphProcesses(self.store.open, self._settings)
 
     @cached_property
     def _launch(self) -> "LaunchAction":

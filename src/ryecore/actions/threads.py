@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from ryecore.actions.reports import ThreadReport
 from ryecore.actions.running import Running
-from ryecore.errors import InputError, StateError, ThreadNotFound
+from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
 from ryecore.state.model import ThreadRecord, thread_not_found
 
@@ -439,20 +439,7 @@ class Threads:
         store = self._store()
         if store is None or not thread_id:
             raise thread_not_found(thread_id)
-        store.folder_of(thread_id)
-        found = store.registry.find_by_prefix(thread_id)
-        ids = [one.thread_id for one in found]
-        if thread_id in ids:
-            return store, thread_id
-        if not ids:
-            raise thread_not_found(thread_id)
-        if len(ids) > 1:
-            raise ThreadNotFound(
-                f"{thread_id!r} begins the ids of several threads: {', '.join(ids)}.",
-                next_step="Write more of the one you mean.",
-                thread_id=thread_id,
-            )
-        return store, ids[0]
+        return store, store.find(thread_id)
 
     def _report(self, store: "ThreadStore", record: ThreadRecord) -> ThreadReport:
         registry, thread_id = store.registry, record.thread_id

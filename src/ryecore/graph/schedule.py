@@ -101,7 +101,8 @@ class Position:
     """Where a run stands: all that decides what comes next.
 
     Attributes:
-        node: The next node's id; None once it has ended.
+        node: The next node's id. Once it has failed or was stopped, the one to go on with; None
+            where it has come to its end.
         step: How many nodes were run.
         state: The state.
         hook_retries: How often hooks had a node run once more, by node.
@@ -197,17 +198,17 @@ def after(
     else:
         moved = _assigned(graph, node, moved, inputs, result.value, now_ms)
         moved = _along(graph, node, moved, inputs, result.value, now_ms)
-    if moved.node is not None and moved.step >= graph.max_steps:
+    if moved.ending is None and moved.node is not None and moved.step >= graph.max_steps:
         said = f"The run's {graph.max_steps} steps are used up before '{moved.node}'."
         ending = Ending("error", error=NodeError(moved.node, said, "turn_limit"), limit="max_steps")
-        return evolve(moved, node=None, ending=ending)
+        return evolve(moved, ending=ending)
     return moved
 
 
 def stopped(position: Position, why: str) -> Position:
     """The position of a run that was cancelled."""
     error = NodeError(position.node or "", why, "cancelled")
-    return evolve(position, node=None, ending=Ending("cancelled", error=error))
+    return evolve(position, ending=Ending("cancelled", error=error))
 
 
 def may_try_again(tries: Tries, tried: int, result: NodeResult) -> bool:
@@ -305,19 +306,19 @@ def _after_error(
 ) -> Position:
     """Where a run stands after a node has failed: its hooks, its own edge, then the policy."""
     if error.code == "cancelled":
-        return evolve(position, node=None, ending=Ending("cancelled", error=error))
+        return evolve(position, ending=Ending("cancelled", error=error))
     if control == "retry":
         count = position.hook_retries.get(node.id, 0) + 1
         if count <= _MAX_HOOK_RETRIES:
             return evolve(position, hook_retries={**position.hook_retries, node.id: count})
     if control in ("fail", "abort", "handoff"):
-        return evolve(position, node=None, ending=Ending("error", error=error))
+        return evolve(position, ending=Ending("error", error=error))
     told = evolve(position, state={**position.state, "_last_error": error.to_dict()})
     if control not in ("continue", "skip"):
         if node.on_error is not None:
             return evolve(told, node=node.on_error)
         if graph.on_error == "fail":
-            return evolve(position, node=None, ending=Ending("error", error=error))
+            return evolve(position, ending=Ending("error", error=error))
     passed = _passed_over(told, (error,), 1)
     return _along(graph, node, passed, inputs, None, now_ms)
 

@@ -14,7 +14,7 @@ from typing import Final, Self
 import anyio
 import anyio.to_thread
 
-from ryecore.errors import ProcessError, StateError, ThreadConflict
+from ryecore.errors import ProcessError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.state.attestation import AttestedFolder, attested_folder
@@ -99,6 +99,26 @@ class ThreadStore:
         if not is_text or len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
             raise thread_not_found(thread_id)
         return self.folder / thread_id
+
+    def find(self, beginning: str) -> str:
+        """The whole id of a thread that is called by its id's beginning.
+
+        Raises:
+            ThreadNotFound: There is none, or it begins several ids.
+        """
+        self.folder_of(beginning)
+        ids = [one.thread_id for one in self.registry.find_by_prefix(beginning)]
+        if beginning in ids:
+            return beginning
+        if not ids:
+            raise thread_not_found(beginning)
+        if len(ids) > 1:
+            raise ThreadNotFound(
+                f"{beginning!r} begins the ids of several threads: {', '.join(ids)}.",
+                next_step="Write more of the one you mean.",
+                thread_id=beginning,
+            )
+        return ids[0]
 
     def log_of(self, thread_id: str) -> Path:
         """The file that a thread's output is written to as it comes."""

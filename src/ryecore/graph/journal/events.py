@@ -13,8 +13,8 @@ from ryecore.state.transcript_check import Record
 __all__ = ["RUN_RECORD_TYPES", "GraphEvent", "event_of"]
 
 RUN_RECORD_TYPES: Final = (
-    "run_started", "run_resumed", "node_started", "node_retry", "item_started", "item_completed",
-    "node_completed", "foreach_completed", "state_checkpoint", "cost", "hook", "model_call",
+    "run_started", "run_resumed", "node_started", "node_retry", "item_started", "item_retry",
+    "item_completed", "node_completed", "foreach_completed", "state_checkpoint", "cost", "hook", "model_call",
     "model_call_end", "tool_call_start", "tool_call_result", "checkpoint", "run_completed",
     "run_error", "run_cancelled", "run_killed",
 )  # fmt: skip
@@ -23,11 +23,13 @@ RUN_RECORD_TYPES: Final = (
 - `node_started` {node, step}: told before each try of a node, the later ones too.
 - `node_retry` {node, error}: a try has failed, and another one comes: nothing is in flight.
 - `item_started` {node, index}: told before each try of a foreach's member.
+- `item_retry` {node, index, error}: such a try has failed, and another one comes.
 - `item_completed` {node, index, ...outcome}: what came of the member.
 - `node_completed` {node, step, ...outcome}: what came of the node, its tries used up.
 - `state_checkpoint` {step, node, state_hash}: where the run stands behind `step` nodes.
 
-An outcome is what `Journal.outcome_of` makes of a `NodeResult`.
+An outcome is what `Journal.outcome_of` makes of a `NodeResult`: `result` or `result_hash`, and
+where it failed `error`, `code` and perhaps `retryable`.
 """
 
 

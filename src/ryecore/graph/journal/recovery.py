@@ -24,6 +24,7 @@ from ryecore.state.transcript_lines import lines_of, open_plain
 __all__ = ["STATE_CHECKPOINT", "Fold", "Found", "read_run"]
 
 STATE_CHECKPOINT: Final = "state_checkpoint"
+_OF_ITEMS: Final = frozenset({"item_started", "item_retry", "item_completed"})
 _NO_ITEMS: Final[frozenset[int]] = frozenset()
 
 
@@ -77,7 +78,7 @@ class _Behind:
             self.is_in_flight = False
         elif kind == "node_completed":
             self.completed, self.is_in_flight = payload, False
-        elif kind in ("item_started", "item_completed"):
+        elif kind in _OF_ITEMS:
             index = payload.get("index")
             if type(index) is not int:
                 return
@@ -85,7 +86,8 @@ class _Behind:
                 self.items_in_flight.add(index)
             else:
                 self.items_in_flight.discard(index)
-                self.items[index] = payload
+                if kind == "item_completed":
+                    self.items[index] = payload
 
 
 @define

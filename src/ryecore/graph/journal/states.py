@@ -125,8 +125,9 @@ class PositionStore:
         """
         outcome: dict[str, object] = dict(self.result_of(result.value))
         if result.error is not None:
-            outcome["error"] = result.error.to_dict()
-            outcome["retryable"] = result.retryable
+            outcome |= {"error": result.error.error, "code": result.error.code}
+            if result.retryable:
+                outcome["retryable"] = True
         if result.suppressed:
             outcome["passed_over"] = [one.to_dict() for one in result.passed_over]
             outcome["suppressed"] = result.suppressed
@@ -142,7 +143,7 @@ class PositionStore:
         return {"result_hash": digest}
 
     def result_from(self, outcome: Mapping[str, Any]) -> NodeResult:
-        """The result that `outcome_of` wrote.
+        """The result in a record that holds what `outcome_of` wrote, and `node`.
 
         Raises:
             StoreError: Its value is missing or isn't what was stored, or this is no outcome.
@@ -150,17 +151,16 @@ class PositionStore:
         value = outcome.get("result")
         if "result_hash" in outcome:
             value = self.value_of(outcome["result_hash"])
+        error = outcome.get("error")
+        if error is not None:
+            node, code = str(outcome.get("node")), str(outcome.get("code", "internal"))
+            error = NodeError(node, str(error), code)
         try:
-            error = outcome.get("error")
-            return NodeResult(
-                value,
-                NodeError(**error) if error else None,
-                bool(outcome.get("retryable", False)),
-                tuple(NodeError(**one) for one in outcome.get("passed_over", ())),
-                int(outcome.get("suppressed", 0)),
-            )
+            passed_over = tuple(NodeError(**one) for one in outcome.get("passed_over", ()))
+            suppressed = int(outcome.get("suppressed", 0))
         except (TypeError, ValueError):
             raise StoreError("A result in the journal is none that was written there.") from None
+        return NodeResult(value, error, outcome.get("retryable") is True, passed_over, suppressed)
 
     def value_of(self, digest: str) -> Any:
         """The value that an object holds.

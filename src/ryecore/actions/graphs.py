@@ -1,0 +1,241 @@
+"""The graphs of a project, for the person or the application that it belongs to."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio.to_thread
+
+from ryecore.actions.allowed import check_capability
+from ryecore.actions.running import Running
+from ryecore.errors import InputError
+from ryecore.graph.model import Graph
+from ryecore.graph.wish import GoingOn, GraphWish
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import Spaces, named
+from ryecore.policy import CallContext
+from ryecore.policy.limits import Limits, read_limits
+
+if TYPE_CHECKING:
+    from ryecore.graph.result import GraphResult
+    from ryecore.graph.run import GraphRun
+    from ryecore.graph.service import GraphService
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["Graphs"]
+
+T = TypeVar("T")
+
+
+class Graphs:
+    """The graphs of one project: `rye.graphs`.
+
+    A graph is a tool, so `Rye.execute` runs it too, in a process of its own. Here it is walked in
+    this process, with the models that the host injects.
+
+    Args:
+        spaces: Where a bare id is looked for.
+        running: The calls of the Rye, which end when it is closed.
+        service: Runs graphs.
+        store: Opens the project's threads; None where there are none yet.
+    """
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        running: Running,
+        service: "Callable[[], GraphService]",
+        store: "Callable[[], ThreadStore | None]",
+    ) -> None:
+        self._spaces = spaces
+        self._running = running
+        self._service = service
+        self._store = store
+
+    async def load(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> Graph:
+        """Load a graph, verified and checked, and run nothing of it.
+
+        Args:
+            ref: `tool:ID`, or its bare id.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            The graph. In a notebook it is drawn.
+
+        Raises:
+            GraphInvalid: It has problems; all are listed, each with its line.
+            RyeError: It can't be found or verified, or is no graph.
+        """
+        ctx = ctx or CallContext()
+
+        async def load() -> Graph:
+            return (await self._service().load(self._ref(ref, ctx), ctx)).graph
+
+        return await self._running.run(ref, load)
+
+    async def run(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "GraphResult":
+        """Run a graph to its end, in this process.
+
+        Args:
+            ref: `tool:ID`, or its bare id.
+            inputs: What it is given, checked against its `config_schema`.
+            limits: What bounds it, its nodes and all that these start.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            What came of it; a run that failed is a result too.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+        ctx = ctx or CallContext()
+        wish = GraphWish(self._ref(ref, ctx), inputs or {}, _limits(limits))
+        return await self._running.run(ref, partial(self._service().run, wish, ctx))
+
+    async def start(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "GraphRun":
+        """Start a graph, and return as soon as it runs.
+
+        Returns:
+            The run: its events, its result, and a way to stop it. It is cancelled when the Rye
+            is closed.
+
+        Raises:
+            RyeError: Nothing runs.
+        """
+        ctx = ctx or CallContext()
+        wish = GraphWish(self._ref(ref, ctx), inputs or {}, _limits(limits))
+        return await self._running.run(ref, partial(self._service().start, wish, ctx))
+
+    async def step(
+        self,
+        ref: str | ItemRef,
+        node: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "GraphResult":
+        """Run a single node of a graph, with a state that is given.
+
+        Args:
+            ref: The graph.
+            node: The node's id.
+            inputs: What the graph is given.
+            state: Values of the state, above those that the graph begins with.
+            limits: What bounds it.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            What came of it: `output` holds `executed_node`, `next_node` and the `state` after it.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+        ctx = ctx or CallContext()
+        wish = GraphWish(
+            self._ref(ref, ctx), inputs or {}, _limits(limits), only=node, state=state or {}
+        )
+        return await self._running.run(ref, partial(self._service().run, wish, ctx))
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        at: int | None = None,
+        rerun: bool = False,
+        result: Any = ...,
+        state: Mapping[str, Any] | None = None,
+        changed: bool = False,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "GraphResult":
+        """Go on with a run that was killed, stopped or has failed, in a new one; wait for its end.
+
+        What a node was doing when its process was killed is not known, and is not done again by
+        itself, but where its author has given it `retry` or `cache_result`.
+
+        Args:
+            run_id: The run, or as much of its id as names it alone.
+            at: The step behind which to go on; where it stopped by default.
+            rerun: Whether to do again what had begun, and of which no end is known.
+            result: What came of that, where you found out.
+            state: Values that the state gets first.
+            changed: Whether to go on though the graph has changed since.
+            limits: What bounds the new run.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            ThreadConflict: It still runs.
+            StateError: What it left can't be read or was altered, or a node's end isn't known.
+            RyeError: Nothing runs.
+
+        Source: decision 47.
+        """
+
+        async def resume() -> "GraphResult":
+            ref, found = await anyio.to_thread.run_sync(self._find, run_id)
+            is_known = result is not ...
+            going_on = GoingOn(
+                found, at, rerun, is_known, result if is_known else None, changed, state or {}
+            )
+            own = ctx or CallContext()
+            check_capability("execute", ref, own)
+            wish = GraphWish(ref, limits=_limits(limits), goes_on=going_on)
+            return await self._service().run(wish, own)
+
+        return await self._running.run(run_id, resume)
+
+    def _find(self, run_id: str) -> tuple[ItemRef, str]:
+        """The graph of a run, and the run's whole id.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        from ryecore.state.model import thread_not_found  # noqa: PLC0415 - for runs alone
+
+        store = self._store()
+        if store is None or not run_id:
+            raise thread_not_found(run_id)
+        found = store.find(run_id)
+        record = store.look(found)
+        return ItemRef.parse(record.item_id, "tool"), found
+
+    def _ref(self, ref: str | ItemRef, ctx: CallContext) -> ItemRef:
+        found = ref if isinstance(ref, ItemRef) else self._named(ref)
+        if found.kind != "tool":
+            raise InputError(f"{found} is no graph.", next_step="A graph is a tool: name it so.")
+        check_capability("execute", found, ctx)
+        return found
+
+    def _named(self, text: str) -> ItemRef:
+        is_bare = isinstance(text, str) and ":" not in text
+        return ItemRef.parse(text, "tool") if is_bare else named(text, self._spaces)
+
+
+def _limits(given: Limits | Mapping[str, float] | None) -> Limits:
+    if given is None:
+        return Limits()
+    if isinstance(given, Limits):
+        return given
+    try:
+        return read_limits(given)
+    except ValueError as problem:
+        raise InputError(f"{problem}.", next_step="Pass such as {'spend': 0.5}.") from None

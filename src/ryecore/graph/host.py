@@ -1,0 +1,97 @@
+"""What the runs of one open Rye have in common."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import frozen
+
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.graph.loading import GraphLoader, LoadedGraph
+from ryecore.graph.walk.calls import ResultCache
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.policy.limits import Limits
+from ryecore.runs.host import RunHost
+from ryecore.runs.keeping import Keeper, Kept
+from ryecore.runs.ports import Dispatcher
+from ryecore.state.model import Durability
+
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["Declares", "GraphHost", "LayLimits"]
+
+
+@frozen
+class Declares:
+    """Which limits somebody has declared, and so are reserved.
+
+    Attributes:
+        spend: Whether money.
+        tokens: Whether tokens.
+    """
+
+    spend: bool = False
+    tokens: bool = False
+
+
+LayLimits: TypeAlias = Callable[[Limits], tuple[Limits, Declares]]
+"""Lays a caller's limits above those of configuration."""
+
+
+class GraphHost(RunHost):
+    """What the runs of one open Rye have in common.
+
+    Args:
+        store: Opens the project's threads.
+        dispatcher: The actions of the Rye.
+        deps: Models, keys and tools; None where the host injects none.
+        keeper: Looks after what runs here.
+        limits: Lays a caller's limits above those of configuration.
+        cache: Remembers the results of nodes; None where nothing does.
+        project_root: The project's `.ai` folder.
+        user_root: The user's `.ai` folder.
+        durability: What a change survives.
+        environ: The environment of this process.
+
+    Attributes:
+        running: The runs that go on here, by their ids.
+    """
+
+    def __init__(
+        self,
+        store: "Callable[[], ThreadStore]",
+        dispatcher: Dispatcher,
+        deps: AgentRunnerDeps | None,
+        keeper: Keeper,
+        limits: LayLimits,
+        cache: ResultCache | None = None,
+        *,
+        project_root: Path,
+        user_root: Path,
+        durability: Durability,
+        environ: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            store,
+            dispatcher,
+            deps,
+            keeper,
+            project_root=project_root,
+            user_root=user_root,
+            durability=durability,
+            environ=environ,
+        )
+        self.limits = limits
+        self.cache = cache
+        self.running: dict[str, Kept] = {}
+        self._loader = GraphLoader(dispatcher)
+
+    async def load(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
+        """Load a graph.
+
+        Raises:
+            RyeError: It can't be found, verified or read.
+        """
+        return await self._loader(ref, ctx)

@@ -1,0 +1,488 @@
+"""One run's life: what happens before its first node, and after its last.
+
+A run stands in the registry and the ledger as a thread does: a row, an account that its children
+draw on, a signed file, a signed journal.
+
+Source: reference "State graph walker"; decisions 37, 39, 41 and 47.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from decimal import Decimal
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from attrs import evolve
+
+from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.runner import create_agent_node_executor
+from ryecore.chain.parameters import checked_parameters
+from ryecore.errors import (
+    ConfigError,
+    ContentChanged,
+    InputError,
+    RyeError,
+    StateError,
+    ThreadConflict,
+)
+from ryecore.graph.going_on import Begun, begun_at
+from ryecore.graph.host import GraphHost
+from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.recovery import Found, read_run
+from ryecore.graph.loading import LoadedGraph, missing_variables
+from ryecore.graph.model import AgentVertex, Graph
+from ryecore.graph.result import GraphResult, document_of, status_of
+from ryecore.graph.schedule import Ending, NodeError, Position, first
+from ryecore.graph.walk.agents import AgentWork
+from ryecore.graph.walk.calls import ItemCaller
+from ryecore.graph.walk.vertices import Vertices
+from ryecore.graph.walk.walker import Walk, Walker
+from ryecore.graph.wish import GraphWish
+from ryecore.items.signature import utc_now
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.policy import CallContext, CancelToken
+from ryecore.policy.budget import Amount
+from ryecore.policy.capabilities import attenuate
+from ryecore.policy.limits import Limits
+from ryecore.runs.above import Above, depth_used_up, read_above
+from ryecore.runs.children import stop_children, wait_for_children
+from ryecore.runs.hooks import HookRunner
+from ryecore.runs.keeping import tell_wish
+from ryecore.runs.naming import register_thread
+from ryecore.state.checkpoints import Head
+from ryecore.state.model import Cost, Status
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+
+__all__ = ["GraphLife"]
+
+OBJECTS: Final = ("state", "objects")
+
+
+class GraphLife:
+    """One run's life.
+
+    Args:
+        host: What all runs of the Rye have in common.
+        wish: What the run is wanted for.
+        ctx: On whose behalf, within what.
+
+    Attributes:
+        run_id: Its id, once it is registered.
+        item_id: The graph, as a canonical ref.
+        cancellation: Stops it.
+        journal: Where it tells what happens, once it has begun.
+    """
+
+    _loaded: LoadedGraph
+    _limits: Limits
+    _position: Position
+    _walk: Walk
+    _file: ThreadFile
+    journal: Journal
+
+    def __init__(self, host: GraphHost, wish: GraphWish, ctx: CallContext) -> None:
+        self._host = host
+        self._wish = wish
+        self._ctx = ctx
+        self._started = time.monotonic()
+        self.item_id = str(wish.ref)
+        self._fence = wish.registered.fence if wish.registered else None
+        self.run_id = wish.registered.thread_id if wish.registered else ""
+        self.cancellation = CancelToken()
+
+    def want_handoff(self) -> None:
+        """A run isn't handed off: nothing of it grows too long."""
+
+    async def begin(self) -> None:
+        """Do all that comes before the first node.
+
+        Raises:
+            RyeError: Nothing runs. A run that was registered by then has ended as an error.
+        """
+        try:
+            self._loaded = await self._host.load(self._wish.ref, self._ctx)
+            found = self._found()
+            inputs = self._checked_inputs(found)
+            self._check_means()
+            begun = self._begun(found, inputs)
+            above = self._above()
+            self._register(above)
+            self._open_account(above)
+            self._claim()
+            self._open_journal(inputs, begun)
+            self._prepare(inputs, begun)
+        except BaseException as error:
+            if self.run_id:
+                self._end_badly(error)
+            raise
+
+    # Before anything is registered
+
+    def _found(self) -> Found | None:
+        """What is found of the run that this one goes on with.
+
+        Raises:
+            ThreadConflict: It still runs.
+            StateError: What it left can't be read, or was altered.
+        """
+        goes_on, host = self._wish.goes_on, self._host
+        if goes_on is None:
+            return None
+        record = host.store.look(goes_on.run_id)
+        if not record.ended:
+            raise ThreadConflict(
+                f"The run {goes_on.run_id} still goes on.",
+                next_step=f"Wait for it, or stop it: rye threads cancel {goes_on.run_id}",
+                thread_id=goes_on.run_id,
+                state=record.status,
+            )
+        return read_run(
+            host.store.folder_of(goes_on.run_id),
+            host.project_root.joinpath(*OBJECTS),
+            goes_on.run_id,
+            host.key.public,
+            record.transcript_head,
+            at=goes_on.at,
+        )
+
+    def _begun(self, found: Found | None, inputs: Mapping[str, object]) -> Begun:
+        """Where the run begins."""
+        graph, wish = self._loaded.graph, self._wish
+        if found is not None and wish.goes_on is not None:
+            return begun_at(graph, found, wish.goes_on, inputs)
+        position = first(graph)
+        state = {**position.state, **wish.state}
+        return Begun(evolve(position, node=wish.only or graph.start, state=state), {})
+
+    def _checked_inputs(self, found: Found | None) -> dict[str, object]:
+        graph, wish = self._loaded.graph, self._wish
+        given = wish.inputs if found is None else found.started.get("inputs", {})
+        if wish.digest is not None and graph.digest != wish.digest:
+            raise ContentChanged(
+                f"{graph.ref} has changed since its run was planned.",
+                next_step="Run it again: what is planned is what runs.",
+            )
+        schema = graph.input_schema
+        validator = SchemaValidator(json.dumps(schema)) if schema is not None else None
+        return dict(checked_parameters(graph.ref.id, schema, validator, given))
+
+    def _check_means(self) -> None:
+        """Refuse what could only fail on the way."""
+        graph, host = self._loaded.graph, self._host
+        missing = missing_variables(graph, host.environ)
+        if missing:
+            raise ConfigError(
+                f"{graph.ref} can't run here: {'; '.join(missing)}.",
+                next_step="Set what is missing in the environment, or in the project's .env.",
+            )
+        if self._wish.only is not None and self._wish.only not in graph.nodes:
+            raise InputError(
+                f"{graph.ref} has no node '{self._wish.only}'.",
+                next_step=f"Its nodes: {', '.join(graph.nodes)}.",
+            )
+        agents = [node.id for node in graph.nodes.values() if isinstance(node, AgentVertex)]
+        if agents and not host.has_models:
+            raise ConfigError(
+                f"{graph.ref} asks models at {', '.join(agents)}, and here are none.",
+                next_step="Open the Rye with agent=AgentRunnerDeps(...); for a child process name "
+                "what makes them again there: deps_factory, on the command line --deps.",
+            )
+
+    def _above(self) -> Above | None:
+        parent_id = self._ctx.budget_account
+        if parent_id is None:
+            return None
+        return read_above(self._host.store, self._host.key.public, parent_id)
+
+    # What makes it a run
+
+    def _register(self, above: Above | None) -> None:
+        host, goes_on = self._host, self._wish.goes_on
+        limits, self._declares = host.limits(self._wish.limits)
+        self._limits = limits.capped_by(above.limits) if above is not None else limits
+        if self._limits.depth is not None and self._limits.depth < 0:
+            raise depth_used_up(self._ctx.budget_account)
+        if self._wish.registered is None:
+            row = None if goes_on is None else (self._chain_root(goes_on.run_id), goes_on.run_id)
+            self.run_id = register_thread(
+                host.registry, self._wish.ref, self._ctx.budget_account, row
+            )
+        if above is not None:
+            host.registry.count_spawn(above.thread_id, above.limits.spawns)
+
+    def _chain_root(self, run_id: str) -> str:
+        return self._host.registry.get_thread(run_id).chain_root_id or run_id
+
+    def _open_account(self, above: Above | None) -> None:
+        ledger, limits = self._host.ledger, self._limits
+        wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
+        granted = wanted
+        if above is None:
+            ledger.register(self.run_id, wanted)
+        else:
+            granted = ledger.reserve(
+                self.run_id,
+                above.thread_id,
+                wanted,
+                reserves_spend=self._declares.spend,
+                reserves_tokens=self._declares.tokens,
+            )
+        spend = Decimal(f"{granted.spend_microcents}e-8")
+        self._limits = evolve(limits, spend_usd=spend, tokens=granted.tokens)
+
+    def _claim(self) -> None:
+        host, run_id = self._host, self.run_id
+        host.registry.set_limits(run_id, self._limits.to_dict())
+        if self._fence is None:
+            self._fence = host.registry.claim(run_id)
+        host.keeper.add(run_id, self._fence, self)
+        tell_wish(host.registry.get_thread(run_id), self)  # what was wished before that
+
+    def _capabilities(self, graph: Graph) -> frozenset[str]:
+        """What its actions may do: what its file says, within what its caller may.
+
+        Source: decision 41: never from parameters.
+        """
+        return frozenset(attenuate(graph.permissions, self._ctx.capabilities))
+
+    def _open_journal(self, inputs: dict[str, object], begun: Begun) -> None:
+        host, graph, run_id = self._host, self._loaded.graph, self.run_id
+        folder = host.store.make_folder(run_id)
+        row = host.registry.get_thread(run_id)
+        self._file = ThreadFile(
+            thread_id=run_id,
+            item_id=str(graph.ref),
+            directive=graph.ref.id,
+            item_hash=graph.digest,
+            status="running",
+            created_at=row.created_at,
+            updated_at=row.created_at,
+            model=None,
+            limits=self._limits.to_dict(),
+            capabilities=tuple(sorted(self._capabilities(graph))),
+            parent_id=row.parent_id,
+            root_id=row.root_id,
+            chain_root_id=row.chain_root_id or run_id,
+            continuation_of=self._wish.goes_on.run_id if self._wish.goes_on else None,
+        )
+        write_thread_file(folder / THREAD_FILE, self._file, host.key, host.durability)
+        objects = host.project_root.joinpath(*OBJECTS)
+        self.journal = Journal.create(
+            folder,
+            objects,
+            run_id,
+            host.key,
+            host.durability,
+            sink=self._ctx.event_sink,
+            set_head=self._set_head,
+        )
+        host.running[run_id] = self
+        self._position = begun.position
+        started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": inputs}
+        self.journal.append("run_started", started)
+        if self._wish.goes_on is not None:
+            going = {"from": self._wish.goes_on.run_id, "step": begun.position.step}
+            self.journal.append("run_resumed", going)
+        self.journal.checkpoint(begun.position)
+        for index, known in begun.known.items():
+            told = {"node": begun.position.node, "index": index, "carried": True}
+            self.journal.append("item_completed", {**told, **self.journal.outcome_of(known)})
+
+    def _set_head(self, head: Head) -> None:
+        self._host.registry.set_head(self.run_id, (head.offset, head.digest))
+
+    def _prepare(self, inputs: dict[str, object], begun: Begun) -> None:
+        host, graph, journal = self._host, self._loaded.graph, self.journal
+        deadline = self._ctx.deadline
+        if self._wish.limits.duration_s is not None:
+            until = self._started + float(self._wish.limits.duration_s)
+            deadline = until if deadline is None else min(deadline, until)
+        call = evolve(
+            self._ctx,
+            capabilities=self._capabilities(graph),
+            budget_account=self.run_id,
+            cancellation=self.cancellation,
+            deadline=deadline,
+            call_id=self.run_id,
+            parent=self._ctx.call_id,
+            event_sink=None,
+        )
+        vertices = Vertices(
+            graph,
+            ItemCaller(host.dispatcher, host.cache),
+            journal,
+            begun.known,
+        )
+        executor = create_agent_node_executor(self._deps(), handlers=vertices.handlers())
+        hooks = HookRunner(
+            graph.hooks,
+            host.dispatcher,
+            journal.append,
+            directive_ctx=call,
+            host_ctx=evolve(call, capabilities=None),
+        )
+        self._walk = Walk(
+            run_id=self.run_id,
+            graph=graph,
+            inputs=inputs,
+            executor=executor,
+            vertices=vertices,
+            agents=AgentWork(executor, journal, call),
+            journal=journal,
+            hooks=hooks,
+            call=call,
+        )
+
+    def _deps(self) -> AgentRunnerDeps:
+        """The host's models; none where it injects none, and no node asks for any."""
+        if self._host.has_models:
+            return self._host.deps
+        return AgentRunnerDeps(resolve_provider=lambda _: None, key_for=lambda _: "")
+
+    # The walk, and what comes after
+
+    async def finish(self) -> GraphResult:
+        """Walk to the end. Only a cancellation of its own task is raised, once it has ended.
+
+        Returns:
+            What came of it.
+        """
+        forget = None
+        if self._ctx.cancellation is not None:
+            forget = self._ctx.cancellation.on_cancel(self.cancellation.cancel)
+        walker = Walker(self._walk, self._position)
+        try:
+            position = await self._walked(walker)
+        except anyio.get_cancelled_exc_class():
+            ending = Ending("cancelled", error=NodeError("", "The run was cancelled.", "cancelled"))
+            with suppress(Exception):  # no failure of the end takes the cancellation's place
+                await self._finalize(evolve(walker.position, ending=ending))
+            raise
+        except Exception as error:
+            said = NodeError(walker.position.node or "", str(error), "internal")
+            position = evolve(walker.position, ending=Ending("error", error=said))
+        except BaseException as error:
+            self._end_badly(error)
+            raise
+        finally:
+            if forget is not None:
+                forget()
+        return await self._finalize(position)
+
+    async def _walked(self, walker: Walker) -> Position:
+        if self._wish.only is None:
+            return await walker.to_the_end()
+        after = await walker.one_step()
+        if after.ending is not None and after.node is not None:
+            return after
+        told: dict[str, object] = {
+            "executed_node": self._wish.only,
+            "next_node": after.node,
+            "state": dict(after.state),
+        }
+        if after.ending is not None:
+            told["output"] = after.ending.output
+        return evolve(after, node=None, ending=Ending("completed", told))
+
+    async def _finalize(self, position: Position) -> GraphResult:
+        """End the run, once. Whatever fails on the way, nothing of it stays open here."""
+        try:
+            with anyio.CancelScope(shield=True):
+                return await self._close(position)
+        except BaseException as error:
+            self._end_badly(error)
+            raise
+        finally:
+            self._forget()
+        raise AssertionError("nothing cancels a shielded scope from outside")
+
+    async def _close(self, position: Position) -> GraphResult:
+        host, run_id = self._host, self.run_id
+        ending = position.ending or Ending("cancelled")
+        status = status_of(ending)
+        if status == "completed":
+            await wait_for_children(host.store, run_id)
+        await stop_children(host.store, run_id)
+        host.ledger.cascade_spend(run_id)
+        account = host.ledger.account(run_id)
+        total = account.total + account.held
+        document = document_of(run_id, position, total)
+        told = {key: value for key, value in document.items() if key != "state"}
+        self.journal.append(f"run_{status}", told)
+        self.journal.checkpoint(position)
+        head = self.journal.head
+        self.journal.close()
+        with suppress(StateError):  # a full disk there takes no result from its caller
+            file = evolve(self._file, status=status, updated_at=utc_now())
+            folder = host.store.folder_of(run_id)
+            write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
+        row = host.registry.get_thread(run_id)
+        if row.kill_requested and status == "cancelled":
+            status = "killed"
+        result = self._result(position, ending, document, total)
+        host.store.settle(
+            run_id,
+            status,
+            result.to_dict(),
+            self._fence or 0,
+            head=None if head is None else (head.offset, head.digest),
+            snapshot=Cost(),
+        )
+        return result
+
+    def _result(
+        self, position: Position, ending: Ending, document: dict[str, object], total: Amount
+    ) -> GraphResult:
+        is_well = ending.status in ("completed", "completed_with_errors")
+        return GraphResult(
+            status="success" if is_well else "error",
+            item_id=str(self._loaded.graph.ref),
+            data=document,
+            error=None if is_well else str(document.get("error") or ending.status),
+            chain=self._loaded.chain,
+            duration_ms=(time.monotonic() - self._started) * 1000,
+            run_id=self.run_id,
+            ended=ending.status,
+            output=ending.output,
+            steps=position.step,
+            state=position.state,
+            failed=ending.error,
+            errors=position.errors,
+            suppressed=position.suppressed,
+            total=total,
+        )
+
+    def _end_badly(self, error: BaseException) -> None:
+        """End the row and the account. What can't be written now, the keeper writes later."""
+        said = str(error) or type(error).__name__
+        if isinstance(error, RyeError):
+            error.facts = {**error.facts, "thread_id": self.run_id}
+        is_error = isinstance(error, Exception)
+        status: Status = "error" if is_error else "cancelled"
+        document = {
+            "success": False,
+            "status": status,
+            "error": said,
+            "graph_run_id": self.run_id,
+        }
+        result: dict[str, object] = {"status": "error", "item_id": str(self._wish.ref)}
+        result |= {"error": said, "data": document}
+        try:
+            self._host.store.settle(self.run_id, status, result, self._fence or 0)
+            self._host.store.end_file(self.run_id)
+        except ThreadConflict:
+            pass  # it has ended otherwise
+        except StateError:
+            self._host.keeper.owe(self.run_id, self._fence or 0, status, result)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._host.keeper.remove(self.run_id)
+        self._host.running.pop(self.run_id, None)
+        journal = getattr(self, "journal", None)
+        if journal is not None:
+            with suppress(StateError):  # who ends it says so already
+                journal.close()

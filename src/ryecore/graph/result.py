@@ -1,0 +1,104 @@
+"""What comes of a run."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+from ryecore.chain.model import ExecutionResult
+from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
+from ryecore.policy.budget import NOTHING, Amount
+from ryecore.state.model import MICROCENTS_PER_USD, Status
+from ryecore.styled import StyledText
+
+__all__ = ["GraphResult", "document_of", "status_of"]
+
+_MARKS: Final = {
+    "completed": ("✓ ", "good"),
+    "completed_with_errors": ("✓ ", "warn"),
+    "cancelled": ("■ ", "warn"),
+    "error": ("✗ ", "bad"),
+}
+
+
+@frozen(kw_only=True, repr=False)
+class GraphResult(ExecutionResult):
+    """What came of a graph's run. `data` is its document.
+
+    Attributes:
+        run_id: What `rye.graphs` and `rye.threads` know it by.
+        ended: How: completed, completed_with_errors, error or cancelled.
+        output: What its return node gave.
+        steps: How many nodes were run.
+        state: The state in the end.
+        failed: The error that ended it, with its node.
+        errors: The first of the errors that were passed over.
+        suppressed: How many these are.
+        total: The money and the tokens that it and all below it used.
+    """
+
+    run_id: str
+    ended: EndStatus
+    output: object = None
+    steps: int = 0
+    state: Mapping[str, object] = field(factory=dict)
+    failed: NodeError | None = None
+    errors: tuple[NodeError, ...] = ()
+    suppressed: int = 0
+    total: Amount = NOTHING
+
+    def render(self) -> StyledText:
+        """The result for a terminal or a notebook."""
+        text = StyledText()
+        mark = _MARKS[self.ended]
+        text.line(
+            mark,
+            (self.item_id, "strong"),
+            (f"  {self.ended.replace('_', ' ')}", mark[1]),
+            (f"  {self.steps} {'step' if self.steps == 1 else 'steps'}", "dim"),
+            (f"  {round(self.duration_ms)} ms", "dim"),
+        )
+        for line in (self.error or "").splitlines():
+            text.line("  ", (line, "bad"))
+        if self.suppressed:
+            count = f"{self.suppressed} {'error' if self.suppressed == 1 else 'errors'}"
+            text.line("  ", (f"{count} passed over", "warn"))
+        if self.total != Amount():
+            spend = self.total.spend_microcents / MICROCENTS_PER_USD
+            text.line("  ", (f"{self.total.tokens} tokens, {spend:.4f} USD", "dim"))
+        text.line("  ", (f"run {self.run_id}", "dim"))
+        return text
+
+
+def status_of(ending: Ending) -> Status:
+    """The status that a run's row ends with."""
+    return "completed" if ending.status == "completed_with_errors" else ending.status
+
+
+def document_of(run_id: str, position: Position, total: Amount) -> dict[str, object]:
+    """A run's result as the object that models and child processes are given.
+
+    Source: reference "State graph walker", "Outputs".
+    """
+    ending = position.ending or Ending("cancelled")
+    is_well = ending.status in ("completed", "completed_with_errors")
+    document: dict[str, object] = {"success": is_well, "status": ending.status}
+    if is_well:
+        document["output"] = ending.output
+    document |= {"steps": position.step, "graph_run_id": run_id}
+    if ending.error is not None:
+        document |= {"error": _said(ending.error), "node": ending.error.node}
+        document["error_code"] = ending.error.code
+        document["state"] = dict(position.state)
+    if position.suppressed:
+        document["errors_suppressed"] = position.suppressed
+        document["errors"] = [one.to_dict() for one in position.errors]
+    if total != Amount():
+        spend = total.spend_microcents / MICROCENTS_PER_USD
+        document["cost"] = {"tokens": total.tokens, "spend": spend}
+    return document
+
+
+def _said(error: NodeError) -> str:
+    is_nodes = error.node and error.code not in ("cancelled", "turn_limit")
+    return f"{error.node}: {error.error}" if is_nodes else error.error

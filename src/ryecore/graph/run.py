@@ -1,0 +1,90 @@
+"""GraphRun: the handle of a run that was started."""
+
+from collections.abc import AsyncGenerator
+
+import anyio
+
+from ryecore.graph.host import GraphHost
+from ryecore.graph.journal.events import GraphEvent
+from ryecore.graph.life import GraphLife
+from ryecore.graph.result import GraphResult
+from ryecore.policy.budget import Amount
+from ryecore.state.model import ThreadRecord
+
+__all__ = ["GraphRun"]
+
+
+class GraphRun:
+    """A graph's run: what happens in it, what comes of it, and what it costs.
+
+    `rye.graphs.start` makes it. It goes on whether somebody listens or not, until it ends, is
+    cancelled, or the Rye is closed.
+
+    Attributes:
+        run_id: What `rye.graphs`, `rye.threads` and the command line know it by.
+        item_id: The graph, as a canonical ref.
+    """
+
+    def __init__(self, host: GraphHost, life: GraphLife) -> None:
+        self._host = host
+        self._life = life
+        self._result: GraphResult | None = None
+        self._failed: BaseException | None = None
+        self._ended = anyio.Event()
+        self.run_id = life.run_id
+        self.item_id = life.item_id
+
+    @property
+    def record(self) -> ThreadRecord:
+        """Its row in the registry, as it is now."""
+        return self._host.store.look(self.run_id)
+
+    @property
+    def status(self) -> str:
+        """Where it stands: running, completed, error, cancelled or killed."""
+        return self.record.status
+
+    @property
+    def cost(self) -> Amount:
+        """The money and the tokens that it and all below it have used."""
+        account = self._host.ledger.account(self.run_id)
+        return account.total + account.held
+
+    async def events(self) -> AsyncGenerator[GraphEvent, None]:
+        """What happens in it, from its beginning until its end.
+
+        Yields:
+            The records of its journal, as they come.
+        """
+        async for event in self._life.journal.events():
+            yield event
+
+    async def result(self) -> GraphResult:
+        """Wait until it has ended.
+
+        Raises:
+            RyeError: It ended, but that could not be written.
+        """
+        await self._ended.wait()
+        if self._result is None:
+            raise self._failed or RuntimeError("It ended without a word.")
+        return self._result
+
+    def cancel(self) -> None:
+        """Ask it, and all below, to stop. It doesn't wait for that."""
+        self._life.cancellation.cancel()
+
+    async def settle(self) -> None:
+        """Carry it to its end; the service's alone."""
+        try:
+            self._result = await self._life.finish()
+        except Exception as error:
+            self._failed = error
+        except BaseException as error:
+            self._failed = error
+            raise
+        finally:
+            self._ended.set()
+
+    def __repr__(self) -> str:
+        return f"GraphRun({self.run_id!r})"

@@ -1,0 +1,73 @@
+"""Run graphs in an open Rye.
+
+Source: seed 002, "state-graph/runtime"; decision 30.
+"""
+
+from ryecore.errors import ConfigError
+from ryecore.graph.host import GraphHost
+from ryecore.graph.life import GraphLife
+from ryecore.graph.loading import LoadedGraph
+from ryecore.graph.result import GraphResult
+from ryecore.graph.run import GraphRun
+from ryecore.graph.wish import GraphWish
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.runs.tasks import Tasks
+
+__all__ = ["GraphService"]
+
+
+class GraphService:
+    """The runs of one open Rye.
+
+    Args:
+        host: What they have in common.
+        tasks: Where runs go on that nobody waits for.
+    """
+
+    def __init__(self, host: GraphHost, tasks: Tasks) -> None:
+        self._host = host
+        self._tasks = tasks
+
+    async def load(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
+        """Load a graph, and run nothing of it.
+
+        Raises:
+            RyeError: It can't be found, verified or read.
+        """
+        return await self._host.load(ref, ctx)
+
+    async def run(self, wish: GraphWish, ctx: CallContext) -> GraphResult:
+        """Run a graph to its end.
+
+        Returns:
+            What came of it; a run that failed is a result too.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
+
+        async def run() -> GraphResult:
+            life = GraphLife(self._host, wish, ctx)
+            await life.begin()
+            return await life.finish()
+
+        return await self._host.keeper.during(self._tasks, run)
+
+    async def start(self, wish: GraphWish, ctx: CallContext) -> GraphRun:
+        """Start a run, and return as soon as it goes on.
+
+        Raises:
+            RyeError: Nothing runs.
+        """
+        if not self._tasks.are_possible:
+            raise ConfigError(
+                "A run that goes on by itself needs a Rye that is entered.",
+                next_step="Write `async with Rye.open(...) as rye:`.",
+            )
+        self._host.keeper.start(self._tasks)
+        life = GraphLife(self._host, wish, ctx)
+        await life.begin()
+        run = GraphRun(self._host, life)
+        self._tasks.start_soon(run.settle)
+        return run

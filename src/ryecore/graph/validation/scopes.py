@@ -1,0 +1,232 @@
+"""What is known where an expression stands: the inputs, the state, the result, and their kinds."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from attrs import frozen
+
+from ryecore.graph.validation.kinds import (
+    ANY,
+    Kind,
+    NoSuchPart,
+    kind_of_schema,
+    kind_of_value,
+    union,
+)
+from ryecore.policy.expressions import Expression, Path, Template
+
+__all__ = ["BUILT_IN", "Known", "Scope", "Writer", "filtered", "kind_of_text"]
+
+BUILT_IN: Final = ("_now", "_timestamp", "_last_error")
+_TEXT: Final = Kind(frozenset({"string"}))
+_WHOLE: Final = Kind(frozenset({"integer"}))
+_LIST: Final = Kind(frozenset({"array"}))
+_OBJECT: Final = frozenset({"object"})
+_ERROR: Final[Mapping[str, Kind]] = {"node": _TEXT, "error": _TEXT, "code": _TEXT}
+_BUILT_IN_KINDS: Final[Mapping[str, Kind]] = {
+    "_now": _TEXT,
+    "_timestamp": _WHOLE,
+    "_last_error": Kind(_OBJECT | {"null"}, keys=_ERROR),
+}
+_OF_FOREACH: Final = Kind(
+    _OBJECT,
+    keys={
+        "items": _LIST,
+        "count": _WHOLE,
+        "failed": _WHOLE,
+        "errors": Kind(
+            frozenset({"array"}),
+            schema={
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "index": {"type": "integer"},
+                        "error": {"type": "string"},
+                        "code": {"type": "string"},
+                    },
+                    "additionalProperties": False,
+                }
+            },
+        ),
+    },
+)
+_FILTERED: Final[Mapping[str, Kind]] = {
+    "json": _TEXT,
+    "length": _WHOLE,
+    "keys": Kind(frozenset({"array"}), schema={"items": {"type": "string"}}),
+    "upper": _TEXT,
+    "lower": _TEXT,
+}
+_TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "length": ("string", "array", "object"),
+    "keys": ("object",),
+    "upper": ("string",),
+    "lower": ("string",),
+}
+
+
+class Writer(Protocol):
+    """What of a node writes into the state."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def assign(self) -> Mapping[str, Template]: ...
+    @property
+    def collect(self) -> str | None: ...
+
+
+@frozen
+class Scope:
+    """The names that an expression may begin with.
+
+    Attributes:
+        roots: Their kinds.
+        absent: Of names that other places have, why this one doesn't.
+    """
+
+    roots: Mapping[str, Kind]
+    absent: Mapping[str, str]
+
+    def kind(self, path: tuple[str | int, ...]) -> Kind:
+        """The kind of what stands at a path.
+
+        Raises:
+            NoSuchPart: Nothing can; the message says which part, and why.
+        """
+        root = str(path[0])
+        kind = self.roots[root]
+        for at, part in enumerate(path[1:], start=1):
+            try:
+                kind = kind.part(part)
+            except NoSuchPart as problem:
+                raise NoSuchPart(f"{Path(path[:at])} {problem}") from None
+        return kind
+
+    def kind_of(self, expression: Expression) -> Kind:
+        """The kind of an expression's value; anything where it can't have one."""
+        kinds = []
+        for choice in expression.choices:
+            if not isinstance(choice, Path):
+                kinds.append(kind_of_value(choice))
+                continue
+            try:
+                kinds.append(self.kind(choice.parts))
+            except (KeyError, NoSuchPart):
+                kinds.append(ANY)
+        kind = union(kinds)
+        for name in expression.filters:
+            kind = filtered(name)
+        return kind
+
+
+def filtered(name: str) -> Kind:
+    """What comes out of a filter."""
+    return _FILTERED[name]
+
+
+def takes(name: str, kind: Kind) -> bool:
+    """Whether a filter takes a kind of value."""
+    return name not in _TAKEN or kind.may_be(*_TAKEN[name])
+
+
+def kind_of_text(text: str, expressions: Iterable[Expression], scope: Scope) -> Kind:
+    """The kind of what a text comes to: its expression's where it is that alone."""
+    for expression in expressions:
+        return scope.kind_of(expression) if text == str(expression) else _TEXT
+    return _TEXT
+
+
+@frozen
+class Known:
+    """What is known of a graph's values.
+
+    Attributes:
+        inputs: The kind of its inputs.
+        state: The kind of its state, with every key that is ever in it.
+        state_schema: What it declares of its state.
+    """
+
+    inputs: Kind
+    state: Kind
+    state_schema: Mapping[str, object] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        input_schema: Mapping[str, object] | None,
+        state: Mapping[str, object],
+        state_schema: Mapping[str, object] | None,
+        writers: Iterable[Writer],
+    ) -> "Known":
+        """What is known of a graph: by its schemas, else by what its state begins as.
+
+        A value that is null in the beginning says nothing of its type. What nodes set counts too,
+        where its type can be told.
+        """
+        inputs = ANY
+        if input_schema is not None:
+            declared = kind_of_schema(input_schema, input_schema)
+            inputs = Kind(_OBJECT, declared.schema, declared.root, is_closed=True)
+        properties = (state_schema or {}).get("properties")
+        by_schema = {
+            name: kind_of_schema(one, state_schema)
+            for name, one in (properties if isinstance(properties, Mapping) else {}).items()
+        }
+        writers = tuple(writers)
+        written = {name for one in writers for name in (*one.assign, one.collect) if name}
+        first = {name: ANY for name in written} | {
+            name: ANY if value is None else kind_of_value(value) for name, value in state.items()
+        }
+        before = cls(inputs, Kind(_OBJECT, keys={**first, **by_schema, **_BUILT_IN_KINDS}))
+        widened = {
+            name: _widened(name, state.get(name), writers, before)
+            for name in first
+            if name not in by_schema
+        }
+        keys = {**widened, **by_schema, **_BUILT_IN_KINDS}
+        return cls(inputs, Kind(_OBJECT, keys=keys), state_schema)
+
+    def before(self, *, as_: str | None = None) -> Scope:
+        """What is known before a node has run.
+
+        Args:
+            as_: What a foreach's action knows its member by.
+        """
+        roots = {"inputs": self.inputs, "state": self.state}
+        if as_ is not None:
+            roots[as_] = ANY
+        return Scope(roots, {"result": "there is no result before the node has run"})
+
+    def after(self, type_: str, as_: str | None = None) -> Scope:
+        """What is known once a node has run."""
+        roots = {"inputs": self.inputs, "state": self.state}
+        absent = {}
+        if type_ == "gate":
+            absent["result"] = "a gate has no result"
+        else:
+            roots["result"] = _OF_FOREACH if type_ == "foreach" else ANY
+        if as_ is not None:
+            absent[as_] = "it is known in the foreach's action alone"
+        return Scope(roots, absent)
+
+
+def _widened(name: str, value: object, writers: Iterable[Writer], known: Known) -> Kind:
+    """What a key of the state may be: what it begins as, and what nodes are known to set."""
+    kinds = [] if value is None else [kind_of_value(value)]
+    for writer in writers:
+        if writer.collect == name:
+            kinds.append(_LIST)
+        template = writer.assign.get(name)
+        if template is None:
+            continue
+        if isinstance(template.source, str):
+            kind = kind_of_text(template.source, template.expressions, known.after(writer.type))
+        else:
+            kind = kind_of_value(template.source)
+        if kind.names == ANY.names:
+            if value is None:
+                return ANY
+            continue
+        kinds.append(Kind(kind.names))
+    return union(kinds) if kinds else ANY

@@ -1,0 +1,172 @@
+"""Call the item of an action, and say what came of it."""
+
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from attrs import evolve, frozen
+
+from ryecore.agent.outcome import ErrorCode, NodeOutcome
+from ryecore.errors import (
+    CallCancelled,
+    InputError,
+    IntegrityError,
+    NotApproved,
+    RyeError,
+    SpawnFailed,
+)
+from ryecore.errors.threads import InsufficientBudget, LimitReached
+from ryecore.graph.model import Action, ActionVertex, ForeachVertex
+from ryecore.policy import CallContext
+from ryecore.runs.ports import Dispatcher, ForkOptions
+
+__all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache"]
+
+_ENDED_BADLY: Final = ("error", "cancelled", "killed")
+
+
+class FatalProblem(Exception):
+    """What no edge and no policy passes over: an item that isn't what a trusted key signed."""
+
+    def __init__(self, error: RyeError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@frozen
+class Call:
+    """One call that a node makes.
+
+    Attributes:
+        vertex: The node.
+        action: What it has done.
+        params: What the item is given.
+        ctx: On whose behalf.
+    """
+
+    vertex: ActionVertex | ForeachVertex
+    action: Action
+    params: Mapping[str, object]
+    ctx: CallContext
+
+
+@frozen
+class Called:
+    """What came of a call.
+
+    Attributes:
+        outcome: For the node.
+        is_from_cache: Whether it was remembered.
+        thread_id: The thread that it ran in, if any.
+    """
+
+    outcome: NodeOutcome
+    is_from_cache: bool = False
+    thread_id: str | None = None
+
+
+class ResultCache(Protocol):
+    """Remembers results by all that they depend on."""
+
+    async def key(self, call: Call) -> str:
+        """The key of a call.
+
+        Raises:
+            RyeError: The item can't be found, verified or planned.
+        """
+        ...
+
+    async def get(self, key: str) -> tuple[object] | None:
+        """The result that is remembered; None where there is none, or it can't be proved."""
+        ...
+
+    async def put(self, key: str, result: object) -> None:
+        """Remember a result. Where that fails, the next run computes it again."""
+        ...
+
+
+class ItemCaller:
+    """Calls items through the verified chain.
+
+    Args:
+        dispatcher: The actions of the Rye.
+        cache: What remembers results; None where nothing does.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, cache: ResultCache | None = None) -> None:
+        self._dispatcher = dispatcher
+        self._cache = cache
+
+    async def __call__(self, call: Call) -> Called:
+        """Make a call.
+
+        Returns:
+            What came of it; a failure is an outcome too.
+
+        Raises:
+            FatalProblem: The item isn't what a trusted key signed.
+        """
+        timeout_s = call.vertex.timeout_s
+        if timeout_s is not None:
+            until = time.monotonic() + timeout_s
+            if call.ctx.deadline is None or until < call.ctx.deadline:
+                call = evolve(call, ctx=evolve(call.ctx, deadline=until))
+        try:
+            return await self._made(call)
+        except IntegrityError as error:
+            raise FatalProblem(error) from error
+        except RyeError as error:
+            return Called(_failed(error))
+
+    async def _made(self, call: Call) -> Called:
+        if self._cache is None or not call.vertex.cache_result:
+            return await self._dispatched(call)
+        key = await self._cache.key(call)
+        known = await self._cache.get(key)
+        if known is not None:
+            return Called(NodeOutcome("completed", known[0]), is_from_cache=True)
+        called = await self._dispatched(call)
+        if called.outcome.status == "completed":
+            await self._cache.put(key, called.outcome.output)
+        return called
+
+    async def _dispatched(self, call: Call) -> Called:
+        action, given = call.action, call.params
+        if action.thread == "fork":
+            options = ForkOptions(model=action.model, limit_overrides=action.limits or None)
+            forked = await self._dispatcher.fork(action.ref, given, options, ctx=call.ctx)
+            said = dict(forked.to_dict())
+            thread_id = str(said.get("thread_id") or "") or None
+            if said.get("status") == "error" or said.get("state") in _ENDED_BADLY:
+                why = str(said.get("error") or "Its thread failed.")
+                return Called(NodeOutcome.failed("tool_failed", why), thread_id=thread_id)
+            return Called(NodeOutcome("completed", said), thread_id=thread_id)
+        done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx)
+        if not done.success:
+            return Called(NodeOutcome.failed("tool_failed", done.error or "The tool failed."))
+        if action.ref.kind == "directive":
+            return Called(NodeOutcome("completed", dict(done.to_dict())))
+        return Called(NodeOutcome("completed", done.data))
+
+
+def _failed(error: RyeError) -> NodeOutcome:
+    code = _code_of(error)
+    return NodeOutcome.failed(code, str(error), retryable=isinstance(error, SpawnFailed))
+
+
+def _code_of(error: RyeError) -> ErrorCode:
+    match error:
+        case CallCancelled():
+            return "cancelled"
+        case NotApproved():
+            return "tool_denied"
+        case InputError() if "capability" in error.facts:
+            return "tool_denied"
+        case InsufficientBudget() | LimitReached():
+            return "budget_exceeded"
+        case InputError():
+            return "validation"
+        case SpawnFailed():
+            return "tool_failed"
+        case _:
+            return "internal"

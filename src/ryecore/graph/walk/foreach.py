@@ -1,0 +1,111 @@
+"""Call an item for each member of a list: in order, or several at once."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import anyio
+from attrs import frozen
+
+from ryecore.agent.outcome import NodeOutcome
+
+__all__ = ["Member", "Members", "for_each"]
+
+Member: TypeAlias = Callable[[int, object], Awaitable[NodeOutcome]]
+"""Calls the item for one member: its index, the member."""
+
+_MAX_ERRORS: Final = 100
+
+
+@frozen
+class Members:
+    """What came of the members.
+
+    Attributes:
+        items: The results, in the list's order; None for one that failed.
+        errors: The first of the errors, as `{index, error, code}`.
+        failed: How many failed.
+    """
+
+    items: Sequence[object]
+    errors: tuple[Mapping[str, object], ...]
+    failed: int
+
+    def to_dict(self) -> dict[str, object]:
+        """What `${result}` stands for."""
+        return {
+            "items": list(self.items),
+            "count": len(self.items),
+            "failed": self.failed,
+            "errors": [dict(one) for one in self.errors],
+        }
+
+
+async def for_each(
+    members: Sequence[object],
+    call: Member,
+    *,
+    at_once: int,
+    stops_at_error: bool,
+    known: Mapping[int, NodeOutcome] | None = None,
+) -> Members:
+    """Call an item for each member.
+
+    Args:
+        members: The list.
+        call: Calls it for one.
+        at_once: How many calls there are at a time, at least 1.
+        stops_at_error: Whether the first failure keeps the others from being called, and ends
+            those that run.
+        known: What came of members already, by their indexes: these aren't called.
+
+    Returns:
+        What came of them.
+    """
+    work = _Work(members, call, stops_at_error, known or {})
+    workers = min(at_once, len(members))
+    if workers <= 1:
+        await work.go_on()
+    else:
+        async with anyio.create_task_group() as group:
+            work.scope = group.cancel_scope
+            for _ in range(workers):
+                group.start_soon(work.go_on)
+    return Members(work.items, tuple(work.errors), work.failed)
+
+
+class _Work:
+    """A list that any number of workers share."""
+
+    def __init__(
+        self,
+        members: Sequence[object],
+        call: Member,
+        stops_at_error: bool,
+        known: Mapping[int, NodeOutcome],
+    ) -> None:
+        self._left: Iterator[tuple[int, object]] = iter(enumerate(members))
+        self._call = call
+        self._stops_at_error = stops_at_error
+        self._known = known
+        self._is_over = False
+        self.scope: anyio.CancelScope | None = None
+        self.items: list[object] = [None] * len(members)
+        self.errors: list[Mapping[str, object]] = []
+        self.failed = 0
+
+    async def go_on(self) -> None:
+        """Take one member after the other, until none is left."""
+        for index, member in self._left:
+            outcome = self._known.get(index) or await self._call(index, member)
+            if outcome.failure is None:
+                self.items[index] = outcome.output
+                continue
+            self.failed += 1
+            if len(self.errors) < _MAX_ERRORS:
+                error, code = outcome.failure.message, outcome.failure.code
+                self.errors.append({"index": index, "error": error, "code": code})
+            if self._stops_at_error:
+                self._left = iter(())
+                if self.scope is not None:
+                    self.scope.cancel()
+                return

@@ -1,0 +1,169 @@
+"""What the one executor does at each type of node that is no agent's.
+
+Source: seed 004, "The two layers": agents are the executor's own; these are its handlers.
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from typing import cast
+
+import anyio
+from attrs import evolve
+
+from ryecore.agent.node import NodeExecContext, NodeExecutor
+from ryecore.agent.outcome import NodeOutcome
+from ryecore.graph.journal.journal import Journal
+from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
+from ryecore.graph.schedule import NodeResult, longest_wait_s
+from ryecore.graph.walk.calls import Call, Called, ItemCaller
+from ryecore.graph.walk.foreach import for_each
+from ryecore.graph.walk.outcomes import outcome_of, result_of
+from ryecore.policy import CallContext
+
+__all__ = ["Vertices"]
+
+
+class Vertices:
+    """The handlers of one run.
+
+    Args:
+        graph: The graph.
+        caller: Calls items.
+        journal: Told each call before it is made, and what came of it.
+        known: What came of members of the foreach that a killed run was in.
+
+    Attributes:
+        facts: What is to be told of the node that ran last, with its end.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        caller: ItemCaller,
+        journal: Journal,
+        known: Mapping[int, NodeResult] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._caller = caller
+        self._journal = journal
+        self._known = {index: outcome_of(one) for index, one in (known or {}).items()}
+        self.facts: dict[str, object] = {}
+
+    def handlers(self) -> dict[str, NodeExecutor]:
+        """The handlers, by the type of node."""
+        return {
+            "action": self.act,
+            "gate": self.pass_through,
+            "foreach": self.each,
+            "return": self.give_back,
+        }
+
+    async def pass_through(self, ctx: NodeExecContext, /) -> NodeOutcome:
+        """A gate does nothing: its edges decide."""
+        return NodeOutcome("completed")
+
+    async def give_back(self, ctx: NodeExecContext, /) -> NodeOutcome:
+        """A return node gives its output."""
+        vertex = cast("ReturnVertex", ctx.vertex)
+        return NodeOutcome("completed", vertex.output.value(ctx.ctx))
+
+    async def act(self, ctx: NodeExecContext, /) -> NodeOutcome:
+        """An action node calls its item."""
+        vertex = cast("ActionVertex", ctx.vertex)
+        params = _given(vertex.action.params.value(ctx.ctx))
+        call = Call(vertex, vertex.action, params, _within(ctx.call))
+        about = {"node": vertex.id, "type": vertex.type, "item_id": str(vertex.action.ref)}
+        return await self._tried(call, vertex.tries, "node", about)
+
+    async def each(self, ctx: NodeExecContext, /) -> NodeOutcome:
+        """A foreach node calls its item for each member of a list."""
+        vertex = cast("ForeachVertex", ctx.vertex)
+        members = vertex.over.value(ctx.ctx)
+        if not isinstance(members, list | tuple):
+            found = "null" if members is None else type(members).__name__
+            return NodeOutcome.failed(
+                "validation", f"'{vertex.id}' goes over a list, and found {found}."
+            )
+        self._journal.tell(
+            "node_started", {"node": vertex.id, "type": vertex.type, "count": len(members)}
+        )
+        known, self._known = self._known, {}  # they are of the first foreach that is gone on with
+        within = _within(ctx.call)
+        item_id = str(vertex.action.ref)
+
+        async def call(index: int, member: object) -> NodeOutcome:
+            params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
+            about = {"node": vertex.id, "index": index, "item_id": item_id}
+            made = Call(vertex, vertex.action, params, within)
+            return await self._tried(made, vertex.tries, "item", about)
+
+        at_once = vertex.max_concurrency or self._graph.max_concurrency
+        stops = vertex.on_error is not None or self._graph.on_error == "fail"
+        done = await for_each(
+            members,
+            call,
+            at_once=min(at_once, self._graph.max_concurrency) if vertex.parallel else 1,
+            stops_at_error=stops,
+            known=known,
+        )
+        self._journal.append(
+            "foreach_completed",
+            {"node": vertex.id, "count": len(members), "failed": done.failed},
+        )
+        if done.failed and stops:
+            first = done.errors[0]
+            return NodeOutcome.failed(
+                "tool_failed", f"Member {first['index']} of '{vertex.id}': {first['error']}"
+            )
+        return NodeOutcome("completed", done.to_dict())
+
+    async def _tried(
+        self, call: Call, tries: Tries, what: str, about: Mapping[str, object]
+    ) -> NodeOutcome:
+        """Make a call as often as it may be tried, told before each time and after each but one.
+
+        How a node's last try ended is told with what comes of it; how a member's did, here: that
+        is all that is left of it where the run is killed.
+        """
+        tried = 0
+        while True:
+            tried += 1
+            began = time.perf_counter()
+            self._journal.tell(f"{what}_started", {**about, "try": tried})
+            called = await self._caller(call)
+            outcome, failure = called.outcome, called.outcome.failure
+            told = _facts_of(called, tried, began)
+            if failure is None or not failure.retryable or tried >= tries.max:
+                if what == "item":
+                    result = result_of(call.vertex.id, outcome)
+                    kept = self._journal.outcome_of(result)
+                    self._journal.tell("item_completed", {**about, **told, **kept})
+                else:
+                    self.facts = told
+                return outcome
+            wait_s = random.uniform(0, longest_wait_s(tries, tried))  # noqa: S311 - jitter, no secret
+            why = {"wait_s": round(wait_s, 3), "error": failure.message}
+            self._journal.tell(f"{what}_retry", {**about, **told, **why})
+            await anyio.sleep(wait_s)
+
+
+def _facts_of(called: Called, tried: int, began: float) -> dict[str, object]:
+    """What is told of a call that is over, besides what came of it."""
+    elapsed_ms = round((time.perf_counter() - began) * 1000, 3)
+    told: dict[str, object] = {"try": tried, "elapsed_ms": elapsed_ms}
+    if called.is_from_cache:
+        told["cache_hit"] = True
+    if called.thread_id is not None:
+        told["thread_id"] = called.thread_id
+    return told
+
+
+def _given(params: object) -> dict[str, object]:
+    """The parameters without those that are None."""
+    given = cast("Mapping[str, object]", params)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _within(call: CallContext) -> CallContext:
+    return evolve(call, parent=call.call_id, depth=call.depth + 1)

@@ -1,0 +1,190 @@
+"""Walk a graph: run each node by the one executor, ask the schedule what comes next, keep it.
+
+Source: seed 002, "walker.py"; seed 004, "The two layers"; decisions 42, 49 and 50.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+from attrs import frozen
+
+from ryecore.agent.node import NodeExecContext
+from ryecore.agent.outcome import NodeOutcome
+from ryecore.agent.runner import AgentNodeExecutor
+from ryecore.errors import IntegrityError
+from ryecore.graph.journal.journal import Journal
+from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
+from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
+from ryecore.graph.walk.agents import AgentWork
+from ryecore.graph.walk.calls import FatalProblem
+from ryecore.graph.walk.outcomes import result_of
+from ryecore.graph.walk.vertices import Vertices
+from ryecore.policy import CallContext
+from ryecore.policy.cancelling import bounded_by, is_cancelled
+from ryecore.policy.hooks import Control
+from ryecore.runs.hooks import HookRunner
+
+__all__ = ["Walk", "Walker"]
+
+_YIELD_EVERY_S: Final = 0.005
+"""Nodes that wait for nothing let others run at least this often."""
+
+
+@frozen
+class Walk:
+    """What a run is made of.
+
+    Attributes:
+        run_id: The run.
+        graph: The graph.
+        inputs: What it was given, checked.
+        executor: Runs every node.
+        vertices: Its handlers for nodes that are no agent's.
+        agents: What is around an agent's node: its events, its budget, its job.
+        journal: Keeps what happens.
+        hooks: The graph's own.
+        call: On whose behalf its nodes act: with the run's account and capabilities.
+    """
+
+    run_id: str
+    graph: Graph
+    inputs: Mapping[str, object]
+    executor: AgentNodeExecutor
+    vertices: Vertices
+    agents: AgentWork
+    journal: Journal
+    hooks: HookRunner
+    call: CallContext
+
+
+class Walker:
+    """Walks one graph once.
+
+    Args:
+        walk: What the run is made of.
+        position: Where it stands.
+
+    Attributes:
+        position: Where it stands now.
+    """
+
+    def __init__(self, walk: Walk, position: Position) -> None:
+        self._walk = walk
+        self._yielded = time.perf_counter()
+        self.position = position
+
+    async def to_the_end(self) -> Position:
+        """Run node after node, until the run has ended or is cancelled.
+
+        Returns:
+            Where it stands then. Each step is kept by a checkpoint before the next one begins.
+
+        Raises:
+            StateError: What happens can't be written, so nothing more may.
+        """
+        return await self._bounded(self._all_steps)
+
+    async def one_step(self) -> Position:
+        """Run the one node where it stands."""
+        return await self._bounded(self.step)
+
+    async def _all_steps(self) -> None:
+        while self.position.ending is None and not is_cancelled(self._walk.call.cancellation):
+            await self.step()
+
+    async def _bounded(self, walk: Callable[[], Awaitable[None]]) -> Position:
+        """Walk until the run is cancelled or its time is up."""
+        token, deadline = self._walk.call.cancellation, self._walk.call.deadline
+        is_over = False
+        try:
+            with bounded_by(token, deadline=deadline):
+                await walk()
+                is_over = True
+        except Exception:
+            if not is_cancelled(token, deadline=deadline):
+                raise
+        if self.position.ending is None and (not is_over or is_cancelled(token)):
+            was_asked = is_cancelled(token)
+            why = "The run was cancelled." if was_asked else "The run's time is up."
+            self.position = stopped(self.position, why)
+        return self.position
+
+    async def step(self) -> None:
+        """Run one node, and keep what came of it."""
+        walk, vertex = self._walk, self._walk.graph.nodes[self.position.node or ""]
+        began = time.perf_counter()
+        now_ms = time.time_ns() // 1_000_000
+        result, control = await self._result(vertex, now_ms)
+        following = after(walk.graph, self.position, walk.inputs, result, control, now_ms=now_ms)
+        ended = time.perf_counter()
+        self._keep(vertex, following, result, (ended - began) * 1000)
+        self.position = following
+        if walk.hooks.listens("after_step"):
+            await walk.hooks.run("after_step", self._told(vertex))
+        if ended - self._yielded > _YIELD_EVERY_S:
+            await anyio.lowlevel.checkpoint()
+            self._yielded = time.perf_counter()
+
+    async def _result(
+        self, vertex: VertexOfGraph, now_ms: int
+    ) -> tuple[NodeResult, Control | None]:
+        """What came of a node, and what hooks want where it failed."""
+        walk = self._walk
+        walk.vertices.facts = {}
+        context = context_of(walk.graph, self.position, walk.inputs, now_ms)
+        try:
+            outcome = await self._outcome(vertex, context)
+            result = result_of(vertex.id, outcome, has_members=vertex.type == "foreach")
+            if result.error is None or not walk.hooks.listens("error"):
+                return result, None
+            failed = result.error.to_dict()
+            told = await walk.hooks.run("error", {**self._told(vertex), **failed})
+        except FatalProblem as problem:
+            return _untrusted(vertex, str(problem.error)), "abort"
+        except IntegrityError as error:  # a hook's
+            return _untrusted(vertex, str(error)), "abort"
+        return result, told.control
+
+    async def _outcome(self, vertex: VertexOfGraph, context: Mapping[str, object]) -> NodeOutcome:
+        """Run a node, by the one executor."""
+        walk = self._walk
+        if isinstance(vertex, AgentVertex):
+            return await walk.agents.run(vertex, walk.inputs, context)
+        return await walk.executor(
+            NodeExecContext(vertex=vertex, inputs=walk.inputs, ctx=context, call=walk.call)
+        )
+
+    def _keep(
+        self, vertex: VertexOfGraph, following: Position, result: NodeResult, elapsed_ms: float
+    ) -> None:
+        """Write a node's end, and the checkpoint behind it, at once."""
+        told: dict[str, object] = {
+            "step": following.step,
+            "node": vertex.id,
+            "type": vertex.type,
+            "status": "completed" if result.error is None else "failed",
+            "elapsed_ms": round(elapsed_ms, 3),
+            "next": following.node,
+            **self._walk.vertices.facts,
+            **self._walk.journal.outcome_of(result),
+        }
+        self._walk.journal.append("node_completed", told)
+        self._walk.journal.checkpoint(following)
+
+    def _told(self, vertex: VertexOfGraph) -> dict[str, object]:
+        """What hooks see."""
+        return {
+            "graph": self._walk.graph.ref.id,
+            "run_id": self._walk.run_id,
+            "node": vertex.id,
+            "step": self.position.step,
+            "state": self.position.state,
+            "inputs": self._walk.inputs,
+        }
+
+
+def _untrusted(vertex: VertexOfGraph, said: str) -> NodeResult:
+    return NodeResult(error=NodeError(vertex.id, said, "integrity"))
