@@ -5,56 +5,49 @@ registry and is pushed by the thread's folder; TERM counts as one.
 """
 
 import contextlib
-import os
-import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskStatus
 from attrs import evolve
 
 from ryecore.actions.payload import Fork, Payload
-from ryecore.actions.settings import Settings
 from ryecore.errors import CallCancelled, RyeError, StateError, ThreadConflict
-from ryecore.injected import rebuilt
 from ryecore.items.refs import ItemRef
+from ryecore.own_process import environ_without, hear_signals, options_of, stop_by_signal
 from ryecore.policy import CancelToken
 from ryecore.policy.limits import read_limits
-from ryecore.runs.naming import PARENT_ID, Registered
+from ryecore.runs.naming import Registered
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
+from ryecore.walker import walk_claimed
 
 __all__ = ["main"]
-
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
     """Carry out the payload on the standard input."""
-    # From here on a signal is a wish to stop, kept for the loop that obeys it; none of them cuts
-    # off the writing of the end.
-    told: list[int] = []
-    for number in _STOPPING:
-        signal.signal(number, lambda which, _: told.append(which))
+    told = hear_signals()
     payload = Payload.from_bytes(sys.stdin.buffer.read())
     settings = payload.settings
     threads = ThreadStore.open(
         Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai", settings.durability
     )
     try:
-        token = None if payload.fork is None else payload.fork.token
+        token = next((one.token for one in (payload.fork, payload.walk) if one is not None), None)
         fence = threads.registry.claim(payload.thread_id, owns_process=True, token=token)
     except ThreadConflict:
         return  # it was stopped before it began
+    if payload.walk is not None:
+        walk_claimed(payload, threads, fence, told)
+        return
     threads.announce(payload.thread_id, "running")
     if payload.fork is not None:
         anyio.run(partial(_run_thread, payload, payload.fork, threads, fence, told))
@@ -73,9 +66,7 @@ async def _carry_out(
 ) -> tuple[Status, Mapping[str, object]]:
     stop = CancelToken()
     async with anyio.create_task_group() as helpers:
-        await helpers.start(_stop_by_signal, stop)
-        if told:
-            stop.cancel()
+        await helpers.start(stop_by_signal, stop, told)
         helpers.start_soon(_stop_by_wish, payload.thread_id, threads, stop)
         helpers.start_soon(_keep_lease, payload.thread_id, threads, fence, stop)
         try:
@@ -105,18 +96,14 @@ async def _run_thread(
         fork.muted_hooks,
         Registered(payload.thread_id, fence),
     )
-    # No tool is to take itself for a child that its thread has started.
-    environ = {name: value for name, value in os.environ.items() if name != PARENT_ID}
     try:
-        opened = Rye.open(environ=environ, **_options(payload.settings))
+        opened = Rye.open(environ=environ_without(), **options_of(payload.settings))
     except RyeError as error:  # nothing has begun that could end it
         result = error.during(payload.item_id).to_dict()
         threads.settle(payload.thread_id, "error", result, fence)
         return
     async with anyio.create_task_group() as helpers, opened as rye:
-        await helpers.start(_stop_by_signal, stop)
-        if told:
-            stop.cancel()
+        await helpers.start(stop_by_signal, stop, told)
         try:
             await rye.threads.run(wish, evolve(payload.context, cancellation=stop))
         except RyeError as error:  # its row says so
@@ -128,8 +115,7 @@ async def _run_thread(
 async def _execute(
     payload: Payload, threads: ThreadStore, stop: CancelToken
 ) -> tuple[Status, Mapping[str, object]]:
-    options = _options(payload.settings)
-    async with Rye.open(**options) as rye:
+    async with Rye.open(**options_of(payload.settings)) as rye:
         done = await rye.execute(
             payload.item_id,
             payload.parameters,
@@ -138,19 +124,6 @@ async def _execute(
             ctx=evolve(payload.context, cancellation=stop),
         )
     return "completed" if done.success else "error", done.to_dict()
-
-
-def _options(settings: Settings) -> dict[str, Any]:
-    """The arguments of `Rye.open`, with what the host injects made again here."""
-    factory = settings.deps_factory
-    return settings.to_options() | ({} if factory is None else rebuilt(factory))
-
-
-async def _stop_by_signal(stop: CancelToken, *, task_status: TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(*_STOPPING) as signals:
-        task_status.started()
-        async for _ in signals:
-            stop.cancel()
 
 
 async def _stop_by_wish(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:khElyMXh6bh8A8DASHFOBIAT6zwiPc8S_VATtWqYuu5531yFDjcX_XFI256gGYWkTYOW3Z3SXriZT3L1EgcxCA:e5a25a1ce9522867
+# rye:signed:2026-11-22T10:47:43Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:pf4soedTgDGZpL4ujxM4X09Ky2zd9Bkp5RDFpK2Hxi5opLxNUFSEnHfad_1x-RjR5huuMXt8uVlwEsAwkh4IDg:95a60536a72eb33f
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -19,7 +20,7 @@ from attrs import frozen
 from ryecore.actions.payload import Fork, Payload
 from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
-from ryecore.chain.model import ExecutionResult
+from ryecore.chain.model import ExecutionPlan, ExecutionResult
 from ryecore.chain.trace import Trace
 from ryecore.errors import InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
@@ -138,33 +139,23 @@ class LaunchAction:
         checked = await self._executor.execute(
             ref, parameters, ctx, timeout_s=timeout_s, dry_run=True
         )
-        payload = Payload(
-            settings=self._settings,
-            thread_id=str(uuid.uuid4()),
-            item_id=str(ref),
-            parameters=parameters,
-            timeout_s=timeout_s,
-            fork=None,
-            capabilities=ctx.capabilities,
-            budget_account=ctx.budget_account,
-            depth=ctx.depth,
-            deadline=ctx.deadline,
-            call_id=ctx.call_id,
-            parent=ctx.parent,
-        )
         try:
-            process = await anyio.to_thread.run_sync(self._register_and_start, payload)
+            if checked.plan is not None and checked.chain.is_own_process:
+                launch = partial(self._launch_graph, checked.plan, ref, ctx)
+            else:
+                launch = partial(self._launch_tool, ref, parameters, timeout_s, ctx)
+            thread_id, process = await anyio.to_thread.run_sync(launch)
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
         return LaunchedThread(
             status="success",
             item_id=str(ref),
-            data={"thread_id": payload.thread_id},
+            data={"thread_id": thread_id},
             error=None,
             chain=checked.chain,
             duration_ms=(time.perf_counter() - started) * 1000,
-            thread_id=payload.thread_id,
+            thread_id=thread_id,
             pid=process.pid,
         )
 
@@ -210,28 +201,45 @@ class LaunchAction:
         thread_id = register_thread(registry, wish.ref, ctx.budget_account)
         with self._ended_by_failure(thread_id, str(wish.ref)):
             token = registry.mint_token(thread_id)
-        payload = Payload(
+        payload = Payload.within(
+            ctx,
             settings=self._settings,
             thread_id=thread_id,
             item_id=str(wish.ref),
             parameters=wish.inputs,
-            timeout_s=None,
             fork=Fork(wish.model, wish.overrides.to_dict(), wish.muted_hooks, token),
-            capabilities=ctx.capabilities,
-            budget_account=ctx.budget_account,
-            depth=ctx.depth,
-            deadline=ctx.deadline,
-            call_id=ctx.call_id,
-            parent=ctx.parent,
         )
         parent = {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
         return thread_id, self._start(payload, parent)
 
-    def _register_and_start(self, payload: Payload) -> ProcessId:
-        threads = self._threads()
-        threads.make_folder(payload.thread_id)
-        threads.registry.register(payload.thread_id, payload.item_id, payload.budget_account)
-        return self._start(payload)
+    def _launch_tool(
+        self,
+        ref: ItemRef,
+        parameters: Mapping[str, Any],
+        timeout_s: float | None,
+        ctx: CallContext,
+    ) -> tuple[str, ProcessId]:
+        threads, thread_id = self._threads(), str(uuid.uuid4())
+        payload = Payload.within(
+            ctx,
+            settings=self._settings,
+            thread_id=thread_id,
+            item_id=str(ref),
+            parameters=parameters,
+            timeout_s=timeout_s,
+        )
+        threads.make_folder(thread_id)
+        threads.registry.register(thread_id, str(ref), ctx.budget_account)
+        return thread_id, self._start(payload)
+
+    def _launch_graph(
+        self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext
+    ) -> tuple[str, ProcessId]:
+        """Start the run itself, which is a thread already: there is none around it."""
+        from ryecore.actions.graph_process import parent_of, run_payload  # noqa: PLC0415
+
+        payload = run_payload(self._threads(), self._settings, plan, ref, ctx)
+        return payload.thread_id, self._start(payload, parent_of(ctx))
 
     @contextmanager
     def _ended_by_failure(self, thread_id: str, item_id: str) -> Iterator[None]:

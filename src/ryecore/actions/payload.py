@@ -16,9 +16,9 @@ from ryecore.errors import InputError
 from ryecore.items.spaces import Space
 from ryecore.policy import CallContext
 
-__all__ = ["Fork", "Payload"]
+__all__ = ["Fork", "Payload", "Walk"]
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 
 @frozen
@@ -39,6 +39,19 @@ class Fork:
 
 
 @frozen
+class Walk:
+    """How the run of a graph is started.
+
+    Attributes:
+        digest: What the graph's file held when it was verified for the call.
+        token: Proves to the registry that this process was started for the run.
+    """
+
+    digest: str
+    token: str = field(repr=False)
+
+
+@frozen
 class Payload:
     """One execution that another process carries out.
 
@@ -48,7 +61,7 @@ class Payload:
         item_id: What to execute, as a canonical ref.
         parameters: What it is given.
         timeout_s: The caller's timeout, in seconds.
-        fork: How a directive's thread is started; None for a tool.
+        fork: How a directive's thread is started; None for another item.
         capabilities: What the caller may do; None for the host itself.
         budget_account: The ledger account that pays.
         depth: How many actions lie between this one and the host.
@@ -56,6 +69,7 @@ class Payload:
             processes of a machine.
         call_id: What events call this action.
         parent: The call that this one is part of.
+        walk: How a graph's run is started; None for another item.
     """
 
     settings: Settings
@@ -70,6 +84,24 @@ class Payload:
     deadline: float | None
     call_id: str
     parent: str | None
+    walk: Walk | None = None
+
+    @classmethod
+    def within(cls, ctx: CallContext, **what: Any) -> Self:
+        """A payload that is carried out on behalf of a caller.
+
+        Args:
+            ctx: The caller's. Its deadline holds where `what` has none.
+            what: The other attributes.
+        """
+        return cls(
+            capabilities=ctx.capabilities,
+            budget_account=ctx.budget_account,
+            depth=ctx.depth,
+            call_id=ctx.call_id,
+            parent=ctx.parent,
+            **{"deadline": ctx.deadline, "timeout_s": None, "fork": None, **what},
+        )
 
     @property
     def context(self) -> CallContext:
@@ -115,12 +147,14 @@ class Payload:
         )
         keys = tuple(settings.pop("trusted_keys"))
         capabilities, fork = values.pop("capabilities"), values.pop("fork")
+        walk = values.pop("walk")
         if fork is not None:
             fork = Fork(**{**fork, "muted_hooks": frozenset(fork["muted_hooks"])})
         return cls(
             Settings(system_spaces=spaces, trusted_keys=keys, **settings),
             capabilities=None if capabilities is None else frozenset(capabilities),
             fork=fork,
+            walk=None if walk is None else Walk(**walk),
             **values,
         )
 

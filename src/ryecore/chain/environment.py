@@ -106,13 +106,21 @@ class EnvResolver:
             evidence: Told what was seen on disk.
 
         Returns:
-            The whole environment, anchor paths not yet applied.
+            The whole environment, anchor paths not yet applied. A process of ryecore's own gets
+            that of its host, and narrows it for the tools that it starts.
 
         Raises:
             InterpreterNotFound: An element needs an interpreter that isn't there.
             ConfigError: The `.env` can't be read.
         """
         known = dict(self._environ)
+        if chain.is_own_process:
+            for element in reversed(chain.all_elements):
+                with trace.failing("resolve_env", contributed_by=element.item_id):
+                    path = known.get("PATH", "")
+                    known |= self._contribute(element, chain, known, path, context, trace, evidence)
+            trace.add("resolve_env", contributed_by="process", own_process=True)
+            return known
         whole_path = known.get("PATH", "")
         narrowed = self._narrow_code_paths(known, evidence)
         with trace.failing("resolve_env", contributed_by=".env"):

@@ -16,11 +16,12 @@ from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChai
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
-from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, Primitive
+from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, OwnProcesses
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
     CallCancelled,
+    ConfigError,
     InputError,
     InterpreterNotFound,
     InvalidParameters,
@@ -48,6 +49,7 @@ class PrimitiveExecutor:
         auditor: Verifies every signature anew, remembering nothing, for dry runs.
         keeper: Makes what keeps processes for the next call, when one is first to be kept;
             without it, each ends with its call.
+        own: Makes what runs processes of ryecore's own, when the first one is needed.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class PrimitiveExecutor:
         interpreters: Interpreters,
         auditor: Verifier,
         keeper: Callable[[], KeptProcesses] | None = None,
+        own: Callable[[], OwnProcesses] | None = None,
     ) -> None:
         self._preparer = preparer
         self._interpreters = interpreters
         self._auditor = auditor
         self._keeper = keeper
+        self._own = own
         self._kept: KeptProcesses | None = None
         self._cache = ChainCache()
         self._making: dict[ItemRef, anyio.Lock] = {}
@@ -272,12 +276,18 @@ class PrimitiveExecutor:
         if self._kept is not None:
             await self._kept.aclose()
 
-    def _primitive(self, chain: Chain, plan: ExecutionPlan) -> Primitive:
+    async def _carry_out(
+        self, plan: ExecutionPlan, chain: Chain, ref: ItemRef, ctx: CallContext
+    ) -> ProcessResult:
+        if chain.is_own_process:
+            if self._own is None:
+                raise ConfigError("This executor starts no process of ryecore's own.")
+            return await self._own().run(plan, ref, ctx)
         if plan.keep is None or self._keeper is None:
-            return PRIMITIVE_MAP[chain.elements[-1].item_id]()
+            return await PRIMITIVE_MAP[chain.elements[-1].item_id]().run(plan)
         if self._kept is None:
             self._kept = self._keeper()
-        return self._kept
+        return await self._kept.run(plan)
 
     async def _run(
         self,
@@ -287,13 +297,12 @@ class PrimitiveExecutor:
         ctx: CallContext,
         log: Trace,
     ) -> ProcessResult:
-        primitive = self._primitive(prepared.chain, plan)
         with log.failing("execute", item_id=ref.id):
             try:
                 if ctx.cancellation is None:
-                    return await primitive.run(plan)
+                    return await self._carry_out(plan, prepared.chain, ref, ctx)
                 with cancelled_by(ctx.cancellation):
-                    return await primitive.run(plan)
+                    return await self._carry_out(plan, prepared.chain, ref, ctx)
             except SpawnFailed as problem:
                 problem.message = prepared.layout.as_authored(problem.message)
                 self._cache.forget(ref)  # an interpreter may have gone; look again next time

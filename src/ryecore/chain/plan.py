@@ -21,6 +21,7 @@ DEFAULT_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 RESERVED_PARAMETER: Final = "resolved_config"
 _MAX_NUMBER: Final = 2**53
 
+_BOUNDS: Final = frozenset({"timeout", "max_output_bytes"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
 _SCRIPT_FLAG: Final = re.compile(r"-[A-Za-z]*c\Z")
 _ONE_PLACEHOLDER: Final = re.compile(r"\s*(?:\{\w+\}|\$\{\w+\})\s*\Z")
@@ -69,14 +70,18 @@ def build_plan(
     """
     config, bound = merge_configs(chain.elements)
     taken = _placeholders_from_parameters(chain, inputs.parameters)
+    parameters = _to_json(inputs)
+    values: dict[str, object] = {
+        **taken,
+        **bound,
+        **inputs.context,
+        "params_json": parameters,
+    }
+    if chain.is_own_process:
+        values["call_json"] = _call(chain, parameters)
     template = Template(
         inputs.env,
-        {
-            **taken,
-            **bound,
-            **inputs.context,
-            "params_json": _to_json(inputs),
-        },
+        values,
         config,
         unknown if unknown is not None else set(),
     )
@@ -112,7 +117,8 @@ def merge_configs(
     """Merge the elements' `config`, the tool's winning over its runtime's.
 
     A key that a runtime names in its own `config_schema` is no execution key in the elements
-    before it: it sets that placeholder, for good (`{command}` of a shell tool, say).
+    before it: it sets that placeholder, for good (`{command}` of a shell tool, say). Before a
+    process of ryecore's own, only bounds are execution keys.
 
     Returns:
         The merged execution configuration, and the placeholders that are set.
@@ -120,10 +126,13 @@ def merge_configs(
     merged: dict[str, object] = {}
     bound: dict[str, object] = {}
     named: set[str] = set()
+    is_own = False
     for element in reversed(elements):
         for key, value in element.spec.config.items():
-            (bound if key in named else merged)[key] = value
+            is_bound = key in named or (is_own and key not in _BOUNDS)
+            (bound if is_bound else merged)[key] = value
         named |= _named_in(element)
+        is_own = is_own or element.spec.own_process
     return merged, bound
 
 
@@ -197,6 +206,13 @@ def _args(
             next_step="Leave it out.",
         )
     return tuple(rendered)
+
+
+def _call(chain: ValidChain, parameters: str) -> str:
+    """What a process of ryecore's own is called with: the tool as it was verified, parameters."""
+    item = chain.head.item
+    digest = "" if item is None else item.digest
+    return f'{{"digest": "{digest}", "parameters": {parameters}}}'
 
 
 def _to_json(inputs: PlanInputs) -> str:

@@ -8,9 +8,11 @@ from typing import Final, Protocol
 
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
+from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
+from ryecore.policy.context import CallContext
 
-__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "Primitive"]
+__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses", "Primitive"]
 
 
 class Primitive(Protocol):
@@ -34,6 +36,23 @@ class KeptProcesses(Protocol):
 
     async def aclose(self) -> None:
         """End every kept process, and wait until none is left."""
+        ...
+
+
+class OwnProcesses(Protocol):
+    """Carries out plans in processes that are no tools but ryecore itself."""
+
+    async def run(self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext) -> ProcessResult:
+        """Carry out a plan, to its end.
+
+        Args:
+            plan: What to run. Its standard input says the item's digest and its parameters.
+            ref: The item.
+            ctx: On whose behalf, within what.
+
+        Raises:
+            RyeError: Nothing ran.
+        """
         ...
 
 

@@ -157,6 +157,9 @@ class ElementSpec:
         child_constraints: Accepted versions by child id; the empty id stands for every child.
         item_paths: Placeholders for the paths of other items, and the config key that names each.
         pinned_by: How its tools are pinned; a tool without a pin is not run for a model.
+        own_process: Whether its process is no tool but ryecore itself: it inherits the whole
+            environment, is told on whose behalf it acts, and nothing before it in the chain
+            changes how it is started. Only ryecore's own bundle may say so.
     """
 
     executor_id: str | None = None
@@ -178,6 +181,7 @@ class ElementSpec:
     file_types: Mapping[str, str] = {}
     item_paths: Mapping[str, str] = {}
     pinned_by: PinSpec | None = None
+    own_process: bool = False
 
 
 _TEXT: Final = {"type": "string"}
@@ -308,6 +312,7 @@ _SCHEMA: Final[Mapping[str, object]] = {
             "required": ["config_key", "next_step"],
             "additionalProperties": False,
         },
+        "own_process": {"type": "boolean"},
     },
 }
 
@@ -360,6 +365,7 @@ def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
         file_types=metadata.get("file_types", {}),
         item_paths=metadata.get("item_paths", {}),
         pinned_by=PinSpec(**metadata["pinned_by"]) if "pinned_by" in metadata else None,
+        own_process=metadata.get("own_process", False),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ryecore.chain.model import Chain, ChainElement, ValidChain
-from ryecore.chain.spec import VersionRange
+from ryecore.chain.spec import EnvSpec, VersionRange
 from ryecore.errors import IncompatibleChain
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class ChainValidator:
         by_id = {element.item_id: element for element in chain.elements}
         for link in chain.links:
             problems += _space_problems(by_id[link.named_by], link.element)
+        problems += _own_process_problems(chain.elements)
         if problems:
             raise IncompatibleChain(
                 f"Chain validation failed: {'; '.join(problems)}.",
@@ -67,6 +68,35 @@ def _space_problems(child: ChainElement, parent: ChainElement) -> list[str]:
         f"'{child.item_id}' from {low} space cannot depend on '{parent.item_id}' from {high} "
         "space, which another project doesn't have"
     ]
+
+
+def _own_process_problems(elements: Sequence[ChainElement]) -> list[str]:
+    """Whatever could steer a process that holds the host's keys is refused, not passed over.
+
+    Source: decision 20: ryecore's own process is not a tool.
+    """
+    problems: list[str] = []
+    for index, element in enumerate(elements):
+        if not element.spec.own_process:
+            continue
+        if element.item is None or not element.item.source.space.is_built_in:
+            problems.append(
+                f"'{element.item_id}' declares own_process, which only ryecore's own bundle may"
+            )
+        if index != 1:
+            problems.append(f"'{element.item_id}' executes one tool directly, and here it does not")
+        for one in elements[:index]:
+            steering = {
+                "env_config": one.spec.env != EnvSpec(),
+                "anchor": one.spec.anchor is not None,
+                "verify_deps": one.spec.verify_deps is not None,
+            }
+            problems += [
+                f"'{one.item_id}' declares {name}, which '{element.item_id}' does not take"
+                for name, is_declared in steering.items()
+                if is_declared
+            ]
+    return problems
 
 
 def _io_problems(child: ChainElement, parent: ChainElement) -> list[str]:

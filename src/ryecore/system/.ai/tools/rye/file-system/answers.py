@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:yaRA_z9XRytG_1wixBBYdfbEMNRRZ7vRL_OtBPAM85HyPHWJUL0fyEGHwH5d8fmCnQlZwuBUiRyxGFHHgYIKAw:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:jX7abOYVKKRi0rKUqAzyaYzfM6kPJhz-wMNcw9dzEKIraWoUCvkhwwIAaHNN3khFHPJOsg-SU00EoHTfbhgZDg:262a65692183577b
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

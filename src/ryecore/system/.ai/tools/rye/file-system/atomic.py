@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:WGiIosqx3gq-VqxEb4xH1A1p51rPyP1ac99LnYDRwAi4wqMCEMxAA3rIXpXN28dl2TQn7zSKlRUfw44P5J7qAA:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Clpewa7sRXZHoChHWNBYR2lFBjTFgRF4X7JfX75eHZ70thab-QYoY1H9qIIKbh1AIUcOaW6U8XX-e3c5-RcmAA:262a65692183577b
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

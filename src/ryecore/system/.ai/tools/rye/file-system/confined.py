@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:pglbDyOB0OSf4RxpeiZ3R9nHYygYkSOQ4PZgNBlE621QpnmdEDqVTvXMFPdRED-h9p91aBGRZwmZAZXxRRPdAQ:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:cKd5qChYaDIsAoPaBp3OMq4g1-DRwpJBnikq9NSxqG-j0dKj9Sy4lokhD-it2Q1HPxdgp5M-BFUIVKLyf6q7Ag:262a65692183577b
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:sPz66dtZH5XMU6BxfSShNulOR6HmWLo3ODRLX9hmdKMqyjlIFTP2O1EZ5TKdeUGiOc8b80mx9KUtI2dugifoDw:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:o9Au7_-lgwzjPewf-tmeAOV0mcmFWKLtLwYScu6gNn7ZMB6x8qJW2db751SP9HVS6rncK4tI6vPuo4O553tbBg:262a65692183577b
 """Replace a piece of a text file."""
 
 from __future__ import annotations

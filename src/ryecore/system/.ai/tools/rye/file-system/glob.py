@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:BCHOMxaq2t_wuMyEuEhbO-JciUXyHqD1Z7rK4P3WTxkRKL0Yan3tzPRYEVzp98zmIOHxvq4LDIDoQIqszHtWDg:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:lDIzn3cEH5ImmSq01un67sdVqNejGhiwrm2VlFTbi6H4XO9TjkEcBoFwBwLFVMtY2_bt5f7KxG6zwhHWo3xnAw:262a65692183577b
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

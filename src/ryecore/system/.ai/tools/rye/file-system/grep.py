@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:cYFU0-ccPEFUVU2mcC7ETMIirRyR9s9oUwawC2S91IBa6-0d5o-RiOxBTDIhEf5UPaxU4AIkKPfHUqjB78iiAg:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:6Uk8y3Wysl94hNRbNk_s9qCcR-32WSMioUO1TpD8yCdvNVZkI6N-oRtVGGsE63H4tI2lF5Rf1ujvEMe-nZ-1Ag:262a65692183577b
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:em70Oj6nn1CExPsweVsqcgEUi15CkFXCNZi_M5w4NQr20xnfYTredKnWCBB80D6QPgIF-Q01wb4a0XX1SZGbAQ:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:BqfY_pCqG7z7x93NK-8lAvccRRl43QSjzROeyEQ62wfxjHxCa4UmsN4yKTWkpnZM-dnhrPiPVQOjSMQ3YY8UDw:262a65692183577b
 """List what lies in a folder."""
 
 from __future__ import annotations

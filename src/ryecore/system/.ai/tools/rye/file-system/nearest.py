@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:d3zcu-9dBCu2BvDqmnOJ4NxCCRTXAJ8GgDzLXfiqBbNEEBggocaEZFJoDbd_mmVkbXfNQi0AxxkC5qWHAwS3CA:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:VWpMeNmsXYg2Ao82fX-6FHoViX0OQKs1OExYND5BxGvA0awxO78S2exIfGkJr8lAIPdg0epE2i_fwi4oUYUsCg:262a65692183577b
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:xo46GkAZV33guwHhqbpvENFW4Dn5377BN26Vm8FcSX48diNlIxKZAhTGNJiGFJcdyviXdlLoJxrrbciyHs1OBA:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:q-GEPKy06nXYXO_MBV6bdFU0Zx1je1YEV0UIDvF377IcLbfo5ewa8Tebh6mv8N6Yux8WF6fJ5-D_9pROUk-eDg:262a65692183577b
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

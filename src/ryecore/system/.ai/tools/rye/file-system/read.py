@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:ouUHxWy64wDQMr2EQPMfd41z9XSPGNEmbs5T7S7FZEdvzDFH8VYh3H1Vhfkn0tGwwcc51Cqc67c7gPOTsB7WDQ:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:et52NJt2ewjm03AmIlEc_z_8HxpFP7PMzfvlhDoPF2W5pBvqPMYt9FRANFIvQw7Jk8CJlafqSoKd2bju9YPuBQ:262a65692183577b
 """Read a part of a text file."""
 
 from __future__ import annotations

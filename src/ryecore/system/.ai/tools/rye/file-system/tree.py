@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:tO8KUkUDaLuYEbpkO5j2RFLcWPEDZxn3eecJfe4n2xDodf9iBOAP8R9QTLV7ei0XBzz9Uikj0mcG2GMLcSN1AQ:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:5BVWtP1ysU-_HIocqEMrMXXolGI7ML78UcUhcZJ2ezm3sHfAIN3M8Ou7UVTzNj1ijpSQSgkhH3jTl1Zc_OFaBA:262a65692183577b
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

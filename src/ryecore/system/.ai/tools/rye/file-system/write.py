@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:-B7K6qCCWYHn935yO4iqtXU3qwiQUTOJdL_KNRjEissFo50mK-92TZuXQkgkZ-xOpf9cw5VXZ1rRWyF-O_yOAQ:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:_Csx4NRe2hY5FGi31RGIOCEZMhgyA0IEeG4mAx_Y7Q-TShEGE_Gf9T5TqpZREZF7pCyqoS4RXWxPG-7HeibYCw:262a65692183577b
 """Write a text file in one step."""
 
 from __future__ import annotations

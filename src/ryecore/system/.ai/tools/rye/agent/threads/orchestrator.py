@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T07:48:48Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:Yuv6CxLRUBBHmj6SxR6BNVmV8uTf1N5nVxrB_7jFfQ8zeyHoaLG1FSoMuUB5DSXGiU_99tYMGUAmeh0P9pZjDQ:579955d980d16c72
+# rye:signed:2026-11-22T10:47:38Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:jdZISvuEW7bk7elNu44oylUfxNtzwDWz8hhUQMzdnHuaAAdja2hMonUL40ue22lo2kgXBglL8n1WHLF4nvj_BQ:262a65692183577b
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

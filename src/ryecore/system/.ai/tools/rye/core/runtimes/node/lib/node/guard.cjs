@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T07:48:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:cdYvgo-agPVWgtsiFgtl-jeolJDbGGxwChSlSjTh32Gp6wy1To0-jb-Da5SoH8TKInG98bXYebeR9zrqTAhzDg:579955d980d16c72
+// rye:signed:2026-11-22T10:47:38Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:6aYHk1wnj8rVejYnN5P98tx2Hx828FsDu7Du4M6EHsyOKyBqM2fluaxVsPsYGN4HV4ZZGrAWTMerrFtF2vMUDw:262a65692183577b
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T07:48:48Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:PhxB_B-7cKuZj74TPN4rN3OtzrLWw0PaeDFSbnnqbfyVqwo_p5lzvvVlacYRqczWS7pcy3L6l7GQx_tNVFldCA:579955d980d16c72
+// rye:signed:2026-11-22T10:47:38Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:yC9K9uRUic90DFtDqg5OJw2omjKApgxXIErolrt_dkIo1kYzA6y7sdcqsvkd-bLDTbLZbmo_8sL2RGIpuecxBQ:262a65692183577b
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

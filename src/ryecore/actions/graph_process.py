@@ -1,0 +1,172 @@
+"""Run a graph in a process of its own, on the interpreter that ryecore runs on.
+
+The run is registered before its process starts, which claims it with a single-use token. However
+the process ends, the run has ended with it.
+
+Source: seed 002, "state-graph/runtime"; decisions 20, 30 and 41.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+from attrs import evolve
+
+from ryecore.actions.payload import Payload, Walk
+from ryecore.actions.settings import Settings
+from ryecore.chain.model import ExecutionPlan
+from ryecore.errors import StateError
+from ryecore.items.refs import ItemRef
+from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
+from ryecore.policy import CallContext
+from ryecore.runs.naming import PARENT_ID, register_thread
+
+if TYPE_CHECKING:
+    from ryecore.state.model import ThreadRecord
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["GraphProcesses", "parent_of", "run_payload"]
+
+_END_S: Final = 2.0
+"""How long past its deadline a run may take to write its end."""
+_GRACE_S: Final = 10.0
+"""Between TERM and KILL: what the run has started is given two seconds, then its end is written."""
+
+
+class GraphProcesses:
+    """Runs graphs in processes of their own.
+
+    Args:
+        threads: Opens the project's threads.
+        settings: How such a process opens the same Rye.
+    """
+
+    def __init__(self, threads: "Callable[[], ThreadStore]", settings: Settings) -> None:
+        self._threads = threads
+        self._settings = settings
+
+    async def run(self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext) -> ProcessResult:
+        """Run a graph, and wait for its end.
+
+        Args:
+            plan: What to run. Its standard input says the graph's digest and its parameters.
+            ref: The graph.
+            ctx: On whose behalf, within what. Its event sink hears nothing of the run.
+
+        Returns:
+            How the process ended. Where it left no document, it is given one that says so.
+
+        Raises:
+            RyeError: Nothing ran: the run can't be registered, or the process can't be started.
+        """
+        # Not on another thread: from here to the `try` nothing may be cancelled.
+        payload = run_payload(self._threads(), self._settings, plan, ref, ctx)
+        run_id = payload.thread_id
+        why = "It was stopped before it began."
+        record: ThreadRecord | None = None
+        try:
+            done = await run_process(
+                ProcessSpec(
+                    plan.command,
+                    plan.args,
+                    cwd=plan.cwd,
+                    env={**plan.env, **parent_of(ctx)},
+                    stdin=payload.to_bytes(),
+                    timeout_s=plan.timeout_s + _END_S,
+                    kill_grace_s=_GRACE_S,
+                    max_output_bytes=plan.max_output_bytes,
+                    log_path=plan.output_log,
+                )
+            )
+            why = _how_it_ended(done)
+        except Exception as problem:
+            why = str(problem)
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):
+                record = await anyio.to_thread.run_sync(self._ended, run_id, str(ref), why)
+        return _with_document(done, record, run_id, why)
+
+    def _ended(self, run_id: str, item_id: str, why: str) -> "ThreadRecord | None":
+        """See that a run has ended whose process has; its row, where that can be read."""
+        store = self._threads()
+        with suppress(StateError):
+            record = store.look(run_id)  # ends one that a process had claimed
+            if record.status != "created":
+                return record
+            result = {"success": False, "status": "error", "error": why, "item_id": item_id}
+            with suppress(StateError):  # somebody was quicker
+                store.settle(run_id, "error", result, record.fence)
+            return store.registry.get_thread(run_id)
+        return None
+
+
+def run_payload(
+    store: "ThreadStore", settings: Settings, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext
+) -> Payload:
+    """Register the run of a graph, for a process that is about to start, and write what it is told.
+
+    Args:
+        store: The project's threads.
+        settings: How the process opens the same Rye.
+        plan: What to run; see `GraphProcesses.run`.
+        ref: The graph.
+        ctx: On whose behalf, within what.
+
+    Returns:
+        What the process is told.
+
+    Raises:
+        StateError: Nothing can be written.
+    """
+    call = json.loads(plan.stdin)
+    run_id = register_thread(store.registry, ref, ctx.budget_account)
+    try:
+        store.make_folder(run_id)
+        return Payload.within(
+            ctx,
+            settings=settings,
+            thread_id=run_id,
+            item_id=str(ref),
+            parameters=call["parameters"],
+            deadline=time.monotonic() + plan.timeout_s,
+            walk=Walk(call["digest"], store.registry.mint_token(run_id)),
+        )
+    except BaseException as problem:
+        result = {"success": False, "status": "error", "error": str(problem), "item_id": str(ref)}
+        with suppress(StateError):
+            store.settle(run_id, "error", result, 0)
+        raise
+
+
+def parent_of(ctx: CallContext) -> dict[str, str]:
+    """What says in the environment of a child's process whose child it is."""
+    return {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
+
+
+def _how_it_ended(done: ProcessResult) -> str:
+    if done.signal is not None:
+        return f"The graph's process was ended by signal {done.signal}."
+    if done.status == "timed_out":
+        return "The graph's process did not end in time and was stopped."
+    return f"The graph's process ended with code {done.exit_code} and left no result."
+
+
+def _with_document(
+    done: ProcessResult, record: "ThreadRecord | None", run_id: str, why: str
+) -> ProcessResult:
+    """The result with a document, as each graph's is, also where its process died."""
+    if done.stdout.strip():
+        return done
+    said = done.stderr.decode(errors="backslashreplace").strip()[-2000:]
+    document = {
+        "success": False,
+        "status": record.status if record is not None and record.ended else "error",
+        "error": f"{why} It said: {said}" if said else why,
+        "graph_run_id": run_id,
+    }
+    return evolve(done, stdout=json.dumps(document).encode())

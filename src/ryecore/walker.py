@@ -1,0 +1,117 @@
+"""A process of its own for the run of one graph, which waits for nobody but the graph.
+
+The state-graph runtime starts it with a payload on its standard input. It claims the run, walks
+the graph in a Rye of its own, tells its progress on the standard error, and prints the result as
+one JSON document.
+
+Source: seed 002, "state-graph/runtime"; decisions 30 and 41.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+from attrs import evolve
+
+from ryecore.actions.payload import Payload
+from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.own_process import environ_without, hear_signals, options_of, stop_by_signal
+from ryecore.policy import CallContext, CancelToken
+from ryecore.runs.naming import Registered
+from ryecore.rye import Rye
+from ryecore.state.store import ThreadStore
+
+__all__ = ["main", "walk_claimed"]
+
+_INTERPRETER: Final = "RYE_WALKER_PYTHON"
+
+
+def main() -> int:
+    """Run the graph that the payload on the standard input names.
+
+    Returns:
+        The exit code: 0 where the run succeeded.
+    """
+    told = hear_signals()
+    # What a host's module prints as it is imported must not stand beside the result.
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    payload = Payload.from_bytes(sys.stdin.buffer.read())
+    document = _walk(payload, told)
+    with contextlib.suppress(BrokenPipeError), open(answer, "wb") as out:
+        out.write(json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace"))
+    return 0 if document.get("success") is True else 1
+
+
+def _walk(payload: Payload, told: Sequence[int]) -> Mapping[str, object]:
+    settings = payload.settings
+    roots = (Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai")
+    try:
+        threads = ThreadStore.open(*roots, settings.durability)
+        token = None if payload.walk is None else payload.walk.token
+        fence = threads.registry.claim(payload.thread_id, owns_process=True, token=token)
+    except ThreadConflict as error:  # it was stopped before it began
+        return _failed(payload, error, "cancelled")
+    except RyeError as error:
+        return _failed(payload, error)
+    return walk_claimed(payload, threads, fence, told)
+
+
+def walk_claimed(
+    payload: Payload, threads: ThreadStore, fence: int, told: Sequence[int]
+) -> Mapping[str, object]:
+    """Run a graph whose run this process has claimed. Whatever happens, the run has ended then.
+
+    Args:
+        payload: What to run, and on whose behalf.
+        threads: The project's threads.
+        fence: The owner's, as the claim gave it.
+        told: The signals that have come so far.
+
+    Returns:
+        The result document.
+    """
+    threads.announce(payload.thread_id, "running")
+    try:
+        return anyio.run(partial(_run, payload, fence, told))
+    except RyeError as error:
+        document = _failed(payload, error)
+    except Exception as error:  # whatever it is, the run has to end with it
+        traceback.print_exc()
+        document = _failed(payload, f"ryecore itself failed: {type(error).__name__}: {error}")
+    with contextlib.suppress(StateError):  # its row says so already
+        threads.settle(payload.thread_id, "error", document, fence)
+    return document
+
+
+async def _run(payload: Payload, fence: int, told: Sequence[int]) -> Mapping[str, object]:
+    opened = Rye.open(environ=environ_without([_INTERPRETER]), **options_of(payload.settings))
+    stop = CancelToken()
+    failed: RyeError | None = None
+    async with anyio.create_task_group() as helpers, opened as rye:
+        await helpers.start(stop_by_signal, stop, told)
+        try:
+            return await _run_graph(rye, payload, fence, evolve(payload.context, cancellation=stop))
+        except RyeError as error:  # which the group would wrap
+            failed = error
+        finally:
+            helpers.cancel_scope.cancel()
+    raise failed or AssertionError("the task group is left by one of the ways above")
+
+
+async def _run_graph(
+    rye: Rye, payload: Payload, fence: int, ctx: CallContext
+) -> Mapping[str, object]:
+    raise StateError(f"{payload.item_id} can't be walked yet.")
+
+
+def _failed(payload: Payload, error: RyeError | str, status: str = "error") -> Mapping[str, object]:
+    told = {"error": error} if isinstance(error, str) else error.during(payload.item_id).to_dict()
+    return {**told, "success": False, "status": status, "graph_run_id": payload.thread_id}
