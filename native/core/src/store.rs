@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
@@ -17,12 +17,18 @@ const TEMPORARY: &str = "tmp";
 const CORRUPT: &str = "corrupt";
 /// What a killed writer left is nobody's after that.
 const STALE: Duration = Duration::from_secs(3600);
+const SHARDS: usize = 256;
 
-/// A folder of blobs, `ab/cd/<hex>`, shared by any number of processes.
+/// A folder of blobs, `ab/<hex>`, shared by any number of processes.
+///
+/// One level of folders: a second one would have nearly each blob make a folder of its own, which
+/// costs several times what the blob does.
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
     durable: bool,
+    /// Which folders' names are known to survive a power cut, by their number.
+    kept: [AtomicBool; SHARDS],
 }
 
 /// A file that vanishes unless it is put in its place.
@@ -38,9 +44,17 @@ impl Store {
     /// Opens a store, made where it is missing. `durable`: what `put` has returned survives a
     /// power cut.
     pub fn open(root: PathBuf, durable: bool) -> Result<Self> {
-        let store = Self { root, durable };
+        let kept = [const { AtomicBool::new(false) }; SHARDS];
+        let store = Self {
+            root,
+            durable,
+            kept,
+        };
         make_folder(&store.root)?;
         make_folder(&store.root.join(TEMPORARY))?;
+        if durable {
+            sync(parent(&store.root))?;
+        }
         store.sweep();
         Ok(store)
     }
@@ -51,15 +65,15 @@ impl Store {
         let path = self.path(&digest);
         let present = read_digest(&path, bytes.len() as u64);
         if present.is_ok_and(|(_, found)| found == digest) {
-            // Another writer may have been less careful.
-            return self.persist(&path).map(|()| digest);
+            if self.durable {
+                sync(&path)?; // another writer may have been less careful
+            }
+        } else {
+            let temporary = self.write_temporary(bytes)?;
+            move_to(&temporary.0, &path)?;
+            std::mem::forget(temporary);
         }
-        let temporary = self.write_temporary(bytes)?;
-        let folder = parent(&path);
-        make_folder(folder)?;
-        fs::rename(&temporary.0, &path).map_err(failed("write", &path))?;
-        std::mem::forget(temporary);
-        self.persist(&path)?;
+        self.persist_name(&digest, &path)?;
         Ok(digest)
     }
 
@@ -92,7 +106,11 @@ impl Store {
 
     fn path(&self, digest: &Digest) -> PathBuf {
         let hex = to_hex(digest);
-        self.root.join(&hex[..2]).join(&hex[2..4]).join(hex)
+        let mut path = PathBuf::with_capacity(self.root.as_os_str().len() + hex.len() + 4);
+        path.push(&self.root);
+        path.push(&hex[..2]);
+        path.push(hex);
+        path
     }
 
     /// A name that no other writer has.
@@ -121,15 +139,16 @@ impl Store {
         Ok(temporary)
     }
 
-    /// Makes a blob's content and its name survive a power cut.
-    fn persist(&self, path: &Path) -> Result<()> {
+    /// Makes a blob's name survive a power cut.
+    fn persist_name(&self, digest: &Digest, path: &Path) -> Result<()> {
         if !self.durable {
             return Ok(());
         }
-        let near = parent(path);
-        for part in [path, near, parent(near), &self.root] {
-            let synced = fs::File::open(part).and_then(|file| file.sync_all());
-            synced.map_err(failed("keep", part))?;
+        sync(parent(path))?;
+        let kept = &self.kept[usize::from(digest[0])];
+        if !kept.load(Ordering::Relaxed) {
+            sync(&self.root)?;
+            kept.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -159,6 +178,23 @@ impl Store {
 
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
+}
+
+/// Puts a file in its place, whose folder is made where it is missing.
+fn move_to(from: &Path, path: &Path) -> Result<()> {
+    let moved = match fs::rename(from, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_folder(parent(path))?;
+            fs::rename(from, path)
+        }
+        moved => moved,
+    };
+    moved.map_err(failed("write", path))
+}
+
+fn sync(path: &Path) -> Result<()> {
+    let synced = fs::File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(failed("keep", path))
 }
 
 fn make_folder(path: &Path) -> Result<()> {
@@ -202,9 +238,7 @@ mod tests {
                 assert_eq!(store.put(content).map(|d| to_hex(&d)), Ok(hex.clone()));
                 assert_eq!(store.get(&hex).as_deref(), Ok(content));
                 assert_eq!((store.has(&hex), store.verify(&hex)), (Ok(true), Ok(true)));
-                let path = scratch
-                    .root()
-                    .join(format!("store/{}/{}/{hex}", &hex[..2], &hex[2..4]));
+                let path = scratch.root().join(format!("store/{}/{hex}", &hex[..2]));
                 assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o444);
             }
         }

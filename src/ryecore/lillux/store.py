@@ -9,7 +9,7 @@ __all__ = ["ContentStore"]
 
 
 class ContentStore:
-    """A folder of blobs, `ab/cd/<hex>`, shared by any number of threads and processes.
+    """A folder of blobs, `ab/<hex>`, shared by any number of threads and processes.
 
     Args:
         root: The folder; it is made where it is missing.

@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> ContentStore:
 
 
 def blob_of(store: ContentStore, digest: str) -> Path:
-    return Path(store.root) / digest[:2] / digest[2:4] / digest
+    return Path(store.root) / digest[:2] / digest
 
 
 def files(root: Path) -> list[str]:
