@@ -1,6 +1,5 @@
 """Execute a tool through its verified chain."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,8 @@ from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Layout
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.output import Outcome, read_outcome
-from ryecore.chain.plan import RESERVED_PARAMETER, PlanInputs, build_plan, with_defaults
+from ryecore.chain.parameters import checked_parameters
+from ryecore.chain.plan import PlanInputs, build_plan
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
 from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, OwnProcesses
 from ryecore.chain.templating import Template
@@ -24,7 +24,6 @@ from ryecore.errors import (
     ConfigError,
     InputError,
     InterpreterNotFound,
-    InvalidParameters,
     RyeError,
     SpawnFailed,
 )
@@ -220,7 +219,10 @@ class PrimitiveExecutor:
         log: Trace,
     ) -> ExecutionPlan:
         with log.failing("check_parameters", item_id=prepared.chain.head.item_id):
-            checked = _check_parameters(prepared, parameters)
+            head = prepared.chain.head
+            checked = checked_parameters(
+                head.item_id, head.spec.config_schema, prepared.schema, parameters
+            )
             timeout_s = _bounded_timeout(timeout_s, prepared.timeout_s)
             _check_pinned(prepared.chain, ctx)
         unknown: set[str] = set()
@@ -310,36 +312,6 @@ class PrimitiveExecutor:
             raise CallCancelled(f"{ref} was cancelled by its caller.")
 
 
-def _check_parameters(prepared: PreparedChain, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    if RESERVED_PARAMETER in parameters:
-        raise InputError(
-            f"The parameter '{RESERVED_PARAMETER}' is reserved for signed configuration.",
-            next_step="Leave it out.",
-        )
-    spec = prepared.chain.head.spec
-    if prepared.schema is None or spec.config_schema is None:
-        return parameters
-    filled = with_defaults(spec.config_schema, parameters)
-    try:
-        failures = prepared.schema.failures(json.dumps(filled, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise InputError(
-            f"The parameters can't be written as JSON: {problem}.",
-            next_step="Pass text, numbers, booleans, null, lists and mappings with text keys.",
-        ) from None
-    if not failures:
-        return filled
-    listed = tuple(
-        f"{failure.path}: {failure.message}" if failure.path else failure.message
-        for failure in failures
-    )
-    raise InvalidParameters(
-        f"The parameters don't fit {prepared.chain.head.item_id}: {'; '.join(listed)}.",
-        next_step=f"Its schema: {_known_parameters(spec.config_schema)}.",
-        failures=listed,
-    )
-
-
 def _check_pinned(chain: Chain, ctx: CallContext) -> None:
     """A model is offered what was pinned, and nothing that can change behind its name."""
     if ctx.capabilities is None or chain.is_pinned is not False:
@@ -349,16 +321,6 @@ def _check_pinned(chain: Chain, ctx: CallContext) -> None:
         f"'{head.item_id}' is not pinned, so it is not run on behalf of a model.",
         next_step=Template({}, head.spec.config).text(spec.next_step if spec else ""),
     )
-
-
-def _known_parameters(schema: Mapping[str, Any]) -> str:
-    required = set(schema.get("required", ()))
-    names = [
-        f"{name} ({part.get('type', 'any') if isinstance(part, Mapping) else 'any'}"
-        + (", required)" if name in required else ")")
-        for name, part in schema.get("properties", {}).items()
-    ]
-    return ", ".join(names) or "no parameters"
 
 
 def _bounded_timeout(callers: float | None, configured: float | None) -> float | None:
