@@ -15,13 +15,18 @@ import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import anyio
 from attrs import evolve
 
+from ryecore.actions.graph_process import ended_badly
 from ryecore.actions.payload import Payload
 from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.graph.progress import ProgressLines
+from ryecore.graph.run import GraphRun
+from ryecore.graph.wish import GraphWish
+from ryecore.items.refs import ItemRef
 from ryecore.own_process import environ_without, hear_signals, options_of, stop_by_signal
 from ryecore.policy import CallContext, CancelToken
 from ryecore.runs.naming import Registered
@@ -31,6 +36,7 @@ from ryecore.state.store import ThreadStore
 __all__ = ["main", "walk_claimed"]
 
 _INTERPRETER: Final = "RYE_WALKER_PYTHON"
+_QUIET: Final = "RYE_GRAPH_QUIET"
 
 
 def main() -> int:
@@ -46,7 +52,8 @@ def main() -> int:
     payload = Payload.from_bytes(sys.stdin.buffer.read())
     document = _walk(payload, told)
     with contextlib.suppress(BrokenPipeError), open(answer, "wb") as out:
-        out.write(json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace"))
+        text = json.dumps(document, ensure_ascii=False)
+        out.write(f"{text}\n".encode(errors="backslashreplace"))
     return 0 if document.get("success") is True else 1
 
 
@@ -87,19 +94,19 @@ def walk_claimed(
         traceback.print_exc()
         document = _failed(payload, f"ryecore itself failed: {type(error).__name__}: {error}")
     with contextlib.suppress(StateError):  # its row says so already
-        threads.settle(payload.thread_id, "error", document, fence)
+        threads.settle(payload.thread_id, "error", ended_badly(payload.item_id, document), fence)
     return document
 
 
 async def _run(payload: Payload, fence: int, told: Sequence[int]) -> Mapping[str, object]:
     opened = Rye.open(environ=environ_without([_INTERPRETER]), **options_of(payload.settings))
     stop = CancelToken()
-    failed: RyeError | None = None
-    async with anyio.create_task_group() as helpers, opened as rye:
+    failed: Exception | None = None
+    async with opened as rye, anyio.create_task_group() as helpers:
         await helpers.start(stop_by_signal, stop, told)
         try:
             return await _run_graph(rye, payload, fence, evolve(payload.context, cancellation=stop))
-        except RyeError as error:  # which the group would wrap
+        except Exception as error:  # which the group would wrap
             failed = error
         finally:
             helpers.cancel_scope.cancel()
@@ -109,7 +116,27 @@ async def _run(payload: Payload, fence: int, told: Sequence[int]) -> Mapping[str
 async def _run_graph(
     rye: Rye, payload: Payload, fence: int, ctx: CallContext
 ) -> Mapping[str, object]:
-    raise StateError(f"{payload.item_id} can't be walked yet.")
+    wish = GraphWish(
+        ItemRef.parse(payload.item_id, "tool"),
+        payload.parameters,
+        registered=Registered(payload.thread_id, fence),
+        digest=None if payload.walk is None else payload.walk.digest,
+    )
+    run = await rye.graphs.carry_out(wish, ctx)
+    if os.environ.get(_QUIET) != "1":
+        graph = await rye.graphs.load(wish.ref, ctx=ctx)
+        await _tell(run, ProgressLines(len(graph.nodes)))
+    result = await run.result()
+    return cast("Mapping[str, object]", result.data)
+
+
+async def _tell(run: GraphRun, lines: ProgressLines) -> None:
+    """Tell how a run goes on, until it has ended."""
+    async for event in run.events():
+        line = lines.line(event)
+        if line is not None:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                os.write(2, f"{line}\n".encode())
 
 
 def _failed(payload: Payload, error: RyeError | str, status: str = "error") -> Mapping[str, object]:

@@ -8,7 +8,7 @@ Source: seed 002, "state-graph/runtime"; decisions 20, 30 and 41.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecord
     from ryecore.state.store import ThreadStore
 
-__all__ = ["GraphProcesses", "parent_of", "run_payload"]
+__all__ = ["GraphProcesses", "ended_badly", "parent_of", "run_payload"]
 
 _END_S: Final = 2.0
 """How long past its deadline a run may take to write its end."""
@@ -98,7 +98,8 @@ class GraphProcesses:
             record = store.look(run_id)  # ends one that a process had claimed
             if record.status != "created":
                 return record
-            result = {"success": False, "status": "error", "error": why, "item_id": item_id}
+            document = {"success": False, "status": "error", "error": why, "graph_run_id": run_id}
+            result = ended_badly(item_id, document)
             with suppress(StateError):  # somebody was quicker
                 store.settle(run_id, "error", result, record.fence)
             return store.registry.get_thread(run_id)
@@ -137,10 +138,16 @@ def run_payload(
             walk=Walk(call["digest"], store.registry.mint_token(run_id)),
         )
     except BaseException as problem:
-        result = {"success": False, "status": "error", "error": str(problem), "item_id": str(ref)}
+        document = {"success": False, "status": "error", "error": str(problem)}
         with suppress(StateError):
-            store.settle(run_id, "error", result, 0)
+            store.settle(run_id, "error", ended_badly(str(ref), document), 0)
         raise
+
+
+def ended_badly(item_id: str, document: Mapping[str, object]) -> dict[str, object]:
+    """What the registry keeps of a run that couldn't write its own end."""
+    error = document["error"]
+    return {"status": "error", "item_id": item_id, "error": error, "data": document}
 
 
 def parent_of(ctx: CallContext) -> dict[str, str]:

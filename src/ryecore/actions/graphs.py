@@ -99,6 +99,10 @@ class Graphs:
         wish = GraphWish(self._ref(ref, ctx), inputs or {}, _limits(limits))
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
 
+    async def carry_out(self, wish: GraphWish, ctx: CallContext) -> "GraphRun":
+        """Start what a run is wanted for; for whoever has claimed its row."""
+        return await self._running.run(wish.ref, partial(self._service().start, wish, ctx))
+
     async def start(
         self,
         ref: str | ItemRef,

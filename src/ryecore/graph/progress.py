@@ -1,0 +1,94 @@
+"""A run's progress as lines for people. Pure.
+
+Source: reference "State graph walker": `[graph:RUN_ID] step 3/12 load ✓ 1.2s (detail)`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ryecore.graph.journal.events import GraphEvent
+from ryecore.styled import StyledText
+
+__all__ = ["ProgressLines"]
+
+_ENDS: Final = {
+    "run_completed": "✓",
+    "run_error": "✗",
+    "run_cancelled": "⏹",
+    "run_killed": "⏹",
+}
+_MAX_DETAIL: Final = 160
+
+
+class ProgressLines:
+    """Turns what happens in one run into lines.
+
+    Args:
+        nodes: How many nodes the graph has; a run that loops takes more steps than that.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+        self._begun_s = 0.0
+        self._members = ""
+
+    def line(self, event: GraphEvent) -> str | None:
+        """The line for an event, without its end; None where it is no news.
+
+        Args:
+            event: What happened, each event of the run in its turn.
+        """
+        payload = event.payload
+        if event.type == "run_started":
+            self._begun_s = event.timestamp
+        elif event.type == "foreach_completed":
+            failed = f", {payload['failed']} failed" if payload.get("failed") else ""
+            self._members = f"{payload.get('count', 0)} items{failed}"
+        elif event.type == "node_completed":
+            return self._of_node(event.run_id, payload)
+        elif event.type in ("node_retry", "item_retry"):
+            wait_s = _seconds(float(payload.get("wait_s", 0.0)) * 1000)
+            index = f"[{payload['index']}]" if "index" in payload else ""
+            why = f"again in {wait_s}: {payload.get('error', '')}"
+            return _line(event.run_id, f"{payload.get('node')}{index} …", why)
+        elif event.type in _ENDS:
+            return self._of_end(event, payload)
+        return None
+
+    def _of_node(self, run_id: str, payload: Mapping[str, Any]) -> str:
+        step = int(payload.get("step", 0))
+        of = f"/{self._nodes}" if step <= self._nodes else ""
+        is_well = payload.get("status") == "completed"
+        mark = "✓" if is_well else "⏹" if payload.get("code") == "cancelled" else "✗"
+        took = _seconds(float(payload.get("elapsed_ms", 0.0)))
+        members, self._members = self._members, ""
+        tries = int(payload.get("try", 1))
+        details = [
+            members,
+            "remembered" if payload.get("cache_hit") else "",
+            f"try {tries}" if tries > 1 else "",
+            "" if is_well else str(payload.get("error", "")),
+        ]
+        said = ", ".join(one for one in details if one)
+        return _line(run_id, f"step {step}{of} {payload.get('node')} {mark} {took}", said)
+
+    def _of_end(self, event: GraphEvent, payload: Mapping[str, Any]) -> str:
+        steps = int(payload.get("steps", 0))
+        took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
+        status = str(payload.get("status", "")).replace("_", " ")
+        count = f"{steps} {'step' if steps == 1 else 'steps'}"
+        said = str(payload.get("error", ""))
+        return _line(event.run_id, f"{_ENDS[event.type]} {status}, {count} {took}", said)
+
+
+def _seconds(elapsed_ms: float) -> str:
+    return f"{elapsed_ms / 1000:.1f}s"
+
+
+def _line(run_id: str, text: str, detail: str) -> str:
+    first = detail.strip().partition("\n")[0]
+    if len(first) > _MAX_DETAIL:
+        first = f"{first[: _MAX_DETAIL - 1]}…"
+    written = StyledText()  # whatever an error holds, it doesn't steer a terminal
+    written.line(f"[graph:{run_id}] {text}" + (f" ({first})" if first else ""))
+    return written.plain().rstrip("\n")
