@@ -37,7 +37,7 @@ def chain_picture(
     for at, link in enumerate(chain.links):
         boxes.append(_element(f"link {at}", link.element, ""))
         if link.taken_by in places:
-            lines.append(Line(f"link {at}", places[link.taken_by], "is given to", "dashed"))
+            lines.append(Line(f"link {at}", places[link.taken_by], kind="dashed"))
     for event in events:
         if event.get("failed"):
             continue
@@ -45,7 +45,7 @@ def chain_picture(
             _add_shadowed(boxes, lines, places[event["item_id"]], event.get("shadowed", ()))
         elif event.get("step") == "seal" and elements:
             _add_files(boxes, lines, event)
-    return Picture(tuple(boxes), tuple(lines), direction="right")
+    return Picture(tuple(boxes), tuple(lines), legend=False, direction="right")
 
 
 def _element(name: str, element: "ChainElement", status: BoxStatus) -> Box:
@@ -70,9 +70,15 @@ def _add_shadowed(
     for one in shadowed:
         name, path = f"shadowed {len(boxes)}", str(one.get("path", ""))
         boxes.append(
-            Box(name, Path(path).name, (str(one.get("space", "")),), status="skipped", tooltip=path)
+            Box(
+                name,
+                Path(path).name,
+                (f"shadowed, {one.get('space', '')}",),
+                status="skipped",
+                tooltip=path,
+            )
         )
-        lines.append(Line(over, name, "shadows", "dashed"))
+        lines.append(Line(over, name, kind="dashed"))
 
 
 def _add_files(boxes: list[Box], lines: list[Line], event: Mapping[str, Any]) -> None:
@@ -86,4 +92,4 @@ def _add_files(boxes: list[Box], lines: list[Line], event: Mapping[str, Any]) ->
     boxes.append(
         Box("files", label, tuple(details), "stack", tooltip="\n".join([label, *details, *where]))
     )
-    lines.append(Line("0", "files", "with", "dashed"))
+    lines.append(Line("0", "files", kind="dashed"))

@@ -32,6 +32,7 @@ from ryecore.cli.output import (
     show_json,
     show_text,
 )
+from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.cli.threads import threads
 from ryecore.errors import InputError, RyeError, SigningError
@@ -117,17 +118,20 @@ def execute(
 
 @rye.command(short_help="Show a tool's chain and what leads to it.")
 @click.argument("ref")
+@drawing_options
 @project_option
 @json_option
-def trace(ref: str, project_path: str, as_json: bool) -> None:
+def trace(ref: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Show a tool's chain and every decision that leads to it; run nothing."""
     with errors_shown(as_json=as_json):
         with stopped_by_signals():
-            done = anyio.run(_trace, project_path, ref).to_dict()
-        if as_json:
-            show_json(done)
+            done = anyio.run(_trace, project_path, ref)
+        if drawing.is_wanted:
+            drawing.show_chain(done)
+        elif as_json:
+            show_json(done.to_dict())
         else:
-            show(render_result(done))
+            show(render_result(done.to_dict()))
 
 
 async def _trace(project_path: str, ref: str) -> ChainTrace:

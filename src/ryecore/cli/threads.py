@@ -11,6 +11,7 @@ from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
+from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.threads_going_on import fork, handoff, resume
 from ryecore.cli.threads_proof import replay, verify
 from ryecore.cli.threads_view import transcript, tree, watch
@@ -50,13 +51,18 @@ def list_threads(
             show(_table(found, ended_too=ended_too))
 
 
-@threads.command("show")
+@threads.command("show", short_help="Show a thread and what came of it.")
 @click.argument("thread_id", metavar="ID")
+@drawing_options
 @project_option
 @json_option
-def show_thread(thread_id: str, project_path: str, as_json: bool) -> None:
-    """Show a thread and what came of it."""
+def show_thread(thread_id: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
+    """Show a thread and what came of it; drawn, with all that it has started."""
     with errors_shown(as_json=as_json):
+        if drawing.is_wanted:
+            found = with_threads(project_path, lambda threads: threads.tree(thread_id))
+            drawing.show_threads([found])
+            return
         report = with_threads(project_path, lambda threads: threads.show(thread_id))
         if as_json:
             show_json(report.to_dict())

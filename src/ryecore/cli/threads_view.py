@@ -13,6 +13,7 @@ from ryecore.cli.live import ChangeLines, LiveTree, can_redraw
 from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json, show_piece
+from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.transcript_lines import record_lines
 from ryecore.errors import InputError
 from ryecore.styled import StyledText
@@ -30,9 +31,10 @@ _FOR_PROGRAMS: Final = frozenset({"token_delta", "model_call", "checkpoint"})
 
 @click.command(short_help="Draw threads with all that they have started.")
 @click.argument("thread_id", metavar="[ID]", required=False)
+@drawing_options
 @project_option
 @json_option
-def tree(thread_id: str | None, project_path: str, as_json: bool) -> None:
+def tree(thread_id: str | None, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Draw a thread, or all that run, with what they have used of their limits."""
     with errors_shown(as_json=as_json):
 
@@ -47,6 +49,8 @@ def tree(thread_id: str | None, project_path: str, as_json: bool) -> None:
         found = with_threads(project_path, load)
         if as_json:
             show_json({"status": "success", "threads": [one.to_dict() for one in found]})
+        elif drawing.is_wanted:
+            drawing.show_threads(found)
         elif found:
             width = shutil.get_terminal_size().columns
             show(render_tree(found, width=width, now=time.time(), max_rows=_MAX_ROWS))

@@ -3,9 +3,27 @@
 Whoever has something to show makes a `Picture` of it: of a chain, a tree of threads, a graph.
 """
 
-from ryecore.drawing.html import to_html
-from ryecore.drawing.mermaid import to_mermaid
-from ryecore.drawing.picture import Box, Line, Picture
-from ryecore.drawing.svg import to_svg
+from typing import TYPE_CHECKING, Final
+
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.drawing.html import to_html as to_html
+    from ryecore.drawing.mermaid import to_mermaid as to_mermaid
+    from ryecore.drawing.picture import Box as Box
+    from ryecore.drawing.picture import Line as Line
+    from ryecore.drawing.picture import Picture as Picture
+    from ryecore.drawing.svg import to_svg as to_svg
 
 __all__ = ["Box", "Line", "Picture", "to_html", "to_mermaid", "to_svg"]
+
+_HOMES: Final = {
+    "Box": "picture",
+    "Line": "picture",
+    "Picture": "picture",
+    "to_html": "html",
+    "to_mermaid": "mermaid",
+    "to_svg": "svg",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

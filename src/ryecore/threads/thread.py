@@ -8,7 +8,6 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
-from ryecore.drawing import to_html
 from ryecore.errors import BudgetNotRegistered
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
@@ -22,7 +21,6 @@ from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.result import ThreadResult, kept_result
 from ryecore.threads.view.drawing import render_tree
-from ryecore.threads.view.picture import tree_picture
 from ryecore.threads.view.watching import load_tree
 
 __all__ = ["Thread"]
@@ -223,7 +221,10 @@ class Thread:
         return self.render().plain()
 
     def _repr_html_(self) -> str:
-        # A notebook shows it between two cells: nothing is settled, and nobody is waited for.
+        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
+
+        # It is shown between two cells: nothing is settled, and nobody is waited for.
         try:
             registry = self._host.registry
             with registry.quiet(_MOST_WAIT_S) as is_quiet:

@@ -13,7 +13,7 @@ def boxes(picture):
 
 def lines(picture):
     labels = {box.id: box.label for box in picture.boxes}
-    return [(labels[one.start], one.label, labels[one.end]) for one in picture.lines]
+    return [(labels[one.start], one.kind, labels[one.end]) for one in picture.lines]
 
 
 def traced(house, ref):
@@ -24,7 +24,7 @@ def traced(house, ref):
 def test_a_tool_leads_to_its_runtime_and_that_to_the_primitive(house):
     trace = traced(house, house.shell("a/t", "echo hi", version="1.2.0"))
     picture = chain_picture(trace.chain, trace.events)
-    assert lines(picture) == [("a/t", "", BASH), (BASH, "", PRIMITIVE)]
+    assert lines(picture) == [("a/t", "solid", BASH), (BASH, "solid", PRIMITIVE)]
     shown = boxes(picture)
     integrity = trace.chain.head.integrity
     assert shown["a/t"].details == (f"✓ verified {integrity[:12]}", "project, version 1.2.0")
@@ -36,9 +36,9 @@ def test_what_an_item_shadows_is_drawn_below_it(house):
     house.shell("a/t", "echo system", space="user")
     trace = traced(house, house.shell("a/t", "echo project"))
     picture = chain_picture(trace.chain, trace.events)
-    assert ("a/t", "shadows", "t.sh") in lines(picture)
+    assert ("a/t", "dashed", "t.sh") in lines(picture)
     shadowed = boxes(picture)["t.sh"]
-    assert shadowed.details == ("user",)
+    assert shadowed.details == ("shadowed, user",)
     assert shadowed.status == "skipped"
     assert str(house.path("tools/a/t.sh", "user")) in shadowed.tooltip
 
@@ -51,7 +51,7 @@ def test_the_files_that_a_tool_may_import_are_counted(house):
     trace = traced(house, ref)
     seal = next(event for event in trace.events if event["step"] == "seal")
     picture = chain_picture(trace.chain, trace.events)
-    assert ("a/t", "with", f"{seal['files']} files") in lines(picture)
+    assert ("a/t", "dashed", f"{seal['files']} files") in lines(picture)
     assert seal["files"] > 1
 
 

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 
 from attrs import field, frozen
 
-from ryecore.drawing import to_html
 from ryecore.policy.limits import Limits
 from ryecore.state.model import MICROCENTS_PER_USD, Status, has_ended
-from ryecore.threads.view.picture import tree_picture
 
 __all__ = ["TreeNode"]
 
@@ -77,4 +75,7 @@ class TreeNode:
             waiting.extend(reversed(one.children))
 
     def _repr_html_(self) -> str:
+        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
+
         return to_html(tree_picture([self], now=time.time()))

@@ -1,0 +1,104 @@
+"""Pictures from the command line: as an SVG file, or as mermaid text."""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+from attrs import frozen
+
+from ryecore.chain.model import ChainTrace
+from ryecore.cli.output import show, show_piece
+from ryecore.errors import InputError
+from ryecore.styled import StyledText
+from ryecore.threads.view.tree import TreeNode
+
+if TYPE_CHECKING:
+    from ryecore.drawing import Picture
+
+__all__ = ["Drawing", "drawing_options"]
+
+_STDOUT: Final = "-"
+
+
+@frozen
+class Drawing:
+    """What is to be drawn where.
+
+    Attributes:
+        svg: The file for an SVG; `-` for the standard output.
+        mermaid: Whether mermaid text is printed.
+    """
+
+    svg: str | None
+    mermaid: bool
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a picture is asked for."""
+        return self.mermaid or self.svg is not None
+
+    def show_chain(self, trace: ChainTrace) -> None:
+        """Draw a tool's chain.
+
+        Raises:
+            InputError: The file can't be written.
+        """
+        from ryecore.chain.drawing import chain_picture  # noqa: PLC0415 - other calls need none
+
+        self._show(chain_picture(trace.chain, trace.events))
+
+    def show_threads(self, nodes: Sequence[TreeNode]) -> None:
+        """Draw threads with all that they have started.
+
+        Raises:
+            InputError: The file can't be written.
+        """
+        from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
+
+        self._show(tree_picture(nodes, now=time.time()))
+
+    def _show(self, picture: "Picture") -> None:
+        from ryecore.drawing import to_mermaid, to_svg  # noqa: PLC0415
+
+        if self.svg is None:
+            show_piece(to_mermaid(picture))
+        elif self.svg == _STDOUT:
+            show_piece(to_svg(picture) + "\n")
+        else:
+            _write(self.svg, to_svg(picture) + "\n")
+            text = StyledText()
+            text.line("drawn: ", (self.svg, "id"))
+            show(text)
+
+
+def drawing_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--svg` and `--mermaid`, which it gets as its argument `drawing`."""
+
+    @click.option("--svg", metavar="FILE", help="Draw it as an SVG file; - is the standard output.")
+    @click.option("--mermaid", is_flag=True, help="Print it as mermaid text.")
+    @functools.wraps(command)
+    def with_drawing(*, svg: str | None, mermaid: bool, as_json: bool, **others: object) -> None:
+        if (svg is not None) + mermaid + as_json > 1:
+            raise click.UsageError("Of --svg, --mermaid and --json, name one.")
+        command(drawing=Drawing(svg, mermaid), as_json=as_json, **others)
+
+    return with_drawing
+
+
+def _write(name: str, text: str) -> None:
+    try:
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+    except (OSError, ValueError) as problem:  # a name with a NUL is a ValueError
+        reason = (
+            os.strerror(problem.errno)
+            if isinstance(problem, OSError) and problem.errno
+            else (str(problem))
+        )
+        raise InputError(
+            f"{name!r} can't be written: {reason}.",
+            next_step="Name a file in a folder that is there and that you may write to.",
+        ) from None
