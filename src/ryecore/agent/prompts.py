@@ -83,6 +83,15 @@ class PromptTemplate:
         """
         return cls(source, tuple(_parse(source)))
 
+    @property
+    def paths(self) -> tuple[tuple[tuple[str, ...], bool], ...]:
+        """The paths that it puts in, step by step, and whether each has a default."""
+        return tuple(
+            (tuple(_STEP.findall(one.path)), any(name == "default" for name, _ in one.filters))
+            for one in self._pieces
+            if isinstance(one, _Slot) and one.literal is _ABSENT
+        )
+
     async def render(self, scope: Mapping[str, object], read_file: ReadFile | None) -> str:
         """The text with its values.
 

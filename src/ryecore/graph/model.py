@@ -216,6 +216,7 @@ class Graph:
         permissions: What its actions may do at most: capabilities.
         hooks: Its own hooks.
         input_schema: The JSON Schema of its inputs; None where it takes anything.
+        state_schema: The JSON Schema of its state; None where it declares none.
         uses_time: Whether it asks for `state._now` or `state._timestamp` anywhere.
         version: The author's.
         description: For people.
@@ -234,6 +235,7 @@ class Graph:
     permissions: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
     input_schema: Mapping[str, object] | None = None
+    state_schema: Mapping[str, object] | None = None
     uses_time: bool = False
     version: str | None = None
     description: str = ""

@@ -8,7 +8,9 @@ from ryecore.graph.validation.problems import Place
 
 __all__ = ["line_of", "lines_of", "node_lines"]
 
-_BLOCK_KEY: Final = re.compile(r"^( +)(?:\"([^\"\\\n]+)\"|'([^'\n]+)'|([^\s#'\"][^:\n]*)):(?=\s)", re.M)
+_BLOCK_KEY: Final = re.compile(
+    r"^( +)(?:\"([^\"\\\n]+)\"|'([^'\n]+)'|([^\s#'\"][^:\n]*)):(?=\s)", re.M
+)
 _MAX_PLACES: Final = 1_000_000
 
 

@@ -40,7 +40,11 @@ def check_permissions(
         if why:
             problems.error(("permissions", index), f"{one!r} is no permission: {why}")
     needed: list[tuple[Place, str, str]] = [
-        (draft.at("action"), capability_of("execute", draft.item.kind, draft.item.id), str(draft.item))
+        (
+            draft.at("action"),
+            capability_of("execute", draft.item.kind, draft.item.id),
+            str(draft.item),
+        )
         for draft in drafts.values()
         if draft.item is not None
     ]
@@ -54,7 +58,9 @@ def check_permissions(
     for place, capability, item in needed:
         if not allows(declared, capability):
             problems.error(place, f"No permission covers {item}: add {capability}.")
-    if agents_have_tools or any(d.item is not None and d.item.kind != "tool" for d in drafts.values()):
+    if agents_have_tools or any(
+        d.item is not None and d.item.kind != "tool" for d in drafts.values()
+    ):
         return  # what those call is not known here
     used = {capability for _, capability, _ in needed}
     for index, one in enumerate(declared):

@@ -47,9 +47,15 @@ def key_path(place: Place) -> str:
     return text
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest known name; empty where none is near."""
-    near = get_close_matches(name, list(known)[:_MAX_COMPARED], n=1)
+def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
+    """A question that names the nearest known name; empty where none is near.
+
+    Args:
+        name: What was written.
+        known: What there is.
+        at_least: How alike they have to be, from 0 to 1.
+    """
+    near = get_close_matches(name, list(known)[:_MAX_COMPARED], n=1, cutoff=at_least)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

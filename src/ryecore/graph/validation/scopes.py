@@ -69,11 +69,19 @@ class Writer(Protocol):
     """What of a node writes into the state."""
 
     @property
-    def type(self) -> str: ...
+    def type(self) -> str:
+        """Which type of node it is."""
+        ...
+
     @property
-    def assign(self) -> Mapping[str, Template]: ...
+    def assign(self) -> Mapping[str, Template]:
+        """What it sets."""
+        ...
+
     @property
-    def collect(self) -> str | None: ...
+    def collect(self) -> str | None:
+        """What it collects into."""
+        ...
 
 
 @frozen
@@ -175,7 +183,7 @@ class Known:
         }
         writers = tuple(writers)
         written = {name for one in writers for name in (*one.assign, one.collect) if name}
-        first = {name: ANY for name in written} | {
+        first = dict.fromkeys(written, ANY) | {
             name: ANY if value is None else kind_of_value(value) for name, value in state.items()
         }
         before = cls(inputs, Kind(_OBJECT, keys={**first, **by_schema, **_BUILT_IN_KINDS}))

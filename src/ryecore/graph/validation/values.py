@@ -112,7 +112,9 @@ def _literal(
         return []  # it is left out, or the schema's own matter
     if not kind.meets(wanted) and fits(kind, wanted):
         return []  # it is coerced
-    beside = {name: root[name] for name in ("$schema", "$defs", "definitions") if root and name in root}
+    beside = {
+        name: root[name] for name in ("$schema", "$defs", "definitions") if root and name in root
+    }
     try:
         failures = SchemaValidator(json.dumps({**beside, **schema})).failures(json.dumps(value))
     except (ValueError, TypeError):

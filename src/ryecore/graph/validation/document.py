@@ -1,0 +1,241 @@
+"""A graph's whole file: its top, its configuration, and all that its nodes have to do together."""
+
+import json
+from collections.abc import Mapping
+from typing import Final, cast
+
+from attrs import evolve
+
+from ryecore.directives.hooks import read_hooks
+from ryecore.errors import ConfigError
+from ryecore.graph.model import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_STEPS, Graph, OnError
+from ryecore.graph.validation.agents import read_agents
+from ryecore.graph.validation.drafts import Draft
+from ryecore.graph.validation.fields import Fields, brief
+from ryecore.graph.validation.flow import check_flow
+from ryecore.graph.validation.nodes import NodeReader
+from ryecore.graph.validation.permissions import check_permissions
+from ryecore.graph.validation.problems import Place, Problems, did_you_mean
+from ryecore.graph.validation.references import References
+from ryecore.graph.validation.scopes import BUILT_IN, Known
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.policy.hooks import Hook, HookLayer
+
+__all__ = ["DocumentReader"]
+
+_BOUNDS: Final = ("timeout", "max_output_bytes")
+"""What any tool may bound its process by."""
+
+_CONFIG_KEYS: Final = (
+    "start", "max_steps", "max_concurrency", "on_error", "state", "state_schema", "hooks", "agents",
+    "nodes", *_BOUNDS,
+)  # fmt: skip
+_OWN_KEYS: Final = ("permissions", "env_requires", "config_schema", "config")
+_TOP_KEYS: Final = (
+    *_OWN_KEYS, "description", "version", "tool_type", "executor_id", "category", "config_resolve",
+)  # fmt: skip
+
+
+class DocumentReader:
+    """Reads one graph's file.
+
+    Args:
+        document: The file.
+        lines: The lines of its nodes, where they are known.
+        problems: Told what is wrong.
+    """
+
+    def __init__(
+        self, document: Mapping[str, object], lines: Mapping[str, int], problems: Problems
+    ) -> None:
+        self._problems, self._lines = problems, lines
+        self._top = Fields(document, (), problems)
+        self._config = Fields(self._top.mapping("config"), ("config",), problems)
+
+    def read(self, graph: Graph) -> Graph | None:
+        """Read and check all of it.
+
+        Args:
+            graph: What is known of the graph by other means.
+
+        Returns:
+            The graph; None where it has problems, or none of its nodes can be read.
+        """
+        top, config = self._top, self._config
+        _check_keys_are_text(config.declared, config.place, self._problems)
+        self._check_top()
+        config.check("config", _CONFIG_KEYS)
+        agents = read_agents(config)
+        drafts = self._drafts(NodeReader(agents, self._lines))
+        start = config.text("start", required=True)
+        check_flow(drafts, start, config.at("start"), self._problems)
+        hooks = self._hooks(graph.ref.id)
+        permissions = top.names("permissions")
+        check_permissions(
+            permissions if isinstance(top.declared.get("permissions"), list) else None,
+            drafts,
+            hooks,
+            any(agent is not None and agent.tools for agent in agents.values()),
+            self._problems,
+        )
+        input_schema = self._schema(top, "config_schema")
+        state_schema = self._schema(config, "state_schema")
+        state = config.mapping("state")
+        self._check_state(state, state_schema)
+        known = Known.of(input_schema, state, state_schema, drafts.values())
+        references = References(known, self._problems)
+        for draft in drafts.values():
+            references.check(draft)
+        for hook in hooks:
+            references.note(hook.condition)
+        self._warn_of_unused(drafts, agents, references, state)
+        on_error = config.choice("on_error", ("fail", "continue"), "fail")
+        max_steps = config.whole("max_steps", DEFAULT_MAX_STEPS)
+        max_concurrency = config.whole("max_concurrency", DEFAULT_MAX_CONCURRENCY)
+        env_requires = top.variables("env_requires")
+        if self._problems.errors or start is None:
+            return None
+        return evolve(
+            graph,
+            start=start,
+            nodes={name: draft.vertex for name, draft in drafts.items() if draft.vertex},
+            max_steps=max_steps or DEFAULT_MAX_STEPS,
+            max_concurrency=max_concurrency or DEFAULT_MAX_CONCURRENCY,
+            on_error=cast("OnError", on_error),
+            state=state,
+            env_requires=env_requires,
+            permissions=permissions,
+            hooks=hooks,
+            input_schema=input_schema,
+            state_schema=state_schema,
+            uses_time=references.reads_time,
+        )
+
+    def _check_top(self) -> None:
+        top = self._top
+        if not isinstance(top.declared.get("permissions"), list):
+            if "permissions" in top.declared:
+                top.names("permissions")
+            if top.declared.get("permissions") is None:
+                self._problems.error(
+                    (), "permissions is missing: the list of what the graph's actions may do."
+                )
+        if not top.has("config"):
+            self._problems.error((), "config is missing: it holds the nodes.")
+        for name in top.declared:
+            if name in _CONFIG_KEYS and name not in _BOUNDS:
+                top.error(name, f"{name!r} stands below 'config'.")
+            elif name not in _TOP_KEYS and isinstance(name, str):
+                guess = did_you_mean(name, _OWN_KEYS, at_least=0.8)
+                if guess:
+                    top.error(name, f"{name!r} is no key of a graph.{guess}")
+
+    def _drafts(self, reader: NodeReader) -> dict[str, Draft]:
+        config = self._config
+        drafts: dict[str, Draft] = {}
+        declared = config.mapping("nodes")
+        if not declared and not isinstance(config.declared.get("nodes"), list | str | int | float):
+            self._problems.error(
+                config.at("nodes") if "nodes" in config.declared else config.place,
+                "nodes is missing or empty: a graph has at least one node.",
+            )
+        for name, one in declared.items():
+            place: Place = (*config.at("nodes"), name)
+            node = Fields.of(one, place, self._problems, "A node")
+            if node is None:
+                drafts[name] = Draft(id=name, type="action", place=place)
+            else:
+                drafts[name] = reader.read(name, node)
+        return drafts
+
+    def _hooks(self, owner: str) -> tuple[Hook, ...]:
+        """The hooks; their owner keeps them within the graph's permissions."""
+        config = self._config
+        declared = config.declared.get("hooks")
+        if declared is None:
+            return ()
+        if not isinstance(declared, list):
+            config.error("hooks", "hooks is no list.")
+            return ()
+        hooks: dict[str, Hook] = {}
+        for index, one in enumerate(declared):
+            place: Place = (*config.at("hooks"), index)
+            try:
+                (hook,) = read_hooks({"hooks": [one]}, "", HookLayer.DIRECTIVE)
+            except ConfigError as problem:
+                said = problem.message.partition(": ")[2] or problem.message
+                self._problems.error(place, f"A hook can't be read: {said}")
+                continue
+            if hook.id in hooks:
+                self._problems.error(place, f"An earlier hook has the id {hook.id!r}.")
+            hooks[hook.id] = evolve(hook, owner=owner)
+        return tuple(hooks.values())
+
+    def _schema(self, fields: Fields, name: str) -> Mapping[str, object] | None:
+        """A JSON Schema; None where there is none that holds."""
+        if not fields.has(name):
+            return None
+        schema = fields.mapping(name)
+        try:
+            SchemaValidator(json.dumps(schema))
+        except (ValueError, TypeError) as problem:
+            fields.error(name, f"{name} is no JSON Schema: {str(problem).rstrip('.')}.")
+            return None
+        return schema
+
+    def _check_state(
+        self, state: Mapping[str, object], schema: Mapping[str, object] | None
+    ) -> None:
+        """Check what the state begins as; null stands for what comes later."""
+        for name in BUILT_IN:
+            if name in state:
+                self._config.problems.error(
+                    (*self._config.at("state"), name), f"{name} is built in, and can't be set."
+                )
+        if schema is None:
+            return
+        there = {name: value for name, value in state.items() if value is not None}
+        lenient = {name: value for name, value in schema.items() if name != "required"}
+        for failure in SchemaValidator(json.dumps(lenient)).failures(json.dumps(there)):
+            key = next((name for name in there if failure.path.startswith(name)), None)
+            place = self._config.at("state") if key is None else (*self._config.at("state"), key)
+            self._problems.error(
+                place, f"The state doesn't fit state_schema: {failure.path}: {failure.message}"
+            )
+
+    def _warn_of_unused(
+        self,
+        drafts: Mapping[str, Draft],
+        agents: Mapping[str, object],
+        references: References,
+        state: Mapping[str, object],
+    ) -> None:
+        used = {draft.agent_ref for draft in drafts.values()}
+        for name in agents:
+            if name not in used:
+                self._problems.warn(
+                    (*self._config.at("agents"), name), f"No node runs the agent {name!r}."
+                )
+        if references.reads_all:
+            return
+        for name in state:
+            if name not in references.read and name not in BUILT_IN:
+                self._problems.warn(
+                    (*self._config.at("state"), name), f"Nothing reads state.{name}."
+                )
+
+
+def _check_keys_are_text(document: object, place: Place, problems: Problems) -> None:
+    """Note each key that is no text; without recursion, and each collection once."""
+    to_look_at: list[tuple[object, Place]] = [(document, place)]
+    seen: set[int] = set()
+    while to_look_at:
+        one, where = to_look_at.pop()
+        if not isinstance(one, Mapping | list) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        for key, value in one.items() if isinstance(one, Mapping) else enumerate(one):
+            if isinstance(one, Mapping) and not isinstance(key, str):
+                problems.error(where, f"The key {brief(key)} is no text; write it in quotes.")
+            elif isinstance(value, Mapping | list):
+                to_look_at.append((value, (*where, key)))
