@@ -4,6 +4,7 @@ import importlib
 import sys
 
 _QUICK = (
+    "checkpoints",
     "spawn",
     "concurrency",
     "palette",

@@ -42,6 +42,7 @@ def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> No
     found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, head)
     assert found.started["inputs"] == {"path": "x"}
     assert found.position == position
+    assert found.position is not None
     assert list(found.position.state) == list(state)
     assert (found.completed, found.in_flight, found.tried, found.items) == (None, None, 0, {})
     report = verify_transcript(tmp_path / "transcript.jsonl", RUN, key.public, head, ended=True)
