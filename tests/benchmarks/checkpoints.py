@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.checkpoints`. The floor writes prebuilt bytes: an object under its
 digest, a record and a signed line, and the head into SQLite, with the syncs that the durability
-needs. It encodes nothing but a large value that changed, as JSON, which no way of keeping it spares.
+needs. It encodes nothing but a large value that changed, as JSON.
 """
 
 import hashlib

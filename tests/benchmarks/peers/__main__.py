@@ -24,13 +24,16 @@ PEERS = {
     "pydantic-ai": "pydantic_agents",
     "google-adk": "google_agents",
 }
+WALKERS = {"ryecore, a graph": "ryecore_steps", "langgraph, a graph": "langgraph_steps"}
+_STEPS = {"step": "one step of a graph", "kept_step": "one step and its checkpoint"}
 _FIGURES = {"turn": "one turn", "delta": "one streamed delta", "runs": "1,000 concurrent runs"}
 _ROOT = Path(__file__).parents[3]
 
 
 def measured(python: str, peer: str, figure: str) -> dict[str, float | str]:
     """One figure of one framework; `missing` where this Python lacks it."""
-    command = [python, "-m", "tests.benchmarks.peers.script", PEERS[peer], figure]
+    module = (PEERS | WALKERS)[peer]
+    command = [python, "-m", "tests.benchmarks.peers.script", module, figure]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{peer}, {figure}: {done.stderr.strip()[-2_000:]}")
@@ -41,7 +44,7 @@ def measured(python: str, peer: str, figure: str) -> dict[str, float | str]:
 def run(pythons: list[str], peers: list[str]) -> None:
     """Report every figure of each framework, or that it isn't installed."""
     for peer in peers:
-        for figure, what in _FIGURES.items():
+        for figure, what in (_STEPS if peer in WALKERS else _FIGURES).items():
             for python in pythons:
                 got = measured(python, peer, figure)
                 if "missing" not in got:
@@ -56,6 +59,6 @@ def run(pythons: list[str], peers: list[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers", description=__doc__)
     parser.add_argument("--python", action="append", help="a Python that has frameworks")
-    parser.add_argument("peer", nargs="*", choices=[*PEERS, []], help="all by default")
+    parser.add_argument("peer", nargs="*", choices=[*PEERS, *WALKERS, []], help="all by default")
     asked = parser.parse_args()
     run([sys.executable, *(asked.python or ())], asked.peer or list(PEERS))

@@ -16,7 +16,7 @@ from typing import Any
 ANSWER = "done"
 PROMPT = "Add one and one, again and again."
 PIECE = "word "
-TURNS, RUN_TURNS, DELTAS = 10, 3, 1_000
+TURNS, RUN_TURNS, DELTAS, STEPS = 10, 3, 1_000, 2_000
 ROUNDS = 15
 
 Run = Callable[[], Awaitable[Any]]
@@ -62,6 +62,20 @@ async def _runs(peer: Any) -> dict[str, float]:
     return {"runs_a_second": many, "of_the_rate_at_10": many / few, "mib": peak}
 
 
+async def _steps(run: Run) -> dict[str, float]:
+    assert await run() == STEPS
+    times = [await _timed(run) for _ in range(5)]
+    return {"us": statistics.median(times) / STEPS * 1e6}
+
+
+async def _step(peer: Any) -> dict[str, float]:
+    return await _steps(peer.walker(STEPS))
+
+
+async def _kept_step(peer: Any) -> dict[str, float]:
+    return await _steps(peer.kept_walker(STEPS))
+
+
 def main(name: str, figure: str) -> None:
     """Print one figure of one framework as JSON, or nothing where it isn't installed."""
     os.environ |= dict.fromkeys(("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"), "false")
@@ -73,7 +87,9 @@ def main(name: str, figure: str) -> None:
     except ModuleNotFoundError as missing:
         sys.stdout.write(json.dumps({"missing": missing.name}) + "\n")
         return
-    measure = {"turn": _turn, "delta": _delta, "runs": _runs}[figure]
+    measure = {
+        "turn": _turn, "delta": _delta, "runs": _runs, "step": _step, "kept_step": _kept_step,
+    }[figure]  # fmt: skip
     sys.stdout.write(json.dumps(asyncio.run(measure(peer))) + "\n")
 
 

@@ -1,0 +1,58 @@
+"""ryecore: a graph of two gates, with a signed checkpoint after each step; there is no other way."""
+
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks.peers.script import Run
+from tests.house import House
+
+GRAPH = "bench/steps"
+
+
+def furnished(steps: int) -> House:
+    """A house with the graph in it."""
+    house = House(Path(tempfile.mkdtemp()))
+    end = {"to": "end", "when": {"path": "state.text", "op": "eq", "value": "stop"}}
+    house.write(
+        f"tools/{GRAPH}.yaml",
+        {
+            "version": "1.0.0",
+            "tool_type": "graph",
+            "executor_id": "rye/core/runtimes/state-graph/runtime",
+            "category": "bench",
+            "permissions": [],
+            "config": {
+                "start": "a",
+                "max_steps": steps,
+                "state": {"n": 0, "text": "word"},
+                "nodes": {
+                    "a": {
+                        "type": "gate",
+                        "assign": {"n": "${state.n}"},
+                        "next": [end, {"to": "b"}],
+                    },
+                    "b": {
+                        "type": "gate",
+                        "assign": {"n": "${state.n}"},
+                        "next": [end, {"to": "a"}],
+                    },
+                    "end": {"type": "return", "output": "${state.n}"},
+                },
+            },
+        },
+    )
+    return house
+
+
+def walker(steps: int) -> Run:
+    """Walks; each step is kept."""
+    house = furnished(steps)
+
+    async def run() -> int:
+        async with house.open() as rye:
+            return (await rye.graphs.run(GRAPH)).steps
+
+    return run
+
+
+kept_walker = walker
