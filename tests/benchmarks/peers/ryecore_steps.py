@@ -1,4 +1,4 @@
-"""ryecore: a graph of two gates, with a signed checkpoint after each step; there is no other way."""
+"""ryecore: a graph of two gates, with a signed checkpoint after each step, as always."""
 
 import tempfile
 from pathlib import Path
