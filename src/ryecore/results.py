@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
     from ryecore.policy.budget import Account, Amount, Charge, Settled, TreeSum
+    from ryecore.runs.limit_hit import LimitHit
     from ryecore.search.model import SearchResult, SearchResults
     from ryecore.state.events import Envelope, EventsMissed, EventStream
     from ryecore.state.model import Cost, ThreadRecord
     from ryecore.state.transcript_check import TranscriptReport, TurnReport
     from ryecore.sync import SyncThread
     from ryecore.threads.events import ThreadEvent
-    from ryecore.threads.harness import LimitHit
     from ryecore.threads.records.replay_report import Difference, ReplayReport
     from ryecore.threads.result import StartedThread, ThreadResult
     from ryecore.threads.view.tree import TreeNode
@@ -35,7 +35,7 @@ _HOMES = {
     "EventsMissed": "state.events",
     "FetchedItem": "actions.fetch",
     "LaunchedThread": "actions.launch",
-    "LimitHit": "threads.harness",
+    "LimitHit": "runs.limit_hit",
     "ReplayReport": "threads.records.replay_report",
     "SearchResult": "search.model",
     "SearchResults": "search.model",

@@ -184,7 +184,7 @@ class CostTracker:
         return AttemptCost(cost or 0, cost is not None, estimated, usage)
 
     def worst_case(
-        self, provider: str, model: str, input_tokens: int, output_tokens: int
+        self, provider: str, model: str, input_tokens: int, output_tokens: int, media: int = 0
     ) -> int | None:
         """The most that an attempt can cost, in microcents; None where the model has no price.
 
@@ -193,12 +193,13 @@ class CostTracker:
             model: The model.
             input_tokens: How much it will read, from wherever.
             output_tokens: How much it may write, thoughts included.
+            media: How many media it may make.
 
         Source: decision 40.
         """
-        plain = self._cost_of(provider, model, Usage(input_tokens, output_tokens), 0)
+        plain = self._cost_of(provider, model, Usage(input_tokens, output_tokens), media)
         usage = Usage(0, 0, 0, input_tokens, output_tokens)
-        cached = self._cost_of(provider, model, usage, 0)
+        cached = self._cost_of(provider, model, usage, media)
         if plain is None or cached is None:
             return cached if plain is None else plain
         return max(plain, cached)

@@ -11,9 +11,9 @@ from attrs import field, frozen
 from ryecore.agent.outcome import failure_of
 from ryecore.agent.turns import TurnResult
 from ryecore.errors import LlmError, RyeError
+from ryecore.runs.limit_hit import LimitHit
 from ryecore.state.model import Status
 from ryecore.threads.calls.returning import Returned
-from ryecore.threads.harness import LimitHit
 
 __all__ = ["Ending", "ending_of_error", "ending_of_turns", "ending_of_wish"]
 

@@ -22,16 +22,17 @@ from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
 from ryecore.runs.hooks import HookRunner
+from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import RETURN_TOOL
 from ryecore.threads.calls.text_calls import render_tools
-from ryecore.threads.harness import LimitHit, SafetyHarness
+from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.ending import Ending, ending_of_turns
 from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
 from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.loop.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.threads.planner.context import directive_context
 from ryecore.threads.planner.plan import Composed, LoadedDirective
 from ryecore.threads.planner.prompt import (
@@ -113,7 +114,14 @@ class ThreadLoop:
         self._recorder = recorder
         self._call = call
         self._deps = _own(host.deps, inputs.palette, harness)
-        self.spending = Spending(inputs.thread_id, host.ledger, harness, self._deps, recorder)
+        self.spending = Spending(
+            inputs.thread_id,
+            host.ledger,
+            harness.limits,
+            self._deps,
+            recorder,
+            harness.cancellation,
+        )
         self.messages: list[Message] = []
         self._policy: ThreadPolicy | None = None
         self._wants_handoff = False

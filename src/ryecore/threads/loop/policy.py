@@ -46,6 +46,8 @@ from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
 from ryecore.runs.hooks import HookOutcome, HookRunner
+from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.spending import Spending
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.returning import RETURN_NAMES, Rejected, Returned, check_outputs
 from ryecore.threads.calls.text_calls import (
@@ -54,9 +56,8 @@ from ryecore.threads.calls.text_calls import (
     render_call,
     render_results,
 )
-from ryecore.threads.harness import LimitHit, SafetyHarness
+from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.loop.spending import Spending
 from ryecore.threads.planner.classification import (
     Classification,
     RetryIn,
@@ -156,7 +157,6 @@ class ThreadPolicy(TurnPolicy):
         self._nudged = 0
         self._context_used = 0
         self._text_calls = 0
-        self._refused_turn = 0
         self._text_problem = ""
         self._has_answered = False
         self._stopped_by = ""
@@ -176,7 +176,7 @@ class ThreadPolicy(TurnPolicy):
         if self.handoff_wanted or self._spending.handoff_requested:
             return Stop("handoff")
         if self._spending.stopped:
-            return await self._limited(self._overspent())
+            return await self._limited(self._spending.overspent_hit())
         if state.errors:
             hit = self._harness.check_duration()
         else:
@@ -184,6 +184,7 @@ class ThreadPolicy(TurnPolicy):
         if hit is not None:
             return await self._limited(hit)
         self._spending.begin_turn(state.turn)
+        self._recorder.turn = state.turn
         settings = self.settings
         bound = self._spending.output_bound(
             settings.wanted_output_tokens, self._context_used, *self._ask
@@ -224,15 +225,6 @@ class ThreadPolicy(TurnPolicy):
         """Not where a thread has itself been handed off and got nowhere: that would never end."""
         is_moving = self._has_answered or self.settings.continues != "handoff"
         return is_moving and not self._spending.stopped
-
-    def _overspent(self) -> LimitHit:
-        cost, limits = self._spending.cost, self._harness.limits
-        said = "A try cost more than was held for it, so this thread and all below it are stopped."
-        if self._spending.overspent == "tokens":
-            used = cost.input_tokens + cost.output_tokens
-            return LimitHit("tokens_exceeded", used, limits.tokens or 0, said)
-        most = limits.spend_microcents or 0
-        return LimitHit.of_spend(cost.spend_microcents, most, said)
 
     # The answer
 
@@ -370,13 +362,9 @@ class ThreadPolicy(TurnPolicy):
         """Class the error, ask the hooks, and ask again where that may help."""
         spending = self._spending
         if error.kind == "refused":
-            hit, spending.limit = spending.limit, None
-            if hit is None:
-                return RAISE
-            if self._refused_turn != state.turn:
-                self._refused_turn, spending.is_tight = state.turn, True
-                return Retry()  # with an answer as short as what is left
-            return await self._limited(hit)
+            if spending.asks_again():
+                return Retry()
+            return RAISE if spending.limit is None else await self._limited(spending.limit)
         if self._harness.is_cancelled:
             return Stop("cancelled")
         if error.kind == "context_length" and state.turn > 1:

@@ -1,9 +1,12 @@
 """Hold what a try may cost at most before it is made, and settle what it did cost after.
 
+Threads and graph runs spend by the same rules; each tells its own records of it.
+
 Source: decisions 39 and 40.
 """
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Protocol
 
 from attrs import frozen
 
@@ -14,13 +17,15 @@ from ryecore.llm.estimate import TokenEstimate
 from ryecore.llm.options import GO, AttemptVerdict, Refuse
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
+from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark
+from ryecore.policy.limits import Limits
+from ryecore.runs.limit_hit import LimitHit
+from ryecore.state.checkpoints import Head
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
-from ryecore.threads.harness import LimitHit, SafetyHarness
-from ryecore.threads.loop.recorder import Recorder
 
-__all__ = ["MAX_OUTPUT_TOKENS", "Spending"]
+__all__ = ["MAX_OUTPUT_TOKENS", "Book", "Spending"]
 
 MAX_OUTPUT_TOKENS: Final = 16_384
 """How long an answer may be where neither host nor provider says it, so that a hold is bounded."""
@@ -28,6 +33,21 @@ MAX_OUTPUT_TOKENS: Final = 16_384
 _LEAST_OUTPUT: Final = 16
 _AMPLE: Final = 4
 _NO_ANSWER: Final = frozenset({"unavailable", "unknown"})
+
+
+class Book(Protocol):
+    """Where tries are recorded: a thread's transcript, or a run's journal."""
+
+    head: Head | None
+    """Where the chain of checkpoints stands; None before the first."""
+
+    def tell(self, kind: str, payload: Mapping[str, Any], /) -> None:
+        """Record something. It stands there before this returns."""
+        ...
+
+    def append(self, kind: str, payload: Mapping[str, Any], /) -> None:
+        """Record something; it is written with what is told next."""
+        ...
 
 
 @frozen
@@ -40,20 +60,22 @@ class _Held:
 
 
 class Spending:
-    """What one thread spends: the account's holds and settlements, in step with the tries.
+    """What one thread or run spends: its account's holds and settlements, in step with the tries.
 
     Args:
-        thread_id: The thread, which is its account.
+        thread_id: The thread or run, which is its account.
         ledger: The ledger.
-        harness: The thread's limits.
+        limits: What it may use.
         deps: What models cost, and which may be asked without a price.
-        recorder: Where each try is recorded, before it is made and after.
+        book: Where each try is recorded, before it is made and after.
+        cancellation: Cancelled where a settlement finds that somebody wishes it.
 
     Attributes:
-        tracker: What the thread's tries cost.
-        cost: What the thread has used itself.
+        tracker: What its tries cost.
+        cost: What it has used itself.
+        turn: The turn that tries belong to; 0 before the first.
         limit: The limit that refused the last try; None where none did.
-        stopped: Whether a settlement above its hold stops the thread.
+        stopped: Whether a settlement above its hold stops it.
         overspent: Of what that took too much.
         handoff_requested: Whether somebody wishes that another thread goes on.
         input_estimate: How many tokens the last try read, roughly.
@@ -64,21 +86,25 @@ class Spending:
         self,
         thread_id: str,
         ledger: BudgetLedger,
-        harness: SafetyHarness,
+        limits: Limits,
         deps: AgentRunnerDeps,
-        recorder: Recorder,
+        book: Book,
+        cancellation: CancelToken,
     ) -> None:
         self._thread_id = thread_id
         self._ledger = ledger
-        self._harness = harness
+        self._limits = limits
         self._unpriced = deps.unpriced_models
-        self._recorder = recorder
+        self._book = book
+        self._cancellation = cancellation
         self._attempt = 0
+        self._refused_turn = 0
         self._held: _Held | None = None
         self._estimate = TokenEstimate()
         self.input_estimate = 0
         self.tracker = CostTracker(deps.price_of)
         self.cost = Cost()
+        self.turn = 0
         self.limit: LimitHit | None = None
         self.stopped = False
         self.overspent: Dimension = "spend"
@@ -87,8 +113,8 @@ class Spending:
 
     def begin_turn(self, turn: int) -> None:
         """Count a turn. Asking again after an error is the same one."""
-        if turn != self._recorder.turn:
-            self._recorder.turn = turn
+        if turn != self.turn:
+            self.turn = turn
             self._attempt = 0
             cost = self.cost
             self.cost = Cost(
@@ -113,10 +139,10 @@ class Spending:
             self.tracker.worst_case(provider, model, input_tokens, wanted) or 0,
             input_tokens + wanted,
         )
-        limits, cost = self._harness.limits, self.cost
+        limits, cost = self._limits, self.cost
         used = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         if (
-            not self.is_tight  # children may have used what this thread doesn't know of
+            not self.is_tight  # children may have used what isn't known here
             and _is_ample(limits.spend_microcents, used.spend_microcents, most.spend_microcents)
             and _is_ample(limits.tokens, used.tokens, most.tokens)
         ):
@@ -133,10 +159,27 @@ class Spending:
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
         """Record the intent, and hold the worst case. The try is refused where that is too much."""
-        provider, model = entry.provider.provider_id, entry.model
         self.input_estimate = self._estimate.of(request)
         output = request.max_output_tokens or MAX_OUTPUT_TOKENS
-        spend = self.tracker.worst_case(provider, model, self.input_estimate, output)
+        return self._hold(entry.provider.provider_id, entry.model, output, len(request.messages))
+
+    def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
+        """The same for a medium that is to be made: one, and as many tokens as an answer may have.
+
+        Args:
+            provider: Who is asked.
+            model: The model.
+            input_tokens: How much is about to be read, roughly.
+        """
+        self.input_estimate = input_tokens
+        return self._hold(provider, model, MAX_OUTPUT_TOKENS, 1, media=1)
+
+    def _hold(
+        self, provider: str, model: str, output: int, messages: int, *, media: int = 0
+    ) -> AttemptVerdict:
+        self.limit = None
+        self.settle_open()
+        spend = self.tracker.worst_case(provider, model, self.input_estimate, output, media)
         if spend is None and not self._may_be_unpriced(provider, model):
             return Refuse(
                 "unpriced_model",
@@ -146,10 +189,9 @@ class Spending:
             )
         amount = Amount(spend or 0, self.input_estimate + output)
         self._attempt += 1
-        turn, recorder = self._recorder.turn, self._recorder
-        head = recorder.head
+        turn, head = self.turn, self._book.head
         at = None if head is None else (head.offset, head.digest)
-        recorder.tell(
+        self._book.tell(
             "model_call",
             {
                 "turn": turn,
@@ -158,7 +200,7 @@ class Spending:
                 "model": model,
                 "held_spend_microcents": amount.spend_microcents,
                 "held_tokens": amount.tokens,
-                "messages": len(request.messages),
+                "messages": messages,
             },
         )
         try:
@@ -207,16 +249,57 @@ class Spending:
             self._thread_id, held.turn, held.attempt, actual, mark=mark, snapshot=self.cost
         )
         if settled.cancel_requested:
-            self._harness.cancellation.cancel()
+            self._cancellation.cancel()
         if settled.overspent:
             in_money = actual.spend_microcents > held.amount.spend_microcents
             self.overspent = "spend" if in_money else "tokens"
-            self._recorder.tell(
+            self._book.tell(
                 "budget_overspent",
                 {"held": _shown(held.amount), "spent": _shown(actual), "turn": held.turn},
             )
         self.stopped = self.stopped or settled.stopped
         self.handoff_requested = settled.handoff_requested
+
+    def settle_open(self) -> None:
+        """Settle a try whose end nobody has told, because it was cut off: all of its hold.
+
+        Such is a request for media that was cancelled. Source: decision 40.
+        """
+        held, self._held = self._held, None
+        if held is None:
+            return
+        amount, before = held.amount, self.cost
+        read = min(self.input_estimate, amount.tokens)
+        written = amount.tokens - read
+        self.cost = Cost(
+            before.turns,
+            before.input_tokens + read,
+            before.output_tokens + written,
+            before.spend_microcents + amount.spend_microcents,
+        )
+        self._tell_end(amount, "cancelled", None, read, written, "assumed")
+        self._ledger.settle(
+            self._thread_id, held.turn, held.attempt, amount, mark="assumed", snapshot=self.cost
+        )
+
+    def asks_again(self) -> bool:
+        """Whether what the ledger refused is to be asked again, for as short an answer as is left.
+
+        Once a turn: what is refused after that, is.
+        """
+        if self.limit is None or self._refused_turn == self.turn:
+            return False
+        self._refused_turn, self.is_tight, self.limit = self.turn, True, None
+        return True
+
+    def overspent_hit(self) -> LimitHit:
+        """The limit that is met where a settlement was above its hold."""
+        cost, limits = self.cost, self._limits
+        said = "A try cost more than was held for it, so this thread and all below it are stopped."
+        if self.overspent == "tokens":
+            used = cost.input_tokens + cost.output_tokens
+            return LimitHit("tokens_exceeded", used, limits.tokens or 0, said)
+        return LimitHit.of_spend(cost.spend_microcents, limits.spend_microcents or 0, said)
 
     def _tell_end(
         self,
@@ -227,10 +310,10 @@ class Spending:
         output_tokens: int,
         mark: Mark | Literal["freed"],
     ) -> None:
-        self._recorder.append(
+        self._book.append(
             "model_call_end",
             {
-                "turn": self._recorder.turn,
+                "turn": self.turn,
                 "attempt": self._attempt,
                 "outcome": outcome,
                 "kind": kind,
@@ -242,12 +325,12 @@ class Spending:
         )
 
     def _may_be_unpriced(self, provider: str, model: str) -> bool:
-        if self._harness.limits.spend_microcents is None:
+        if self._limits.spend_microcents is None:
             return True
         return f"{provider}/{model}" in self._unpriced or f"{provider}/*" in self._unpriced
 
     def _hit(self, error: InsufficientBudget) -> LimitHit:
-        limits, cost = self._harness.limits, self.cost
+        limits, cost = self._limits, self.cost
         if error.dimension == "tokens":
             used = cost.input_tokens + cost.output_tokens
             return LimitHit("tokens_exceeded", used, limits.tokens or 0, error.message)

@@ -1,0 +1,65 @@
+"""A limit that a thread or a run has met.
+
+Source: seed 003, "Turn Loop"; decision 40.
+"""
+
+from typing import Literal, Self, TypeAlias
+
+from attrs import frozen
+
+from ryecore.state.model import MICROCENTS_PER_USD
+
+__all__ = ["LimitCode", "LimitHit"]
+
+LimitCode: TypeAlias = Literal[
+    "turns_exceeded",
+    "tokens_exceeded",
+    "spend_exceeded",
+    "duration_exceeded",
+    "spawns_exceeded",
+    "depth_exceeded",
+]
+"""Which limit was met."""
+
+
+@frozen
+class LimitHit:
+    """A limit that was met.
+
+    Attributes:
+        code: Which.
+        current: How much was used: turns, tokens, US dollars, or seconds.
+        maximum: How much there was.
+        reason: More about it, in words; empty where code and numbers say it all.
+    """
+
+    code: LimitCode
+    current: float
+    maximum: float
+    reason: str = ""
+
+    @classmethod
+    def of_spend(cls, used_microcents: int, most_microcents: int, reason: str = "") -> Self:
+        """A hit of the limit of money."""
+        used, most = used_microcents / MICROCENTS_PER_USD, most_microcents / MICROCENTS_PER_USD
+        return cls("spend_exceeded", used, most, reason)
+
+    @property
+    def message(self) -> str:
+        """What happened, for people and models."""
+        what = self.code.removesuffix("_exceeded")
+        if self.reason:
+            return self.reason
+        return f"The limit of {what} is met: {_number(self.current)} of {_number(self.maximum)}."
+
+    def to_dict(self) -> dict[str, object]:
+        """The names that hooks and transcripts use."""
+        return {
+            "limit_code": self.code,
+            "current_value": self.current,
+            "current_max": self.maximum,
+        }
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6f}".rstrip("0").rstrip(".")
