@@ -5,16 +5,16 @@ thread together with all below it, as its budget does.
 """
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from attrs import frozen
 
+from ryecore.runs.columns import cleaned, columns_of, cut, fitted
+from ryecore.runs.figures import compact, dollars, duration
 from ryecore.state.model import Status
 from ryecore.styled import Span, StyledText
-from ryecore.threads.view.figures import compact, dollars, duration
 from ryecore.threads.view.rows import TreeRow, rows_of
 from ryecore.threads.view.tree import TreeNode
 
@@ -136,10 +136,10 @@ def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
     said = [f"{node.turns} turn{'' if node.turns == 1 else 's'}"] if node.turns else []
     said += [f"{compact(node.tokens)} tokens"] if node.tokens else []
     said += [dollars(node.spend_microcents)] if node.spend_microcents else []
-    note = _clean(node.note) if node.ended and node.note else ""
+    note = cleaned(node.note) if node.ended and node.note else ""
     return (
         (f"{_MARKS[node.status]} ", style),
-        (_clean(node.thread_id), "id"),
+        (cleaned(node.thread_id), "id"),
         (f"  {node.status}", style),
         (f"  {duration(until - node.started_at)}", "dim"),
         (f"  {', '.join(said)}" if said else "", ""),
@@ -167,7 +167,7 @@ def _line(row: TreeRow, now: float) -> _Line:
         "time": _Cell(duration(lasted), "", _share(lasted, most_s)),
     }
     is_live = node.status == "running"
-    name = _clean(node.item_id.removeprefix("directive:"))
+    name = cleaned(node.item_id.removeprefix("directive:"))
     style = "strong" if is_live else "dim" if node.ended else ""
     return _Line(row.guides, (_MARKS[node.status], _STYLES[node.status]), (name, style), cells)
 
@@ -207,12 +207,12 @@ def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> No
     noted = [one for one in everyone if one.note]
     noted.sort(key=lambda one: one.started_at if one.ended_at is None else one.ended_at)
     for one in noted[-_MAX_NOTES:]:
-        name = _fitted(_clean(one.thread_id), max(width // 2 - 2, 1))
-        room = width - _width(name) - 4
+        name = fitted(cleaned(one.thread_id), max(width // 2 - 2, 1))
+        room = width - columns_of(name) - 4
         text.line(
             (f"{_MARKS[one.status]} ", _STYLES[one.status]),
             (name, "id"),
-            (f"  {_cut(_clean(one.note), room)}" if room > 1 else "", "dim"),
+            (f"  {cut(cleaned(one.note), room)}" if room > 1 else "", "dim"),
         )
 
 
@@ -222,7 +222,7 @@ def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> No
 def _arrange(text: StyledText, lines: list[_Line], total: _Line | None, width: int) -> None:
     counted = [*lines, total] if total is not None else lines
     lines_with_cells = [one for one in counted if one.cells]
-    longest = max((one.lead + _width(one.name[0]) for one in counted if one.cells), default=0)
+    longest = max((one.lead + columns_of(one.name[0]) for one in counted if one.cells), default=0)
     columns: list[_Column] = []
     room = width
     for layout in _LAYOUTS:
@@ -245,17 +245,17 @@ def _arrange(text: StyledText, lines: list[_Line], total: _Line | None, width: i
 def _add(text: StyledText, line: _Line, columns: "list[_Column]", room: int, width: int) -> None:
     guides = _shortened(line.guides, room // 2)
     spans: list[Span] = [(guides, "dim")] if guides else []
-    left = room - _width(guides)
+    left = room - columns_of(guides)
     if line.mark[0]:
         spans.append((f"{line.mark[0]} ", line.mark[1]))
         left -= 2
     name, style = line.name
     if not line.cells:  # it may run on below the columns, as nothing stands there
-        text.line(*spans, (_cut(name, width - _width(guides)), style))
+        text.line(*spans, (cut(name, width - columns_of(guides)), style))
         return
-    name = _fitted(name, max(left, 1))
+    name = fitted(name, max(left, 1))
     spans.append((name, style))
-    spans.append((" " * (left - _width(name)), ""))
+    spans.append((" " * (left - columns_of(name)), ""))
     for column in columns:
         spans += column.spans(line.cells[column.name])
     text.line(*spans)
@@ -323,41 +323,6 @@ def _share(used: float, limit: float | None) -> float | None:
     if limit is None:
         return None
     return used / limit if limit else float(used > 0)
-
-
-def _clean(text: str) -> str:
-    """A text on one line, without what could steer a terminal or turn its direction."""
-    return "".join(
-        one if unicodedata.category(one)[0] not in "CZ" or one == " " else "�"
-        for one in " ".join(text.split())
-    )
-
-
-def _width(text: str) -> int:
-    """How many columns a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1
-        for one in text
-    )
-
-
-def _fitted(name: str, room: int) -> str:
-    """A name whose end, which says most, is kept where it doesn't fit."""
-    return name if _width(name) <= room else f"…{_cut(name[::-1], room, mark='')[::-1][1:]}"
-
-
-def _cut(text: str, room: int, mark: str = "…") -> str:
-    if _width(text) <= room:
-        return text
-    kept, left = "", room - len(mark)
-    for one in text:
-        left -= _width(one)
-        if left < 0:
-            break
-        kept += one
-    return kept + mark
 
 
 def _shortened(guides: str, room: int) -> str:

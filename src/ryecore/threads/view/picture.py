@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.drawing.picture import Box, BoxStatus, Line, LineKind, Picture
 from ryecore.policy.budget import Amount
+from ryecore.runs.figures import compact, dollars, duration
 from ryecore.state.model import Status
-from ryecore.threads.view.figures import compact, dollars, duration
 from ryecore.threads.view.rows import TreeRow, rows_of
 
 if TYPE_CHECKING:
