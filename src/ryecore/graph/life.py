@@ -6,7 +6,6 @@ draw on, a signed file, a signed journal.
 Source: reference "State graph walker"; decisions 37, 39, 41 and 47.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,21 +18,18 @@ from attrs import evolve
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.runner import create_agent_node_executor
-from ryecore.chain.parameters import checked_parameters
 from ryecore.errors import (
-    ConfigError,
-    ContentChanged,
-    InputError,
-    RyeError,
     StateError,
     ThreadConflict,
 )
+from ryecore.graph.closing import made_result, settle_failed
 from ryecore.graph.going_on import Begun, begun_at
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found, read_run
-from ryecore.graph.loading import LoadedGraph, missing_variables
-from ryecore.graph.model import AgentVertex, Graph
+from ryecore.graph.loading import LoadedGraph
+from ryecore.graph.means import check_means, checked_inputs
+from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, NodeError, Position, first
 from ryecore.graph.walk.agents import AgentWork
@@ -42,7 +38,6 @@ from ryecore.graph.walk.vertices import Vertices
 from ryecore.graph.walk.walker import Walk, Walker
 from ryecore.graph.wish import GraphWish
 from ryecore.items.signature import utc_now
-from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
 from ryecore.policy.capabilities import attenuate
@@ -53,7 +48,7 @@ from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.state.checkpoints import Head
-from ryecore.state.model import Cost, Status
+from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
@@ -105,8 +100,9 @@ class GraphLife:
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
             found = self._found()
-            inputs = self._checked_inputs(found)
-            self._check_means()
+            graph = self._loaded.graph
+            inputs = checked_inputs(graph, self._wish, found)
+            check_means(graph, self._host, self._wish.only)
             begun = self._begun(found, inputs)
             above = self._above()
             self._register(above)
@@ -156,40 +152,6 @@ class GraphLife:
         position = first(graph)
         state = {**position.state, **wish.state}
         return Begun(evolve(position, node=wish.only or graph.start, state=state), {})
-
-    def _checked_inputs(self, found: Found | None) -> dict[str, object]:
-        graph, wish = self._loaded.graph, self._wish
-        given = wish.inputs if found is None else found.started.get("inputs", {})
-        if wish.digest is not None and graph.digest != wish.digest:
-            raise ContentChanged(
-                f"{graph.ref} has changed since its run was planned.",
-                next_step="Run it again: what is planned is what runs.",
-            )
-        schema = graph.input_schema
-        validator = SchemaValidator(json.dumps(schema)) if schema is not None else None
-        return dict(checked_parameters(graph.ref.id, schema, validator, given))
-
-    def _check_means(self) -> None:
-        """Refuse what could only fail on the way."""
-        graph, host = self._loaded.graph, self._host
-        missing = missing_variables(graph, host.environ)
-        if missing:
-            raise ConfigError(
-                f"{graph.ref} can't run here: {'; '.join(missing)}.",
-                next_step="Set what is missing in the environment, or in the project's .env.",
-            )
-        if self._wish.only is not None and self._wish.only not in graph.nodes:
-            raise InputError(
-                f"{graph.ref} has no node '{self._wish.only}'.",
-                next_step=f"Its nodes: {', '.join(graph.nodes)}.",
-            )
-        agents = [node.id for node in graph.nodes.values() if isinstance(node, AgentVertex)]
-        if agents and not host.has_models:
-            raise ConfigError(
-                f"{graph.ref} asks models at {', '.join(agents)}, and here are none.",
-                next_step="Open the Rye with agent=AgentRunnerDeps(...); for a child process name "
-                "what makes them again there: deps_factory, on the command line --deps.",
-            )
 
     def _above(self) -> Above | None:
         parent_id = self._ctx.budget_account
@@ -409,9 +371,8 @@ class GraphLife:
         host.ledger.cascade_spend(run_id)
         account = host.ledger.account(run_id)
         total = account.total + account.held
-        document = document_of(run_id, position, total)
-        told = {key: value for key, value in document.items() if key != "state"}
-        self.journal.append(f"run_{status}", told)
+        said = document_of(run_id, position, total)
+        self.journal.append(f"run_{status}", {key: said[key] for key in said if key != "state"})
         self.journal.checkpoint(position)
         head = self.journal.head
         self.journal.close()
@@ -422,7 +383,9 @@ class GraphLife:
         row = host.registry.get_thread(run_id)
         if row.kill_requested and status == "cancelled":
             status = "killed"
-        result = self._result(position, ending, document, total)
+        result = made_result(
+            self._loaded, run_id, position, total, (time.monotonic() - self._started) * 1000
+        )
         host.store.settle(
             run_id,
             status,
@@ -433,50 +396,8 @@ class GraphLife:
         )
         return result
 
-    def _result(
-        self, position: Position, ending: Ending, document: dict[str, object], total: Amount
-    ) -> GraphResult:
-        is_well = ending.status in ("completed", "completed_with_errors")
-        return GraphResult(
-            status="success" if is_well else "error",
-            item_id=str(self._loaded.graph.ref),
-            data=document,
-            error=None if is_well else str(document.get("error") or ending.status),
-            chain=self._loaded.chain,
-            duration_ms=(time.monotonic() - self._started) * 1000,
-            run_id=self.run_id,
-            ended=ending.status,
-            output=ending.output,
-            steps=position.step,
-            state=position.state,
-            failed=ending.error,
-            errors=position.errors,
-            suppressed=position.suppressed,
-            total=total,
-        )
-
     def _end_badly(self, error: BaseException) -> None:
-        """End the row and the account. What can't be written now, the keeper writes later."""
-        said = str(error) or type(error).__name__
-        if isinstance(error, RyeError):
-            error.facts = {**error.facts, "thread_id": self.run_id}
-        is_error = isinstance(error, Exception)
-        status: Status = "error" if is_error else "cancelled"
-        document = {
-            "success": False,
-            "status": status,
-            "error": said,
-            "graph_run_id": self.run_id,
-        }
-        result: dict[str, object] = {"status": "error", "item_id": str(self._wish.ref)}
-        result |= {"error": said, "data": document}
-        try:
-            self._host.store.settle(self.run_id, status, result, self._fence or 0)
-            self._host.store.end_file(self.run_id)
-        except ThreadConflict:
-            pass  # it has ended otherwise
-        except StateError:
-            self._host.keeper.owe(self.run_id, self._fence or 0, status, result)
+        settle_failed(self._host, self.run_id, self.item_id, self._fence or 0, error)
         self._forget()
 
     def _forget(self) -> None:

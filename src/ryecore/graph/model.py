@@ -5,9 +5,9 @@ Source: seeds 000 and 002, "state-graph/runtime"; reference "State graph walker"
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen
 
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.items.refs import ItemRef
@@ -127,7 +127,7 @@ class ActionVertex(_Vertex):
         cache_result: Whether the result is remembered by all that it depends on.
     """
 
-    type: ClassVar[Literal["action"]] = "action"
+    type: Literal["action"] = field(default="action", init=False)
     action: Action
     tries: Tries = Tries()
     cache_result: bool = False
@@ -137,7 +137,7 @@ class ActionVertex(_Vertex):
 class GateVertex(_Vertex):
     """A node that does nothing but assign and choose an edge."""
 
-    type: ClassVar[Literal["gate"]] = "gate"
+    type: Literal["gate"] = field(default="gate", init=False)
 
 
 @frozen(kw_only=True)
@@ -155,7 +155,7 @@ class ForeachVertex(_Vertex):
         cache_result: Whether results are remembered.
     """
 
-    type: ClassVar[Literal["foreach"]] = "foreach"
+    type: Literal["foreach"] = field(default="foreach", init=False)
     over: Template
     action: Action
     as_: str = "item"
@@ -178,7 +178,7 @@ class AgentVertex(_Vertex):
     Source: seed 004; decision 50.
     """
 
-    type: ClassVar[Literal["agent"]] = "agent"
+    type: Literal["agent"] = field(default="agent", init=False)
     node: AgentNode
     agent: Agent
 
@@ -191,7 +191,7 @@ class ReturnVertex(_Vertex):
         output: What the run gives.
     """
 
-    type: ClassVar[Literal["return"]] = "return"
+    type: Literal["return"] = field(default="return", init=False)
     output: Template
 
 
@@ -239,3 +239,9 @@ class Graph:
     uses_time: bool = False
     version: str | None = None
     description: str = ""
+
+    def _repr_html_(self) -> str:
+        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+
+        return to_html(graph_picture(self))

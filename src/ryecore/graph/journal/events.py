@@ -14,9 +14,9 @@ __all__ = ["RUN_RECORD_TYPES", "GraphEvent", "event_of"]
 
 RUN_RECORD_TYPES: Final = (
     "run_started", "run_resumed", "node_started", "node_retry", "item_started", "item_retry",
-    "item_completed", "node_completed", "foreach_completed", "state_checkpoint", "cost", "hook", "model_call",
-    "model_call_end", "tool_call_start", "tool_call_result", "checkpoint", "run_completed",
-    "run_error", "run_cancelled", "run_killed",
+    "item_completed", "node_completed", "foreach_completed", "state_checkpoint", "cost", "hook",
+    "model_call", "model_call_end", "tool_call_start", "tool_call_result", "checkpoint",
+    "run_completed", "run_error", "run_cancelled", "run_killed",
 )  # fmt: skip
 """The types of records in a journal. These decide what is gone on from after a crash:
 

@@ -1,0 +1,56 @@
+"""What is done once a run is over."""
+
+from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.graph.host import GraphHost
+from ryecore.graph.loading import LoadedGraph
+from ryecore.graph.result import GraphResult, document_of
+from ryecore.graph.schedule import Ending, Position
+from ryecore.policy.budget import Amount
+from ryecore.state.model import Status
+
+__all__ = ["made_result", "settle_failed"]
+
+
+def made_result(
+    loaded: LoadedGraph, run_id: str, position: Position, total: Amount, duration_ms: float
+) -> GraphResult:
+    """What came of a run, for whoever waits for it."""
+    ending = position.ending or Ending("cancelled")
+    document = document_of(run_id, position, total)
+    is_well = document["success"]
+    return GraphResult(
+        status="success" if is_well else "error",
+        item_id=str(loaded.graph.ref),
+        data=document,
+        error=None if is_well else str(document.get("error") or ending.status),
+        chain=loaded.chain,
+        duration_ms=duration_ms,
+        run_id=run_id,
+        ended=ending.status,
+        output=ending.output,
+        steps=position.step,
+        state=position.state,
+        failed=ending.error,
+        errors=position.errors,
+        suppressed=position.suppressed,
+        total=total,
+    )
+
+
+def settle_failed(
+    host: GraphHost, run_id: str, item_id: str, fence: int, error: BaseException
+) -> None:
+    """End a run's row and account. What can't be written now, the keeper writes later."""
+    said = str(error) or type(error).__name__
+    if isinstance(error, RyeError):
+        error.facts = {**error.facts, "thread_id": run_id}
+    status: Status = "error" if isinstance(error, Exception) else "cancelled"
+    document = {"success": False, "status": status, "error": said, "graph_run_id": run_id}
+    result = {"status": "error", "item_id": item_id, "error": said, "data": document}
+    try:
+        host.store.settle(run_id, status, result, fence)
+        host.store.end_file(run_id)
+    except ThreadConflict:
+        pass  # it has ended otherwise
+    except StateError:
+        host.keeper.owe(run_id, fence, status, result)
