@@ -1,5 +1,6 @@
 """What every test may use."""
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.house import House
+
+# Who starts the tests in the background has signals ignored, and children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
