@@ -73,10 +73,13 @@ class GraphInvalid(ItemError):
             shown.append(f"\n  … and {len(problems) - _MAX_SHOWN} more.")
         return cls(
             f"{ref} has {count}:{''.join(shown)}",
-            next_step="\nMend the file and sign it again.",
+            next_step="Mend the file and sign it again.",
             problems=tuple(problems),
             warnings=tuple(warnings),
         )
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.next_step}"
 
     def to_dict(self) -> dict[str, object]:
         """The error object, with its problems."""

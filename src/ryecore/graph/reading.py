@@ -13,7 +13,7 @@ from ryecore.chain.spec import ElementSpec
 from ryecore.errors.graphs import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
 from ryecore.graph.validation.document import DocumentReader
-from ryecore.graph.validation.lines import line_of, lines_of, node_lines
+from ryecore.graph.validation.lines import lines_of, nearest, node_lines
 from ryecore.graph.validation.problems import Found, Problems, key_path
 from ryecore.items.documents import parse_document
 from ryecore.items.verification import VerifiedItem
@@ -97,17 +97,19 @@ def located(found: Sequence[Found], text: str, path: Path) -> tuple[GraphProblem
     if not found:
         return ()
     lines = lines_of(text)
+    order = {place: at for at, place in enumerate(lines)}
     told = {
         GraphProblem(
             message=one.message,
             path=path,
-            line=line_of(one.place, lines),
+            line=lines.get(known, 1) if lines else None,
             node=str(one.place[2]) if _is_in_node(one) else None,
             key=key_path(one.place),
-        ): None
+        ): order.get(known, -1)
         for one in found
+        for known in (nearest(one.place, lines),)
     }
-    return tuple(sorted(told, key=lambda problem: problem.line or 0))
+    return tuple(sorted(told, key=told.__getitem__))
 
 
 def _is_in_node(found: Found) -> bool:

@@ -85,6 +85,7 @@ def _retry(fields: Fields) -> RetrySpec | None:
 def _note(fields: Fields, problem: Exception) -> None:
     """Note what an agent's own check says, at the key that it names."""
     said = str(problem.args[0] if not isinstance(problem, ConfigError) else problem)
-    key = next((word for word in _WORD.findall(said) if word in fields.declared), None)
+    words = _WORD.findall(said.replace("prompt template", "prompt_template"))
+    key = next((word for word in words if word in fields.declared), None)
     place = fields.place if key is None else fields.at(key)
     fields.problems.error(place, f"{said.rstrip('.')}.")

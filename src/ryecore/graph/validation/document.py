@@ -62,13 +62,17 @@ class DocumentReader:
             The graph; None where it has problems, or none of its nodes can be read.
         """
         top, config = self._top, self._config
-        _check_keys_are_text(config.declared, config.place, self._problems)
+        _check_keys_are_text(top.declared, self._problems)
         self._check_top()
+        if not top.has("config"):
+            self._problems.error((), "config is missing: it holds the nodes.")
+            return None
         config.check("config", _CONFIG_KEYS)
         agents = read_agents(config)
         drafts = self._drafts(NodeReader(agents, self._lines))
         start = config.text("start", required=True)
-        check_flow(drafts, start, config.at("start"), self._problems)
+        if drafts:
+            check_flow(drafts, start, config.at("start"), self._problems)
         hooks = self._hooks(graph.ref.id)
         permissions = top.names("permissions")
         check_permissions(
@@ -120,8 +124,6 @@ class DocumentReader:
                 self._problems.error(
                     (), "permissions is missing: the list of what the graph's actions may do."
                 )
-        if not top.has("config"):
-            self._problems.error((), "config is missing: it holds the nodes.")
         for name in top.declared:
             if name in _CONFIG_KEYS and name not in _BOUNDS:
                 top.error(name, f"{name!r} stands below 'config'.")
@@ -225,9 +227,9 @@ class DocumentReader:
                 )
 
 
-def _check_keys_are_text(document: object, place: Place, problems: Problems) -> None:
+def _check_keys_are_text(document: object, problems: Problems) -> None:
     """Note each key that is no text; without recursion, and each collection once."""
-    to_look_at: list[tuple[object, Place]] = [(document, place)]
+    to_look_at: list[tuple[object, Place]] = [(document, ())]
     seen: set[int] = set()
     while to_look_at:
         one, where = to_look_at.pop()

@@ -179,17 +179,14 @@ class Fields:
         return names
 
     def mapping(self, name: str) -> Mapping[str, object]:
-        """A mapping with text keys; empty where there is none."""
+        """A mapping, without keys that are no text; empty where there is none."""
         value = self.declared.get(name)
         if value is None:
             return {}
         if not isinstance(value, Mapping):
             self.error(name, f"{name} is {kind_of(value)}; it has to be a mapping.")
             return {}
-        bad = [key for key in value if not isinstance(key, str)]
-        for key in bad:
-            self.error(name, f"In {name}, the key {brief(key)} is no text; write it in quotes.")
-        return value if not bad else {key: value[key] for key in value if isinstance(key, str)}
+        return {key: one for key, one in value.items() if isinstance(key, str)}
 
     def template(self, name: str) -> Template:
         """A value with expressions in it."""
@@ -200,8 +197,18 @@ class Fields:
         try:
             return read_template(value)
         except BrokenExpression as problem:
-            self.problems.error(place, f"{problem}.")
-            return Template(None)
+            if isinstance(value, str):
+                self.problems.error(place, f"{problem}.")
+                return Template(None)
+        for key, one in (
+            value.items()
+            if isinstance(value, Mapping)
+            else enumerate(value)
+            if isinstance(value, list)
+            else ()
+        ):
+            self.template_of(one, (*place, key))  # so that each broken one is noted
+        return Template(None)
 
     def _shown(self, value: object) -> str:
         return brief(value) if isinstance(value, str | int | float) else kind_of(value)

@@ -6,7 +6,7 @@ from typing import Final
 
 from ryecore.graph.validation.problems import Place
 
-__all__ = ["line_of", "lines_of", "node_lines"]
+__all__ = ["lines_of", "nearest", "node_lines"]
 
 _BLOCK_KEY: Final = re.compile(
     r"^( +)(?:\"([^\"\\\n]+)\"|'([^'\n]+)'|([^\s#'\"][^:\n]*)):(?=\s)", re.M
@@ -72,13 +72,11 @@ def lines_of(text: str) -> Mapping[Place, int]:
     return found.lines
 
 
-def line_of(place: Place, lines: Mapping[Place, int]) -> int | None:
-    """The line of a place, or of the nearest one above it that is known."""
-    for length in range(len(place), 0, -1):
-        line = lines.get(place[:length])
-        if line is not None:
-            return line
-    return 1 if lines else None
+def nearest(place: Place, lines: Mapping[Place, int]) -> Place:
+    """A place, or the nearest one above it whose line is known."""
+    return next(
+        (place[:length] for length in range(len(place), 0, -1) if place[:length] in lines), ()
+    )
 
 
 class _Open:

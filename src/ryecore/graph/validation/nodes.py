@@ -55,9 +55,11 @@ class NodeReader:
 
     def read(self, name: str, node: Fields) -> Draft:
         """What a node comes to."""
-        type_ = node.choice("type", tuple(_KEYS), "action")
-        if node.declared.get("type", "action") in _KEYS:
-            _check_keys(node, type_)
+        is_plain = "type" not in node.declared
+        type_ = "action" if is_plain else node.choice("type", tuple(_KEYS), "")
+        if not type_:
+            return Draft(id=name, type="action", place=node.place, edges=_edges(node))
+        _check_keys(node, type_)
         match type_:
             case "gate":
                 return self._gate(name, node)

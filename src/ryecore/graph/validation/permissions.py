@@ -14,7 +14,7 @@ __all__ = ["check_permissions"]
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_*-]*")
 _ACTIONS: Final = ("execute", "fetch", "sign")
 _KINDS: Final = ("tool", "directive", "knowledge")
-_FORM: Final = "A permission is rye.<execute|fetch|sign>.<tool|directive|knowledge>.<dotted id>"
+_FORM: Final = "it is rye.<execute|fetch|sign>.<tool|directive|knowledge>.<dotted id>"
 
 
 def check_permissions(
