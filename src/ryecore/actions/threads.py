@@ -271,9 +271,11 @@ class Threads:
     async def verify(self, thread_id: str) -> "TranscriptReport":
         """Prove a thread's transcript: which turn was altered, cut, or never attested.
 
+        That of a graph's run is proved too; each of its steps is a turn.
+
         Raises:
             ThreadNotFound: There is none of this id.
-            ThreadConflict: It is no directive's thread, so it has no transcript.
+            ThreadConflict: It is a tool's thread, so it has no transcript.
 
         Source: decision 47.
         """

@@ -1,4 +1,4 @@
-"""Close what a dead thread has left: its file, and its transcript.
+"""Close what a dead thread, or a dead run of a graph, has left: its file, and its transcript.
 
 Its row says already how it ended. Whoever has found it dead does the rest.
 
@@ -47,7 +47,8 @@ def close_left_behind(
             folder / TRANSCRIPT, record.thread_id, key, durability, head=record.transcript_head
         )
         with transcript:
-            transcript.append(f"thread_{record.status}", {"error": "Its process died."})
+            kind = "thread" if record.item_id.startswith("directive:") else "run"
+            transcript.append(f"{kind}_{record.status}", {"error": "Its process died."})
             head = transcript.checkpoint(found.turn + bool(found.tail_records))
     end_thread_file(folder / THREAD_FILE, record, key)
     return head

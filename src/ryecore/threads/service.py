@@ -183,8 +183,26 @@ class ThreadService:
         Raises:
             ThreadConflict: It is a tool's, so no model ever said anything in it.
         """
-        record = self._host.store.look(thread_id)
-        if not record.item_id.startswith("directive:"):
+        record = self._transcribed(thread_id)
+        if not _is_directives(record):
+            raise ThreadConflict(
+                f"The thread {thread_id} runs the graph {record.item_id}, which has no "
+                "conversation.",
+                next_step=f"Go on with it: rye graph resume {thread_id}",
+                thread_id=thread_id,
+                state=record.status,
+            )
+        return record
+
+    def _transcribed(self, thread_id: str) -> ThreadRecord:
+        """The row of a thread that has a transcript: a directive's, or a run of a graph.
+
+        Raises:
+            ThreadConflict: It is a tool's.
+        """
+        store = self._host.store
+        record = store.look(thread_id)
+        if not _is_directives(record) and not (store.folder_of(thread_id) / TRANSCRIPT).exists():
             raise ThreadConflict(
                 f"The thread {thread_id} runs {record.item_id}, which has no conversation and no "
                 "transcript.",
@@ -209,12 +227,12 @@ class ThreadService:
     # Proof
 
     def verify(self, thread_id: str) -> TranscriptReport:
-        """Prove a thread's transcript.
+        """Prove the transcript of a thread, or of a graph's run, each step of which is a turn.
 
         Raises:
-            ThreadConflict: It is no directive's.
+            ThreadConflict: It is a tool's, which has none.
         """
-        record, host = self._directives(thread_id), self._host
+        record, host = self._transcribed(thread_id), self._host
         return verify_transcript(
             host.store.folder_of(thread_id) / TRANSCRIPT,
             thread_id,
@@ -252,6 +270,10 @@ class ThreadService:
     def _asked_to_hand_off(self, thread_id: str) -> ThreadRecord:
         self._directives(thread_id)
         return self._host.store.hand_off(thread_id)
+
+
+def _is_directives(record: ThreadRecord) -> bool:
+    return record.item_id.startswith("directive:")
 
 
 @frozen

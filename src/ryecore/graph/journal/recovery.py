@@ -41,8 +41,9 @@ class Found:
         tried: Its tries so far.
         items: Of a foreach's members, what came of those whose end is known.
         items_in_flight: The members that had begun, and of which no end is known.
-        tail_records: How many records no checkpoint speaks for.
-        is_torn: Whether something behind the last whole record was dropped.
+        tail_records: How many records stand behind the position for which no checkpoint spoke when
+            the run ended; the one that closes a dead run says so.
+        is_torn: Whether something behind the last whole record was dropped just now.
     """
 
     started: Mapping[str, Any]
@@ -96,6 +97,7 @@ class _Stand:
 
     digest: str = ""
     step: int = 0
+    unattested: int = 0
     behind: _Behind = field(factory=_Behind)
 
 
@@ -108,7 +110,7 @@ class Fold:
 
     def __init__(self, at: int | None = None) -> None:
         self.started: Mapping[str, Any] | None = None
-        self.stand: _Stand | None = _Stand()
+        self.stand = _Stand()
         self.attested: tuple[int, str] | None = None
         self._at = at
         self._found_at: _Stand | None = None
@@ -129,8 +131,7 @@ class Fold:
             return
         if kind == "run_started" and self.started is None:
             self.started = payload
-        if self.stand is not None:
-            self.stand.behind.take(kind, payload)
+        self.stand.behind.take(kind, payload)
         if self._unattested is not None:
             self._unattested[1].behind.take(kind, payload)
 
@@ -141,6 +142,8 @@ class Fold:
             self.attested = (self.stand.step, self.stand.digest)
             if self.stand.step == self._at:
                 self._found_at = _Stand(self.stand.digest, self.stand.step)
+        else:
+            self.stand.unattested += left_by_a_crash
         self._unattested, self._records = None, 0
 
     def found(
@@ -152,7 +155,7 @@ class Fold:
             run_id: The run.
             states: Where its objects are.
             path: Its journal, whose chain was proved.
-            tail_records: How many records no checkpoint speaks for.
+            tail_records: How many records stand behind its last checkpoint.
             is_torn: Whether something behind the last whole record was dropped.
 
         Raises:
@@ -169,7 +172,10 @@ class Fold:
                 f"The run {run_id} has no checkpoint behind step {self._at}.",
                 next_step=f"See its steps: rye graph show {run_id}",
             )
-        found = Found(self.started, None, tail_records=tail_records, is_torn=is_torn)
+        if self._at is not None:
+            tail_records, is_torn = 0, False
+        left = tail_records + stand.unattested
+        found = Found(self.started, None, tail_records=left, is_torn=is_torn)
         behind = stand.behind
         try:
             if stand.digest:

@@ -1,0 +1,104 @@
+"""What a run's dead process has left is closed by whoever finds it dead, and can be proved."""
+
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from ryecore.errors import ThreadConflict
+from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.recovery import read_run
+from ryecore.graph.schedule import Position
+from ryecore.lillux.processes import current_process
+from ryecore.state.checkpoints import Head
+from ryecore.state.model import ThreadRecord
+from ryecore.state.records import load_run_key
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, read_thread_file, write_thread_file
+from tests.stage import Stage
+from tests.unit.graph.small_run import RUN, resumed
+
+pytestmark = pytest.mark.anyio
+
+
+def dead_run(stage: Stage) -> tuple[ThreadStore, Path]:
+    """A run as a dead process leaves it: in its second node, with a torn line."""
+    store, key = stage.store(), load_run_key(stage.house.user / ".ai")
+    owner = evolve(current_process(), pid=2**22 - 3, start_ticks=1)  # nobody is called that
+    store.registry.register(RUN, "tool:acme/flow", owner=owner)
+    store.registry.claim(RUN, owner)
+    folder = store.make_folder(RUN)
+    write_thread_file(folder / THREAD_FILE, _file(store.registry.get_thread(RUN)), key, "process")
+
+    def set_head(head: Head) -> None:
+        store.registry.set_head(RUN, (head.offset, head.digest))
+
+    journal = Journal.create(folder, folder / "objects", RUN, key, "process", set_head=set_head)
+    journal.tell("run_started", {"inputs": {}})
+    journal.checkpoint(Position("send", 1, {"count": 1}))
+    journal.tell("node_started", {"node": "send", "step": 1})
+    journal.close()
+    with (folder / "transcript.jsonl").open("ab") as file:
+        file.write(b'{"timestamp": 1.0, "thr')
+    return store, folder
+
+
+def _file(row: ThreadRecord) -> ThreadFile:
+    return ThreadFile(
+        thread_id=RUN,
+        item_id="tool:acme/flow",
+        directive="acme/flow",
+        item_hash="0" * 64,
+        status="running",
+        created_at=row.created_at,
+        updated_at=row.created_at,
+        model=None,
+        limits={},
+        capabilities=(),
+    )
+
+
+async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    store, folder = dead_run(stage)
+    async with stage.open() as rye:
+        report = await rye.threads.show(RUN)
+        proof = await rye.threads.verify(RUN)
+    assert report.status == "error"
+    assert proof.ok
+    assert [turn.state for turn in proof.turns] == ["attested", "unattested"]
+    assert stage.records(RUN, "run_error")
+    assert not stage.records(RUN, "thread_error")
+    key = load_run_key(stage.house.user / ".ai")
+    assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
+
+    head = store.registry.get_thread(RUN).transcript_head
+    found = read_run(folder, folder / "objects", RUN, key.public, head)
+    assert found.position == Position("send", 1, {"count": 1})
+    assert (found.in_flight, found.tried) == ("send", 1)
+    assert found.tail_records == 1
+    journal, again = resumed(folder, key, head)
+    journal.close()
+    assert again == found
+
+
+async def test_an_altered_run_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    _, folder = dead_run(stage)
+    path = folder / "transcript.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"inputs":{}', b'"inputs":[]'))
+    async with stage.open() as rye:
+        proof = await rye.threads.verify(RUN)
+    assert not proof.ok
+    assert proof.turns[0].state == "altered"
+
+
+async def test_a_run_has_no_conversation_to_replay_or_resume(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    dead_run(stage)
+    async with stage.open() as rye:
+        with pytest.raises(ThreadConflict, match="no conversation") as refused:
+            await rye.threads.replay(RUN)
+        with pytest.raises(ThreadConflict, match="no conversation"):
+            await rye.threads.resume(RUN, "Go on.")
+    assert str(refused.value.next_step).endswith(f"rye graph resume {RUN}")
