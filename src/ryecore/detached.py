@@ -27,7 +27,6 @@ from ryecore.state.liveness import LEASE_S
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
-from ryecore.walker import walk_claimed
 
 __all__ = ["main"]
 
@@ -46,6 +45,8 @@ def main() -> None:
     except ThreadConflict:
         return  # it was stopped before it began
     if payload.walk is not None:
+        from ryecore.walker import walk_claimed  # noqa: PLC0415 - for graphs alone
+
         walk_claimed(payload, threads, fence, told)
         return
     threads.announce(payload.thread_id, "running")

@@ -26,7 +26,6 @@ from ryecore.policy import CallContext
 from ryecore.runs.naming import PARENT_ID, register_thread
 
 if TYPE_CHECKING:
-    from ryecore.state.model import ThreadRecord
     from ryecore.state.store import ThreadStore
 
 __all__ = ["GraphProcesses", "ended_badly", "parent_of", "run_payload"]
@@ -35,6 +34,7 @@ _END_S: Final = 2.0
 """How long past its deadline a run may take to write its end."""
 _GRACE_S: Final = 10.0
 """Between TERM and KILL: what the run has started is given two seconds, then its end is written."""
+_MAX_SAID: Final = 2000
 
 
 class GraphProcesses:
@@ -67,7 +67,7 @@ class GraphProcesses:
         payload = run_payload(self._threads(), self._settings, plan, ref, ctx)
         run_id = payload.thread_id
         why = "It was stopped before it began."
-        record: ThreadRecord | None = None
+        document: Mapping[str, object] = {}
         try:
             done = await run_process(
                 ProcessSpec(
@@ -88,22 +88,28 @@ class GraphProcesses:
             raise
         finally:
             with anyio.CancelScope(shield=True):
-                record = await anyio.to_thread.run_sync(self._ended, run_id, str(ref), why)
-        return _with_document(done, record, run_id, why)
+                document = await anyio.to_thread.run_sync(self._ended, run_id, str(ref), why)
+        return _with_document(done, document, why)
 
-    def _ended(self, run_id: str, item_id: str, why: str) -> "ThreadRecord | None":
-        """See that a run has ended whose process has; its row, where that can be read."""
+    def _ended(self, run_id: str, item_id: str, why: str) -> Mapping[str, object]:
+        """See that a run has ended whose process has; its document."""
         store = self._threads()
+        document: dict[str, object] = {
+            "success": False,
+            "status": "error",
+            "error": why,
+            "graph_run_id": run_id,
+        }
         with suppress(StateError):
             record = store.look(run_id)  # ends one that a process had claimed
-            if record.status != "created":
-                return record
-            document = {"success": False, "status": "error", "error": why, "graph_run_id": run_id}
-            result = ended_badly(item_id, document)
-            with suppress(StateError):  # somebody was quicker
-                store.settle(run_id, "error", result, record.fence)
-            return store.registry.get_thread(run_id)
-        return None
+            if record.status == "created":
+                with suppress(StateError):  # somebody was quicker
+                    store.settle(run_id, "error", ended_badly(item_id, document), record.fence)
+                record = store.registry.get_thread(run_id)
+            kept = store.registry.get_result(run_id)
+            told = kept.get("data") if isinstance(kept, Mapping) else None
+            return told if isinstance(told, Mapping) else {**document, "status": record.status}
+        return document
 
 
 def run_payload(
@@ -163,17 +169,14 @@ def _how_it_ended(done: ProcessResult) -> str:
     return f"The graph's process ended with code {done.exit_code} and left no result."
 
 
-def _with_document(
-    done: ProcessResult, record: "ThreadRecord | None", run_id: str, why: str
-) -> ProcessResult:
-    """The result with a document, as each graph's is, also where its process died."""
-    if done.stdout.strip():
+def _with_document(done: ProcessResult, document: Mapping[str, object], why: str) -> ProcessResult:
+    """The result with the run's document, which counts however its process went on behind it."""
+    if done.status == "exited" and done.stdout.strip():
         return done
-    said = done.stderr.decode(errors="backslashreplace").strip()[-2000:]
-    document = {
-        "success": False,
-        "status": record.status if record is not None and record.ended else "error",
-        "error": f"{why} It said: {said}" if said else why,
-        "graph_run_id": run_id,
-    }
-    return evolve(done, stdout=json.dumps(document).encode())
+    if document.get("success") is True:
+        done = evolve(done, status="exited", exit_code=0, signal=None)
+    elif document.get("error") == why and done.stderr.strip():
+        said = done.stderr.decode(errors="backslashreplace").strip()[-_MAX_SAID:]
+        document = {**document, "error": f"{why} It said: {said}"}
+    written = json.dumps(document).encode()
+    return evolve(done, stdout=written, stdout_total_bytes=len(written))

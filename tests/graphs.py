@@ -1,0 +1,39 @@
+"""Graphs in a house, for tests that run them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ryecore.graph.model import GRAPH_RUNTIME
+from tests.house import House
+
+__all__ = ["ALL_OF_ACME", "graph"]
+
+ALL_OF_ACME = "rye.execute.tool.acme.*"
+
+
+def graph(
+    house: House,
+    nodes: Mapping[str, Any],
+    item_id: str = "acme/flow",
+    *,
+    permissions: tuple[str, ...] = (ALL_OF_ACME,),
+    inputs: Mapping[str, Any] | None = None,
+    env_requires: tuple[str, ...] = (),
+    **config: object,
+) -> str:
+    """Write and sign a graph that begins with its first node; its canonical ref."""
+    declared: dict[str, object] = {"start": next(iter(nodes)), **config, "nodes": nodes}
+    more: dict[str, Any] = {"env_requires": list(env_requires)} if env_requires else {}
+    if inputs is not None:
+        more["config_schema"] = {"type": "object", "properties": inputs}
+    return house.yaml(
+        item_id,
+        version="1.0.0",
+        tool_type="graph",
+        executor_id=GRAPH_RUNTIME,
+        category=item_id.rpartition("/")[0],
+        description="A graph.",
+        permissions=list(permissions),
+        config=declared,
+        **more,
+    )
