@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help build demo test check format bench docs seal soak clean
+.PHONY: help build demo test check format bench docs seal soak release-check clean
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 build: $(VENV)/.built ## a virtual environment with the library built in place
 
@@ -63,6 +63,9 @@ seal: build ## sign the system bundle and this project's own items with a throwa
 
 soak: build ## the long fault runs
 	@RYE_SOAK=1 $(BIN)/python -m pytest tests/integration --timeout=1200
+
+release-check: build ## whether this repository can be released; TAG=v1.2.3 asks for the tag too
+	@$(BIN)/python .ci/release_check.py $(TAG)
 
 clean: ## remove what was built
 	@rm -rf $(VENV) native/target site .build src/ryecore/_native*.so

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:43Z:15785dd752251fda516f93ce7291999fa84350c693b14b8ef84c4a1ce11c90c2:pf4soedTgDGZpL4ujxM4X09Ky2zd9Bkp5RDFpK2Hxi5opLxNUFSEnHfad_1x-RjR5huuMXt8uVlwEsAwkh4IDg:95a60536a72eb33f
+# rye:signed:2026-11-22T11:07:56Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:UjkenJ-lMEN0H1UIw76ncS8_eBJh0oFtzwfYS7M0ZEQeqGXowntP6VAYQ5b82XFxEBfjYlEVheghF-KyhkBHBA:ca44423fd949452d
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"
@@ -40,4 +40,8 @@ def execute(params: dict, project_path: str) -> dict:
                 if lines > params["max_lines"]:
                     relative = os.path.relpath(path, project_path)
                     too_long.append({"path": relative, "lines": lines})
-    return {"success": not too_long, "modules": counted, "too_long": too_long}
+    found = {"success": not too_long, "modules": counted, "too_long": too_long}
+    if too_long:
+        said = ", ".join(f"{one['path']} has {one['lines']}" for one in too_long)
+        found["error"] = f"Modules of more than {params['max_lines']} lines: {said}."
+    return found

@@ -1,0 +1,62 @@
+# rye:signed:2026-11-22T11:07:56Z:31f5acca1ef31aa6883e9ff697b6b62ad2e04740a39b1d290d7fcb83fbfe9cfe:TO8_MIDcce1BTwIRuElXrLNBULn2jp_ia9xmVJUF30Q5g3D-dMpu9mpzlMreK7JxDJ1Yph7ckqsEGYoo5c5MBw:ca44423fd949452d
+"""See that Cargo.lock fits the manifests of the Rust part."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "house"
+__tool_description__ = (
+    "The crates that native/Cargo.lock lacks, or has in a version that doesn't fit."
+)
+
+CONFIG_SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def execute(params: dict, project_path: str) -> dict:
+    """Compare the manifests with the lock file. Cargo itself would ask for the registry."""
+    import tomllib
+    from pathlib import Path
+
+    native = Path(project_path, "native")
+    workspace = tomllib.loads((native / "Cargo.toml").read_text())["workspace"]
+    locked = {}
+    for package in tomllib.loads((native / "Cargo.lock").read_text())["package"]:
+        locked.setdefault(package["name"], []).append(package["version"])
+    problems = []
+
+    def check(name: str, wanted: str, manifest: str) -> None:
+        found = locked.get(name, [])
+        parts = wanted.split(".")
+        if not any(one.split(".")[: len(parts)] == parts or _fits(one, parts) for one in found):
+            has = ", ".join(found) or "no such crate"
+            problems.append(
+                f"{manifest} asks for {name} {wanted}, and native/Cargo.lock has {has}."
+            )
+
+    for member in workspace["members"]:
+        name = f"native/{member}/Cargo.toml"
+        manifest = tomllib.loads((native / member / "Cargo.toml").read_text())
+        package = manifest["package"]
+        version = package["version"]
+        if version == {"workspace": True}:
+            version = workspace["package"]["version"]
+        if locked.get(package["name"]) != [version]:
+            has = ", ".join(locked.get(package["name"], [])) or "no such crate"
+            problems.append(f"{name} is {version}, and native/Cargo.lock has {has}.")
+        for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
+            for crate, wanted in manifest.get(kind, {}).items():
+                if isinstance(wanted, dict) and wanted.get("workspace"):
+                    wanted = workspace["dependencies"][crate]
+                if isinstance(wanted, dict):
+                    wanted = wanted.get("version")
+                if wanted is not None:
+                    check(crate, wanted, name)
+    return {"crates": len(locked), "problems": problems}
+
+
+def _fits(version: str, wanted: list[str]) -> bool:
+    """Whether a version is what Cargo's caret allows: the first part that is not 0 is the same."""
+    found = [int(part) for part in version.split("-")[0].split("+")[0].split(".")]
+    asked = [int(part) for part in wanted]
+    fixed = next((index for index, part in enumerate(asked) if part), len(asked) - 1) + 1
+    return found[:fixed] == asked[:fixed] and found >= asked

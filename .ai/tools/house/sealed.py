@@ -1,0 +1,50 @@
+# rye:signed:2026-11-22T11:07:56Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:kZBEj9tQcrem_FCLynRLOQyXwHj4SNbCQiNKMgNxP8Vm_LGn0gi4K8daaaR_BOOcvGi_RjPbsBG9DmDYzyyTBQ:ca44423fd949452d
+"""See that every sealed file is what it was when it was sealed."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "house"
+__tool_description__ = "The files below a folder's .ai that don't verify with the key beside them."
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {"folder": {"type": "string", "description": "What holds the .ai."}},
+    "required": ["folder"],
+    "additionalProperties": False,
+}
+
+
+def execute(params: dict, project_path: str) -> dict:
+    """Verify every item of the folder, of whatever kind, and run none."""
+    import tempfile
+    import tomllib
+    from pathlib import Path
+
+    from ryecore import SyncRye
+    from ryecore.errors import ItemNotFound, RyeError
+
+    root, verified = Path(project_path).resolve(), 0
+    folder = root / params["folder"]
+    keys = sorted((folder / ".ai/config/keys/trusted").glob("*.toml"))
+    if len(keys) != 1:
+        return {"problems": [f"{params['folder']} has {len(keys)} keys: seal it again."]}
+    key = tomllib.loads(keys[0].read_text())["public_key"]["pem"]
+    problems = []
+    with (
+        tempfile.TemporaryDirectory() as user,
+        SyncRye.open(folder, user_space=user, trusted_keys=[key]) as rye,
+    ):
+        for kind in ("tool", "directive", "knowledge", "config"):
+            try:
+                report = rye.verify_all(f"{kind}:*")
+            except ItemNotFound:
+                continue
+            except RyeError as error:
+                problems.append(f"{params['folder']}: {error}")
+                continue
+            verified += len(report.verified)
+            for path, error in report.failed:
+                short = path.resolve().relative_to(root)
+                problems.append(f"{short}: {error.message.replace(str(path), 'it')}")
+    return {"folder": params["folder"], "verified": verified, "problems": problems}

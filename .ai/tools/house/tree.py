@@ -1,0 +1,38 @@
+# rye:signed:2026-11-22T11:07:56Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:7LIOLgtEbKrpRrgO_ofpKb6xuWyiIDFq5rZL4K2kqYTPbjvMyMCxfyn-rpvDPkSyXGjpWPmP-d-2sDE6nzNYDw:ca44423fd949452d
+"""See that what would be released is committed, and that its tag is free."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "house"
+__tool_description__ = "The files that git has not committed, and what is wrong with a tag."
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "version": {"type": "string"},
+        "tag": {"type": "string", "description": "Nothing is asked about a tag without it."},
+    },
+    "required": ["version"],
+    "additionalProperties": False,
+}
+
+
+def execute(params: dict, project_path: str) -> dict:
+    """Ask git."""
+    import subprocess
+
+    def git(*arguments: str) -> list[str]:
+        asked = ["git", "-C", project_path, *arguments]
+        return subprocess.run(
+            asked, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.splitlines()
+
+    problems = [f"Not committed: {line}" for line in git("status", "--porcelain")]
+    tag = params.get("tag")
+    if tag is not None:
+        if tag != f"v{params['version']}":
+            problems.append(f"The tag {tag} is not the version's: v{params['version']}.")
+        if tag in git("tag", "--list"):
+            problems.append(f"The tag {tag} is taken.")
+    return {"problems": problems}
