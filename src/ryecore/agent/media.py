@@ -11,12 +11,15 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.agent.assembly import chain_options, plan_entry
+from ryecore.agent.budget import TurnBudget
 from ryecore.agent.deps import AgentRunnerDeps, Egress
 from ryecore.agent.meter import CostMeter
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
+from ryecore.llm.estimate import text_tokens
 from ryecore.llm.media import MediaStore
 from ryecore.llm.media_call import AskForMedia, call_for_media
+from ryecore.llm.options import Refuse
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
 
@@ -34,11 +37,13 @@ class MediaFork:
         deps: What the host injects.
         node_id: The vertex.
         meter: Counts what it costs.
+        budget: Within what; None where nothing bounds that.
     """
 
     deps: AgentRunnerDeps
     node_id: str
     meter: CostMeter
+    budget: TurnBudget | None = None
 
     async def generate(
         self, name: str, entry: FallbackPlanEntry, prompt: str, wanted: Sequence[str]
@@ -63,6 +68,7 @@ class MediaFork:
             )
         maker, store = self._able(entry.provider)
         await self._gate(entry.provider.provider_id, entry.model)
+        self._hold(entry, prompt)
         request = MediaRequest(entry.model, prompt, wanted[0] if wanted else _ANY_IMAGE)
         return await self._outcome(
             name, entry, lambda key: maker.generate_media(request, key=key, media=store)
@@ -105,6 +111,16 @@ class MediaFork:
         refused = await ask_gate(self.deps.pre_egress, egress)
         if refused is not None:
             raise turn_error("budget_exceeded", refused.message)
+
+    def _hold(self, entry: FallbackPlanEntry, prompt: str) -> None:
+        """Hold what it may cost. A job's is settled once somebody has seen its end."""
+        if self.budget is None:
+            return
+        self.budget.begin_turn(1, entry, None)
+        provider_id, tokens = entry.provider.provider_id, text_tokens(prompt)
+        said = self.budget.before_media(provider_id, entry.model, tokens)
+        if isinstance(said, Refuse):
+            raise turn_error("budget_exceeded", said.message)
 
     async def _outcome(self, name: str, entry: FallbackPlanEntry, ask: AskForMedia) -> NodeOutcome:
         provider_id = entry.provider.provider_id

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from attrs import Factory, field, frozen
 
+from ryecore.agent.budget import TurnBudget
 from ryecore.agent.checks import of, plain_function
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.model import Agent
@@ -49,6 +50,7 @@ class NodeExecContext:
         emit: Told each event as it happens.
         signal: Cancels the vertex.
         call: On whose behalf the vertex's tools run, and within what.
+        budget: What its tries are held and settled in; None where nothing bounds what they cost.
 
     Raises:
         ConfigError: A field is of the wrong type.
@@ -64,6 +66,7 @@ class NodeExecContext:
         default=None, validator=of("a CancelToken", CancelToken, _NONE)
     )
     call: CallContext = field(factory=CallContext, validator=of("a CallContext", CallContext))
+    budget: TurnBudget | None = None
 
 
 class NodeExecutor(Protocol):

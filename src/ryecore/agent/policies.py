@@ -2,6 +2,9 @@
 
 from inspect import isawaitable
 
+from attrs import frozen
+
+from ryecore.agent.budget import TurnBudget
 from ryecore.agent.deps import Egress, PreEgress
 from ryecore.agent.outcome import turn_error
 from ryecore.agent.output import Misfit, OutputSchema
@@ -9,17 +12,22 @@ from ryecore.agent.verdicts import (
     ACCEPT,
     GO,
     KEEP,
+    RAISE,
     Accept,
+    BeforeTurn,
     Fail,
     Feed,
+    GoWithin,
     Nudge,
+    OnError,
     OnResult,
     OnText,
+    Retry,
     TurnPolicy,
     TurnState,
     ladder_verdict,
 )
-from ryecore.errors import ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.options import AttemptVerdict, Refuse
 from ryecore.llm.parts import ToolCallPart
@@ -28,7 +36,7 @@ from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.outcome import ToolOutcome
 
-__all__ = ["NodePolicy", "SessionPolicy", "ask_before", "ask_gate"]
+__all__ = ["NodePolicy", "SessionPolicy", "Spender", "ask_before", "ask_gate"]
 
 
 async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
@@ -73,6 +81,21 @@ async def ask_before(
     return await ask_gate(gate, egress) or GO
 
 
+@frozen
+class Spender:
+    """Who spends, and within what.
+
+    Attributes:
+        budget: The run loop's.
+        entry: Who is asked first.
+        wanted: How long an answer may be; None where nobody says.
+    """
+
+    budget: TurnBudget
+    entry: FallbackPlanEntry
+    wanted: int | None
+
+
 class NodePolicy(TurnPolicy):
     """An agent node's: the host's gate, the seed's ladder, an answer that fits the node's schema.
 
@@ -80,20 +103,47 @@ class NodePolicy(TurnPolicy):
         gate: Asked before each try; None where the host has none.
         node_id: What the gate is told of the run.
         output: The schema of the answer; None for text.
+        spender: Within what it spends; None where nothing bounds that.
     """
 
-    def __init__(self, gate: PreEgress | None, node_id: str, output: OutputSchema | None) -> None:
+    def __init__(
+        self,
+        gate: PreEgress | None,
+        node_id: str,
+        output: OutputSchema | None,
+        spender: Spender | None = None,
+    ) -> None:
         self._gate = gate
         self._node_id = node_id
         self._output = output
+        self._spender = spender
+
+    async def before_turn(self, state: TurnState) -> BeforeTurn:
+        """Bound the answer by what is left."""
+        spender = self._spender
+        if spender is None:
+            return GO
+        bound = spender.budget.begin_turn(state.turn, spender.entry, spender.wanted)
+        return GO if bound == spender.wanted else GoWithin(bound)
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Ask the host's gate."""
-        if self._gate is None:
+        """Ask the host's gate, then hold what the try may cost."""
+        if self._gate is not None:
+            said = await ask_before(self._gate, self._node_id, entry, request, number)
+            if isinstance(said, Refuse):
+                return said
+        if self._spender is None:
             return GO
-        return await ask_before(self._gate, self._node_id, entry, request, number)
+        return await self._spender.budget.before_attempt(entry, request, number)
+
+    async def on_error(self, state: TurnState, error: LlmError) -> OnError:
+        """Ask for less, once, where the budget refused."""
+        spender = self._spender
+        if spender is not None and error.kind == "refused" and spender.budget.asks_again():
+            return Retry()
+        return RAISE
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Check the answer against the schema, in full. Source: decisions 53 and 54."""

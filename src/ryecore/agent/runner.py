@@ -14,7 +14,7 @@ from ryecore.agent.meter import CostMeter
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome, failure_of, turn_error
-from ryecore.agent.policies import NodePolicy
+from ryecore.agent.policies import NodePolicy, Spender
 from ryecore.agent.prompt_files import file_reader
 from ryecore.agent.prompts import ReadFileMissing, TemplateMiss
 from ryecore.agent.turns import TurnResult, run_turns
@@ -92,8 +92,8 @@ class AgentNodeExecutor:
         Returns:
             The outcome: pending still, with the same id, or completed, or failed.
         """
-        meter = cost_meter(self._deps, ctx.emit, ctx.vertex.id)
-        fork = MediaFork(self._deps, ctx.vertex.id, meter)
+        meter = _meter(self._deps, ctx)
+        fork = MediaFork(self._deps, ctx.vertex.id, meter, ctx.budget)
         return await _to_outcome(ctx, meter, partial(fork.poll, job_id))
 
 
@@ -124,7 +124,7 @@ class _AgentRun:
     def __init__(self, deps: AgentRunnerDeps, ctx: NodeExecContext) -> None:
         self._deps = deps
         self._ctx = ctx
-        self.meter = cost_meter(deps, ctx.emit, ctx.vertex.id)
+        self.meter = _meter(deps, ctx)
 
     async def run(self) -> NodeOutcome:
         """Take the six steps."""
@@ -143,7 +143,7 @@ class _AgentRun:
         prompt = await self._prompt(node)
         surface = self._deps.resolve_media_surface
         if surface is not None and surface(plan[0].model) == "generative":
-            fork = MediaFork(self._deps, node.id, self.meter)
+            fork = MediaFork(self._deps, node.id, self.meter, self._ctx.budget)
             return await fork.generate(agent.provider, plan[0], prompt, node.output_media)
         return await self._turns(agent, node, plan, prompt)
 
@@ -183,6 +183,8 @@ class _AgentRun:
         ctx = self._ctx
         schema = node.output_schema if node.output_schema is not None else agent.output_schema
         output = output_schema(node.id, schema)
+        wanted = agent.max_output_tokens or self._deps.limits.max_output_tokens
+        spender = None if ctx.budget is None else Spender(ctx.budget, plan[0], wanted)
         setup = build_setup(
             self._deps,
             agent,
@@ -192,10 +194,15 @@ class _AgentRun:
             node_id=node.id,
             emit=ctx.emit,
             call=ctx.call,
-            policy=NodePolicy(self._deps.pre_egress, node.id, output),
+            policy=NodePolicy(self._deps.pre_egress, node.id, output, spender),
             meter=self.meter,
         )
         return _completed(await run_turns(setup, [Message.user(prompt)]), self.meter)
+
+
+def _meter(deps: AgentRunnerDeps, ctx: NodeExecContext) -> CostMeter:
+    on_cost = None if ctx.budget is None else ctx.budget.on_cost
+    return cost_meter(deps, ctx.emit, ctx.vertex.id, on_cost)
 
 
 def _completed(result: TurnResult, meter: CostMeter) -> NodeOutcome:

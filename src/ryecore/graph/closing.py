@@ -6,13 +6,18 @@ from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.result import GraphResult, document_of
 from ryecore.graph.schedule import Ending, Position
 from ryecore.policy.budget import Amount
-from ryecore.state.model import Status
+from ryecore.state.model import Cost, Status
 
 __all__ = ["made_result", "settle_failed"]
 
 
 def made_result(
-    loaded: LoadedGraph, run_id: str, position: Position, total: Amount, duration_ms: float
+    loaded: LoadedGraph,
+    run_id: str,
+    position: Position,
+    cost: Cost,
+    total: Amount,
+    duration_s: float,
 ) -> GraphResult:
     """What came of a run, for whoever waits for it."""
     ending = position.ending or Ending("cancelled")
@@ -24,7 +29,7 @@ def made_result(
         data=document,
         error=None if is_well else str(document.get("error") or ending.status),
         chain=loaded.chain,
-        duration_ms=duration_ms,
+        duration_ms=duration_s * 1000,
         run_id=run_id,
         ended=ending.status,
         output=ending.output,
@@ -33,6 +38,7 @@ def made_result(
         failed=ending.error,
         errors=position.errors,
         suppressed=position.suppressed,
+        cost=cost,
         total=total,
     )
 

@@ -34,6 +34,7 @@ from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, NodeError, Position, first
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import ItemCaller
+from ryecore.graph.walk.offers import Offers, offers_of
 from ryecore.graph.walk.vertices import Vertices
 from ryecore.graph.walk.walker import Walk, Walker
 from ryecore.graph.wish import GraphWish
@@ -47,8 +48,8 @@ from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
+from ryecore.runs.spending import Spending
 from ryecore.state.checkpoints import Head
-from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
@@ -74,6 +75,7 @@ class GraphLife:
     _loaded: LoadedGraph
     _limits: Limits
     _position: Position
+    _offers: Offers
     _walk: Walk
     _file: ThreadFile
     journal: Journal
@@ -104,6 +106,7 @@ class GraphLife:
             inputs = checked_inputs(graph, self._wish, found)
             check_means(graph, self._host, self._wish.only)
             begun = self._begun(found, inputs)
+            self._offers = await offers_of(graph, self._deps(), self._host.dispatcher)
             above = self._above()
             self._register(above)
             self._open_account(above)
@@ -278,7 +281,12 @@ class GraphLife:
             journal,
             begun.known,
         )
-        executor = create_agent_node_executor(self._deps(), handlers=vertices.handlers())
+        deps = self._offers.deps
+        executor = create_agent_node_executor(deps, handlers=vertices.handlers())
+        spending = Spending(
+            self.run_id, host.ledger, self._limits, deps, journal, self.cancellation
+        )
+        most_turns = self._wish.limits.turns
         hooks = HookRunner(
             graph.hooks,
             host.dispatcher,
@@ -292,7 +300,7 @@ class GraphLife:
             inputs=inputs,
             executor=executor,
             vertices=vertices,
-            agents=AgentWork(executor, journal, call),
+            agents=AgentWork(executor, self._offers, journal, call, spending, most_turns),
             journal=journal,
             hooks=hooks,
             call=call,
@@ -368,6 +376,9 @@ class GraphLife:
         if status == "completed":
             await wait_for_children(host.store, run_id)
         await stop_children(host.store, run_id)
+        cost = self._walk.agents.cost
+        spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+        host.ledger.report_actual(run_id, spent)
         host.ledger.cascade_spend(run_id)
         account = host.ledger.account(run_id)
         total = account.total + account.held
@@ -377,14 +388,14 @@ class GraphLife:
         head = self.journal.head
         self.journal.close()
         with suppress(StateError):  # a full disk there takes no result from its caller
-            file = evolve(self._file, status=status, updated_at=utc_now())
+            file = evolve(self._file, status=status, cost=cost, updated_at=utc_now())
             folder = host.store.folder_of(run_id)
             write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
         row = host.registry.get_thread(run_id)
         if row.kill_requested and status == "cancelled":
             status = "killed"
         result = made_result(
-            self._loaded, run_id, position, total, (time.monotonic() - self._started) * 1000
+            self._loaded, run_id, position, cost, total, time.monotonic() - self._started
         )
         host.store.settle(
             run_id,
@@ -392,7 +403,7 @@ class GraphLife:
             result.to_dict(),
             self._fence or 0,
             head=None if head is None else (head.offset, head.digest),
-            snapshot=Cost(),
+            snapshot=cost,
         )
         return result
 

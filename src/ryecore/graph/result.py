@@ -8,7 +8,7 @@ from attrs import field, frozen
 from ryecore.chain.model import ExecutionResult
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.state.model import MICROCENTS_PER_USD, Status
+from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
 from ryecore.styled import StyledText
 
 __all__ = ["GraphResult", "document_of", "status_of"]
@@ -34,6 +34,7 @@ class GraphResult(ExecutionResult):
         failed: The error that ended it, with its node.
         errors: The first of the errors that were passed over.
         suppressed: How many these are.
+        cost: What its own agents used.
         total: The money and the tokens that it and all below it used.
     """
 
@@ -45,6 +46,7 @@ class GraphResult(ExecutionResult):
     failed: NodeError | None = None
     errors: tuple[NodeError, ...] = ()
     suppressed: int = 0
+    cost: Cost = field(factory=Cost)
     total: Amount = NOTHING
 
     def render(self) -> StyledText:

@@ -6,7 +6,7 @@ from typing import Final
 from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest, ToolSpec
 
-__all__ = ["TokenEstimate", "estimated_tokens", "tool_tokens"]
+__all__ = ["TokenEstimate", "estimated_tokens", "text_tokens", "tool_tokens"]
 
 _BYTES_A_TOKEN: Final = 3
 """Less than a token's usual length, so that an estimate is rather too high. Bytes and not
@@ -42,6 +42,11 @@ class TokenEstimate:
             self._messages_size = _size_of_all(messages)
         self._messages = messages
         return -(-(self._around_size + self._messages_size) // _BYTES_A_TOKEN)
+
+
+def text_tokens(text: str) -> int:
+    """About how many tokens a text is."""
+    return -(-_size(text) // _BYTES_A_TOKEN)
 
 
 def tool_tokens(tool: ToolSpec) -> int:

@@ -10,12 +10,13 @@ from attrs import frozen
 
 from ryecore.state.transcript_check import Record
 
-__all__ = ["RUN_RECORD_TYPES", "GraphEvent", "event_of"]
+__all__ = ["RUN_RECORD_TYPES", "SHOWN_TYPES", "GraphEvent", "event_of"]
 
 RUN_RECORD_TYPES: Final = (
     "run_started", "run_resumed", "node_started", "node_retry", "item_started", "item_retry",
     "item_completed", "node_completed", "foreach_completed", "state_checkpoint", "cost", "hook",
-    "model_call", "model_call_end", "tool_call_start", "tool_call_result", "checkpoint",
+    "model_call", "model_call_end", "budget_overspent", "tool_call_start", "tool_call_result",
+    "node_pending", "cache_skipped", "checkpoint",
     "run_completed", "run_error", "run_cancelled", "run_killed",
 )  # fmt: skip
 """The types of records in a journal. These decide what is gone on from after a crash:
@@ -32,6 +33,10 @@ An outcome is what `Journal.outcome_of` makes of a `NodeResult`: `result` or `re
 where it failed `error`, `code` and perhaps `retryable`.
 """
 
+SHOWN_TYPES: Final = ("token_delta",)
+"""What those who listen are shown besides, as it happens, and nothing keeps: `token_delta`
+{node, text}, more of an agent's answer."""
+
 
 @frozen
 class GraphEvent:
@@ -40,7 +45,7 @@ class GraphEvent:
     Attributes:
         run_id: The run.
         timestamp: When, in seconds since 1970 (UTC).
-        type: What; one of `RUN_RECORD_TYPES`.
+        type: What; one of `RUN_RECORD_TYPES` or `SHOWN_TYPES`.
         payload: The rest, JSON-ready.
     """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from ryecore.errors import StateError
-from ryecore.graph.journal.events import GraphEvent, event_of
+from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
 from ryecore.graph.journal.recovery import STATE_CHECKPOINT, Fold, Found
 from ryecore.graph.journal.states import PositionStore
 from ryecore.graph.schedule import NodeResult, Position
@@ -63,6 +63,7 @@ class Journal:
         self._sink = sink
         self._set_head = set_head
         self._bus: EventBus[GraphEvent] | None = None
+        self._is_closed = False
 
     @classmethod
     def create(
@@ -171,6 +172,16 @@ class Journal:
             about = payload.get("node", self._run_id)
             self._sink({"step": kind, "item_id": about, "turn": self.step})
 
+    def show(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Show something to those who listen now. It is not kept."""
+        if self._bus is not None:
+            self._bus.emit(GraphEvent(self._run_id, time.time(), kind, payload))
+
+    @property
+    def is_listened_to(self) -> bool:
+        """Whether somebody has begun to listen."""
+        return self._bus is not None
+
     def checkpoint(self, position: Position) -> None:
         """Make sure that the run can go on from a position.
 
@@ -209,7 +220,11 @@ class Journal:
         return self._states.outcome_of(result)
 
     def listen(self) -> tuple[int, EventStream[GraphEvent]]:
-        """Begin to listen: how much of the journal came before, and what comes from now on."""
+        """Begin to listen: how much of the journal came before, and what comes from now on.
+
+        Raises:
+            StateError: What is kept can't be written, or the journal is closed.
+        """
         self._transcript.commit()
         if self._bus is None:
             self._bus = EventBus(self._run_id)
@@ -218,7 +233,7 @@ class Journal:
     @property
     def is_closed(self) -> bool:
         """Whether nothing comes any more."""
-        return self._bus is not None and self._bus.is_closed
+        return self._is_closed
 
     async def events(
         self, *, from_start: bool = True, follow: bool = True
@@ -232,6 +247,10 @@ class Journal:
         Yields:
             The records of the journal, each once; what a slow reader missed is read from the file.
         """
+        if self._is_closed:
+            for record in read_records(self._path) if from_start else ():
+                yield event_of(record)
+            return
         offset, live = self.listen()
         if from_start:
             for record in read_records(self._path, to_offset=offset):
@@ -241,11 +260,11 @@ class Journal:
             async for envelope in live:
                 if isinstance(envelope, EventsMissed):
                     break
-                given += 1
+                given += envelope.event.type not in SHOWN_TYPES
                 yield envelope.event
             else:
                 return
-            until = None if self.is_closed else self.listen()
+            until = None if self._is_closed else self.listen()
             for number, record in enumerate(
                 read_records(self._path, from_offset=offset, to_offset=until[0] if until else None)
             ):
@@ -261,6 +280,7 @@ class Journal:
         Raises:
             StateError: What was kept can't be written. It is closed all the same.
         """
+        self._is_closed = True
         try:
             self._transcript.close()
         finally:

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ryecore.errors import IntegrityError, MissingExecutorId, RyeError
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.llm.estimate import tool_tokens
 from ryecore.policy import allows
 from ryecore.policy.capabilities import Action, holds_any
+from ryecore.runs.host_tools import guarded
 from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import READ_ARTIFACT
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, item_tool
@@ -30,7 +31,6 @@ from ryecore.tools.limits import ToolLimits
 from ryecore.tools.registry import ToolRegistry
 
 __all__ = [
-    "HOST_CAPABILITY",
     "TOKEN_BUDGET",
     "Palette",
     "PaletteBuilder",
@@ -40,9 +40,6 @@ __all__ = [
 
 TOKEN_BUDGET: Final = 2_000
 """About how many tokens the preloaded signed tools may take."""
-
-HOST_CAPABILITY: Final = "rye.execute.tool.host."
-"""What a host's function needs that names no capability itself: this and its name."""
 
 _WITHOUT_RESULTS: Final = (READ_ARTIFACT, RETURN_TOOL)
 _TOOLS: Final = "rye.execute.tool."
@@ -192,7 +189,7 @@ class PaletteBuilder:
     def _as_host_tool(self, given: ToolDef) -> ToolDef:
         if len(self._host) >= _MAX_REMEMBERED:
             self._host.clear()
-        tool = evolve(given, capability=f"{HOST_CAPABILITY}{given.name}")
+        tool = guarded(given)
         self._host[given] = tool
         return tool
 
