@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:07:56Z:1566bdfde9c99dd038148746f8fd1cae6ec5dce51b7fb1f27e2ffa7e51864a35:N8vQLkWqqAAx3F1U_RiXeLSwor3EZN7nTmQmPgZYRT0-xz8khTI6cmHzMYroSGjysI-jlsB4U1TVH0900TCzAQ:ca44423fd949452d
+# rye:signed:2026-11-22T11:08:42Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:Oh0F9Nwyt_JtYr28MZNhzweN4wFPkGm3zirge6SSOP11HZCvEzKu8Bc7gwW1wjWPZ4f94btbLarMwpd2BKWOBA:347ae6e3aba3c559
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"
@@ -27,9 +27,9 @@ def execute(params: dict, project_path: str) -> dict:
     text = Path(project_path, "CHANGELOG.md").read_text()
     _, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     sections = [part.partition("\n")[::2] for part in parts]
-    if sections and sections[0][0].strip() == "[Unreleased]":
-        if sections.pop(0)[1].strip():
-            problems.append("Below [Unreleased] stand changes that no version has.")
+    has_unreleased = bool(sections) and sections[0][0].strip() == "[Unreleased]"
+    if has_unreleased and sections.pop(0)[1].strip():
+        problems.append("Below [Unreleased] stand changes that no version has.")
     if not sections:
         return {"problems": [*problems, f"There is no section for {version}."]}
     heading, body = sections[0]

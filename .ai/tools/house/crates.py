@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:07:56Z:31f5acca1ef31aa6883e9ff697b6b62ad2e04740a39b1d290d7fcb83fbfe9cfe:TO8_MIDcce1BTwIRuElXrLNBULn2jp_ia9xmVJUF30Q5g3D-dMpu9mpzlMreK7JxDJ1Yph7ckqsEGYoo5c5MBw:ca44423fd949452d
+# rye:signed:2026-11-22T11:08:42Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:yuozM69NtWriG9JVRxi8kGSk3WheHRMtQ_JXrppyy0s9uAslFQcTLn6-qGq16XSDga8xl5y247y5S-sIwdTFBA:347ae6e3aba3c559
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"
@@ -44,11 +44,10 @@ def execute(params: dict, project_path: str) -> dict:
             has = ", ".join(locked.get(package["name"], [])) or "no such crate"
             problems.append(f"{name} is {version}, and native/Cargo.lock has {has}.")
         for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
-            for crate, wanted in manifest.get(kind, {}).items():
-                if isinstance(wanted, dict) and wanted.get("workspace"):
-                    wanted = workspace["dependencies"][crate]
-                if isinstance(wanted, dict):
-                    wanted = wanted.get("version")
+            for crate, declared in manifest.get(kind, {}).items():
+                is_shared = isinstance(declared, dict) and declared.get("workspace")
+                asked = workspace["dependencies"][crate] if is_shared else declared
+                wanted = asked.get("version") if isinstance(asked, dict) else asked
                 if wanted is not None:
                     check(crate, wanted, name)
     return {"crates": len(locked), "problems": problems}
@@ -56,7 +55,9 @@ def execute(params: dict, project_path: str) -> dict:
 
 def _fits(version: str, wanted: list[str]) -> bool:
     """Whether a version is what Cargo's caret allows: the first part that is not 0 is the same."""
-    found = [int(part) for part in version.split("-")[0].split("+")[0].split(".")]
+    import re
+
+    found = [int(part) for part in re.split(r"[-+]", version, maxsplit=1)[0].split(".")]
     asked = [int(part) for part in wanted]
     fixed = next((index for index, part in enumerate(asked) if part), len(asked) - 1) + 1
     return found[:fixed] == asked[:fixed] and found >= asked

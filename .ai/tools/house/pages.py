@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:07:56Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:e2vfE1GpKUoZbVXZyZ1cQdlTUffG54wB2DDKO0Iv22ejDvwAOPUJq0ioTIXQtxvwRhmjtZmNE2Eb1fYxo-KaAw:ca44423fd949452d
+# rye:signed:2026-11-22T11:08:42Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:GC_gQgOiLZ-gfl4AVBi26oIwSMbKIfWzxT-gjWqayCACkpEcLg-kfm5UDlpoPt2t3-XlVCPZxNCd3gC6rlglDg:347ae6e3aba3c559
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

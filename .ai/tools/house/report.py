@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:07:56Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:EHrdzfSgqTNbZdwvkBJ2s6RmQwBowpzOJD-nsaN-k6z3IkgnyZI_Qm7zj1cgXgdZToxjdNiAlphxBrBYoQWwDg:ca44423fd949452d
+# rye:signed:2026-11-22T11:08:42Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:7AiukDOXjkc42qxOvEjY__mpbX0XhQKj-iubAKR2wjPd9218HBuTkowPVut_YYfaRZyWZrHGOk1nmrOyO_ZMCg:347ae6e3aba3c559
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

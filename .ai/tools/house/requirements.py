@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:07:56Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:4MFmxXKaEtkHIjlXKDSAtSY9FV3wRt1yuFWRGJUwwZKr5c7j5RyjIgGjHCks634Q468JIfFSUT5p9iqUAZuWBw:ca44423fd949452d
+# rye:signed:2026-11-22T11:08:42Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:XQ4exbgGM4O_zkcABvcPX5H1isJY7KXQtIhjiUEf2Udxs50_2qR0G-4npg-ODw7N0j6n_X9FBmkB56tRUjbdDg:347ae6e3aba3c559
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:07:56Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:J370uiqtYsFaF0t6zW5_WMJhDi5lWPpyavhr0QmmCKWLkHYXSC4ftCKMxr6bwJjBLf_d5sMGx7f0zwn_0bMZDQ:ca44423fd949452d
+# rye:signed:2026-11-22T11:08:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:6DTJ5nXCuGZEo_Zb7LSq5HO6B7Mo4Vj1zTXzk6eOgmRUeZKIdujlA4R6ehtLByi30wYAnEOw68pDIW9LUc_aCA:347ae6e3aba3c559
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"
