@@ -227,6 +227,12 @@ class NodeReader:
 
 
 def _check_keys(node: Fields, type_: str) -> None:
+    if not set(node.declared) <= set(_KEYS[type_]):
+        node.check(f"{_a(type_)} node", _KEYS[type_], _why_not(type_))
+
+
+def _why_not(type_: str) -> dict[str, str]:
+    """What to say of keys that other nodes have."""
     why = {
         key: f"{key!r} is a key of {_a(owner)} node, and this is {_a(type_)} node."
         for owner, keys in _KEYS.items()
@@ -240,7 +246,7 @@ def _check_keys(node: Fields, type_: str) -> None:
         why["cache_result"] = "What a model answers is not remembered: leave 'cache_result' out."
     for key in ("remote", "target"):
         why[key] = f"Nodes can't run elsewhere: this is not available yet. Leave {key!r} out."
-    node.check(f"{_a(type_)} node", _KEYS[type_], why)
+    return why
 
 
 def _a(noun: str) -> str:

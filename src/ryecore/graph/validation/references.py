@@ -9,7 +9,7 @@ from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.fields import brief
 from ryecore.graph.validation.kinds import Kind, NoSuchPart, kind_of_schema, kind_of_value
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean, listed
+from ryecore.graph.validation.problems import Place, Problems, did_you_mean, key_path, listed
 from ryecore.graph.validation.scopes import BUILT_IN, Known, Scope, filtered, kind_of_text, takes
 from ryecore.graph.validation.values import misfits
 from ryecore.policy.conditions import Comparison, Condition, Negation
@@ -133,7 +133,8 @@ class References:
             return
         declared = self._declared(key, place)
         for where, why in misfits(template, declared, schema, scope):
-            self._problems.error((*place, *where), f"{key} doesn't fit state_schema: {why}.")
+            named = key_path((key, *where))
+            self._problems.error((*place, *where), f"{named} doesn't fit state_schema: {why}.")
 
     def _check_collected(self, key: str, place: Place) -> None:
         if key in BUILT_IN:

@@ -181,14 +181,17 @@ class Known:
             name: kind_of_schema(one, state_schema)
             for name, one in (properties if isinstance(properties, Mapping) else {}).items()
         }
-        writers = tuple(writers)
-        written = {name for one in writers for name in (*one.assign, one.collect) if name}
-        first = dict.fromkeys(written, ANY) | {
+        by_key: dict[str, list[Writer]] = {}
+        for one in writers:
+            for name in (*one.assign, one.collect):
+                if name is not None:
+                    by_key.setdefault(name, []).append(one)
+        first = dict.fromkeys(by_key, ANY) | {
             name: ANY if value is None else kind_of_value(value) for name, value in state.items()
         }
         before = cls(inputs, Kind(_OBJECT, keys={**first, **by_schema, **_BUILT_IN_KINDS}))
         widened = {
-            name: _widened(name, state.get(name), writers, before)
+            name: _widened(name, state.get(name), by_key.get(name, ()), before)
             for name in first
             if name not in by_schema
         }

@@ -1,8 +1,9 @@
 """Whether values that are written down, expressions and all, fit a JSON Schema."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ryecore.graph.validation.kinds import Kind, kind_of_schema
 from ryecore.graph.validation.problems import Place
@@ -11,6 +12,8 @@ from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.expressions import Expression, Template
 
 __all__ = ["Misfit", "misfits"]
+
+_PART: Final = re.compile(r"[^.\[\]]+|\[([0-9]+)\]")
 
 Misfit: TypeAlias = tuple[Place, str]
 _Expressions: TypeAlias = Mapping[Place, list[Expression]]
@@ -97,6 +100,11 @@ def _holds_expressions(place: Place, expressions: _Expressions) -> bool:
     return any(one[: len(place)] == place for one in expressions)
 
 
+def _parts(path: str) -> Place:
+    """The place that a failure names, as in `items[2].name`."""
+    return tuple(int(found[1]) if found[1] else found[0] for found in _PART.finditer(path))
+
+
 def _literal(
     value: object,
     place: Place,
@@ -119,7 +127,4 @@ def _literal(
         failures = SchemaValidator(json.dumps({**beside, **schema})).failures(json.dumps(value))
     except (ValueError, TypeError):
         return []  # a schema that is broken by itself is said elsewhere
-    return [
-        (place, f"{failure.path}: {failure.message}" if failure.path else failure.message)
-        for failure in failures
-    ]
+    return [((*place, *_parts(failure.path)), failure.message.rstrip(".")) for failure in failures]
