@@ -59,13 +59,20 @@ def to_mermaid(picture: Picture) -> str:
 def _box(box: Box) -> str:
     sign = f"{SIGNS[box.status].char} " if box.status else ""
     before, behind = _SHAPES[box.shape]
-    text = "<br/>".join([sign + _escaped(box.label), *map(_escaped, box.details)])
-    return f'{before}"{text}"{behind}'
+    text = _quoted("<br/>".join([sign + _escaped(box.label), *map(_escaped, box.details)]))
+    return f"{before}{text}{behind}"
 
 
 def _arrow(line: Line) -> str:
     label = _escaped(line.label)
-    return _ARROWS[line.kind] + (f'|"{label}"|' if label else "")
+    return _ARROWS[line.kind] + (f"|{_quoted(label)}|" if label else "")
+
+
+def _quoted(text: str) -> str:
+    # Behind these words and a colon, mermaid takes the end of an escaped character for CSS.
+    if "style" in text or "classDef" in text:
+        text = text.replace(":", "#58;")
+    return f'"{text}"'
 
 
 def _escaped(text: str) -> str:

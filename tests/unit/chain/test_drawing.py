@@ -47,7 +47,9 @@ def test_the_files_that_a_tool_may_import_are_counted(house):
     house.write("tools/a/lib/helper.py", "def help(): ...\n")
     house.write("tools/a/lib/__init__.py", "")
     house.write("tools/a/pyproject.toml", "", sign=False)
-    ref = house.python("a/t", "from lib.helper import help\ndef execute(params): return {}")
+    ref = house.python(
+        "a/t", "from lib.helper import help\ndef execute(params, project): return {}"
+    )
     trace = traced(house, ref)
     seal = next(event for event in trace.events if event["step"] == "seal")
     picture = chain_picture(trace.chain, trace.events)

@@ -62,3 +62,10 @@ def test_whatever_stands_in_it_is_text(picture):
         assert "<" not in text
         assert "%" not in text
         assert "`" not in text
+
+
+def test_a_name_that_mermaid_takes_for_css_keeps_its_characters():
+    picture = Picture((Box("a", "style: a{b}"), Box("b", "b")), (Line("a", "b", "classDef x:{y}"),))
+    written = to_mermaid(picture)
+    assert 'n0["style#58; a#123;b#125;"]' in written
+    assert '|"classDef x#58;#123;y#125;"|' in written

@@ -1,0 +1,95 @@
+"""A graph as a picture, by itself or with what happened in a run of it. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ryecore.drawing.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.graph.wording import edge_text
+
+if TYPE_CHECKING:
+    from ryecore.graph.model import Graph, VertexOfGraph
+    from ryecore.graph.view.seen import NodeSeen, RunSeen
+
+__all__ = ["graph_picture"]
+
+_SHAPES: Final[Mapping[str, Shape]] = {
+    "action": "box", "gate": "diamond", "foreach": "stack", "agent": "box", "return": "round",
+}  # fmt: skip
+_START: Final = "start"
+
+
+def graph_picture(graph: "Graph", run: "RunSeen | None" = None) -> Picture:
+    """Draw a graph.
+
+    Args:
+        graph: The graph.
+        run: What happened in a run of it; None for the graph by itself.
+    """
+    ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
+    boxes = [Box("", _START, shape="round", tooltip=str(graph.ref))]
+    lines = [Line("", graph.start, is_taken=run is not None and graph.start in run.nodes)]
+    for node in ordered:
+        boxes.append(_box(node, run))
+        lines.extend(_lines(node, run))
+    return Picture(tuple(boxes), tuple(lines), str(graph.ref))
+
+
+def _box(node: "VertexOfGraph", run: "RunSeen | None") -> Box:
+    seen = run.nodes.get(node.id) if run is not None else None
+    status: BoxStatus = ""
+    if seen is not None:
+        status = seen.status
+    elif run is not None:
+        status = "skipped" if run.ended else "pending"
+    details = [*_does(node), *(_happened(seen) if seen is not None else ())]
+    about = [node.id, *([node.description] if node.description else [])]
+    return Box(
+        node.id, node.id, tuple(details), _SHAPES[node.type], status,
+        tooltip="\n".join([*about, *details]),
+    )  # fmt: skip
+
+
+def _lines(node: "VertexOfGraph", run: "RunSeen | None") -> Iterable[Line]:
+    taken = run.taken if run is not None else frozenset()
+    for at, edge in enumerate(node.next):
+        label = edge_text(edge.when, is_last_of_several=at > 0)
+        # Of several edges to one node, the journal doesn't say which one it was.
+        yield Line(node.id, edge.to, label, is_taken=(node.id, edge.to, False) in taken)
+    if node.on_error is not None:
+        is_taken = (node.id, node.on_error, True) in taken
+        yield Line(node.id, node.on_error, "on error", "dashed", is_taken)
+
+
+def _does(node: "VertexOfGraph") -> list[str]:
+    """What a node does."""
+    match node.type:
+        case "action":
+            forked = ", in a thread" if node.action.thread == "fork" else ""
+            return [f"{node.action.ref}{forked}"]
+        case "foreach":
+            most = f", {node.max_concurrency} at a time" if node.max_concurrency else ""
+            at_once = f"{most or ', several at a time'}" if node.parallel else ""
+            return [str(node.action.ref), f"for each of {node.over.source}{at_once}"]
+        case "agent":
+            return [f"agent {node.agent.name}"]
+        case _:
+            return []
+
+
+def _happened(seen: "NodeSeen") -> list[str]:
+    """What happened at a node, in at most three lines."""
+    lines: list[str] = []
+    if seen.members is not None:
+        failed = f", {seen.failed} failed" if seen.failed else ""
+        lines.append(f"{seen.done} of {seen.members} done{failed}")
+    if seen.times:
+        facts = [
+            f"{seen.times} times" if seen.times > 1 else "",
+            "remembered" if seen.is_remembered else f"{seen.elapsed_ms / 1000:.1f} s",
+            f"try {seen.tries}" if seen.tries > 1 else "",
+        ]
+        lines.append(", ".join(one for one in facts if one))
+    if seen.error:
+        said = seen.error.strip().splitlines() or [""]
+        lines.append(said[-1] if said[0].startswith("Traceback") else said[0])
+    return lines
