@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, Self
 from attrs import evolve, field, frozen
 
 from ryecore.graph.model import (
-    ActionVertex,
     ForeachVertex,
     Graph,
     ReturnVertex,
@@ -28,9 +27,7 @@ __all__ = [
     "context_of",
     "first",
     "longest_wait_s",
-    "may_try_again",
     "stopped",
-    "tries_of",
 ]
 
 _MAX_ERRORS: Final = 100
@@ -188,20 +185,18 @@ def after(
         good, and where the steps are used up.
     """
     node = graph.nodes[position.node or ""]
-    moved = _passed_over(
-        evolve(position, step=position.step + 1), result.passed_over, result.suppressed
-    )
     if result.error is not None:
-        moved = _after_error(graph, node, moved, inputs, result.error, control, now_ms)
+        moved = _after_error(graph, node, position, inputs, result.error, control, now_ms)
     elif isinstance(node, ReturnVertex):
-        return _ended(moved, result.value)
+        moved = _ended(position, result.value)
     else:
-        moved = _assigned(graph, node, moved, inputs, result.value, now_ms)
-        moved = _along(graph, node, moved, inputs, result.value, now_ms)
-    if moved.ending is None and moved.node is not None and moved.step >= graph.max_steps:
+        passed = _passed_over(position, result.passed_over, result.suppressed)
+        state = _assigned(graph, node, passed, inputs, result.value, now_ms)
+        moved = _along(graph, node, passed, state, inputs, result.value, now_ms)
+    if moved.ending is None and moved.step >= graph.max_steps:
         said = f"The run's {graph.max_steps} steps are used up before '{moved.node}'."
-        ending = Ending("error", error=NodeError(moved.node, said, "turn_limit"), limit="max_steps")
-        return evolve(moved, ending=ending)
+        error = NodeError(moved.node or "", said, "turn_limit")
+        return evolve(moved, ending=Ending("error", error=error, limit="max_steps"))
     return moved
 
 
@@ -209,11 +204,6 @@ def stopped(position: Position, why: str) -> Position:
     """The position of a run that was cancelled."""
     error = NodeError(position.node or "", why, "cancelled")
     return evolve(position, ending=Ending("cancelled", error=error))
-
-
-def may_try_again(tries: Tries, tried: int, result: NodeResult) -> bool:
-    """Whether a node that failed is tried again by itself."""
-    return result.error is not None and result.retryable and tried < tries.max
 
 
 def longest_wait_s(tries: Tries, tried: int) -> float:
@@ -225,10 +215,9 @@ def longest_wait_s(tries: Tries, tried: int) -> float:
 
 
 def context_of(
-    graph: Graph, position: Position, inputs: Mapping[str, object], now_ms: int
+    graph: Graph, state: Mapping[str, object], inputs: Mapping[str, object], now_ms: int
 ) -> dict[str, object]:
     """What expressions of parameters see."""
-    state = position.state
     return {"inputs": inputs, "state": _WithTime(state, now_ms) if graph.uses_time else state}
 
 
@@ -264,22 +253,23 @@ def _assigned(
     inputs: Mapping[str, object],
     value: object,
     now_ms: int,
-) -> Position:
-    """The position with what a node sets in the state; all of it sees the state before."""
+) -> Mapping[str, object]:
+    """The state with what a node sets in it; all of that sees the state before."""
     changed: dict[str, object] = {}
     if isinstance(node, ForeachVertex) and node.collect is not None and isinstance(value, Mapping):
         changed[node.collect] = value["items"]
     if node.assign:
-        context = {**context_of(graph, position, inputs, now_ms), "result": value}
+        context = {**context_of(graph, position.state, inputs, now_ms), "result": value}
         for key, template in node.assign.items():
             changed[key] = template.value(context)
-    return evolve(position, state={**position.state, **changed}) if changed else position
+    return {**position.state, **changed} if changed else position.state
 
 
 def _along(
     graph: Graph,
     node: VertexOfGraph,
     position: Position,
+    state: Mapping[str, object],
     inputs: Mapping[str, object],
     value: object,
     now_ms: int,
@@ -287,12 +277,12 @@ def _along(
     """The position behind the first edge that holds; the end where none does."""
     context: dict[str, object] = {}
     for edge in node.next:
-        if edge.when is None:
-            return evolve(position, node=edge.to)
-        context = context or {**context_of(graph, position, inputs, now_ms), "result": value}
-        if edge.when.holds(context):
-            return evolve(position, node=edge.to)
-    return _ended(position, None)
+        if edge.when is not None:
+            context = context or {**context_of(graph, state, inputs, now_ms), "result": value}
+            if not edge.when.holds(context):
+                continue
+        return _moved(position, edge.to, state)
+    return _ended(evolve(position, state=state), None)
 
 
 def _after_error(
@@ -305,22 +295,35 @@ def _after_error(
     now_ms: int,
 ) -> Position:
     """Where a run stands after a node has failed: its hooks, its own edge, then the policy."""
+    here = _moved(position, node.id, position.state)
     if error.code == "cancelled":
-        return evolve(position, ending=Ending("cancelled", error=error))
+        return evolve(here, ending=Ending("cancelled", error=error))
     if control == "retry":
         count = position.hook_retries.get(node.id, 0) + 1
         if count <= _MAX_HOOK_RETRIES:
-            return evolve(position, hook_retries={**position.hook_retries, node.id: count})
+            return evolve(here, hook_retries={**position.hook_retries, node.id: count})
     if control in ("fail", "abort", "handoff"):
-        return evolve(position, ending=Ending("error", error=error))
-    told = evolve(position, state={**position.state, "_last_error": error.to_dict()})
+        return evolve(here, ending=Ending("error", error=error))
+    state = {**position.state, "_last_error": error.to_dict()}
     if control not in ("continue", "skip"):
         if node.on_error is not None:
-            return evolve(told, node=node.on_error)
+            return _moved(position, node.on_error, state)
         if graph.on_error == "fail":
-            return evolve(position, ending=Ending("error", error=error))
-    passed = _passed_over(told, (error,), 1)
-    return _along(graph, node, passed, inputs, None, now_ms)
+            return evolve(here, ending=Ending("error", error=error))
+    passed = _passed_over(position, (error,), 1)
+    return _along(graph, node, passed, state, inputs, None, now_ms)
+
+
+def _moved(position: Position, node_id: str, state: Mapping[str, object]) -> Position:
+    """The position one step on; not by `evolve`, which takes longer than all else here."""
+    return Position(
+        node_id,
+        position.step + 1,
+        state,
+        position.hook_retries,
+        position.errors,
+        position.suppressed,
+    )
 
 
 def _passed_over(position: Position, errors: tuple[NodeError, ...], count: int) -> Position:
@@ -332,9 +335,4 @@ def _passed_over(position: Position, errors: tuple[NodeError, ...], count: int) 
 
 def _ended(position: Position, output: object) -> Position:
     status: EndStatus = "completed_with_errors" if position.suppressed else "completed"
-    return evolve(position, node=None, ending=Ending(status, output))
-
-
-def tries_of(node: VertexOfGraph) -> Tries:
-    """How often a node is tried; an agent's retry is its own matter."""
-    return node.tries if isinstance(node, ActionVertex) else Tries()
+    return evolve(position, node=None, step=position.step + 1, ending=Ending(status, output))

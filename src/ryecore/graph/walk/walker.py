@@ -134,7 +134,7 @@ class Walker:
         """What came of a node, and what hooks want where it failed."""
         walk = self._walk
         walk.vertices.facts = {}
-        context = context_of(walk.graph, self.position, walk.inputs, now_ms)
+        context = context_of(walk.graph, self.position.state, walk.inputs, now_ms)
         try:
             outcome = await self._outcome(vertex, context)
             result = result_of(vertex.id, outcome, has_members=vertex.type == "foreach")
