@@ -52,9 +52,7 @@ async def main(project: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for name, text in NOTES.items():
-        Path(folder, name).write_text(text)
     (tools := Path(folder, ".ai/tools/notes")).mkdir(parents=True)
-    (tools / "digest.yaml").write_text(GRAPH)
-    (tools / "todo.py").write_text(TODO)
+    for path, text in {tools / "digest.yaml": GRAPH, tools / "todo.py": TODO, **NOTES}.items():
+        Path(folder, path).write_text(text)
     anyio.run(main, Path(folder))
