@@ -326,7 +326,11 @@ def test_no_problem_takes_long_to_be_found_in_a_large_graph() -> None:
     assert took_s < 3  # several times what it takes, for a machine under load
 
 
-TEXTS = st.text(alphabet="ab:#'\"x -{}[]\n&*|", max_size=12)
+def test_a_name_that_stands_elsewhere_too_is_found_where_the_node_is() -> None:
+    text = "config:\n  state:\n    x: 1\n  nodes: {x: {type: return}}\n"
+
+    assert node_lines(text, ["x"]) == {"x": 4}
+    assert node_lines(text.replace("nodes: {x:", "nodes:\n    x: {x:"), ["x"]) == {"x": 5}
 
 
 @given(

@@ -28,12 +28,21 @@ def node_lines(text: str, names: Iterable[str]) -> Mapping[str, int]:
     if not wanted:
         return {}
     by_indent: dict[str, list[tuple[str, int]]] = {}
+    firsts: list[tuple[str, int]] = []
+    above: list[tuple[int, str]] = [(0, "")]
     for found in _BLOCK_KEY.finditer(text):
+        indent = found[1]
         name = found[2] or found[3] or found[4].rstrip()
-        by_indent.setdefault(found[1], []).append((name, found.start()))
-    for keys in by_indent.values():
-        starts = [at for at, key in enumerate(keys) if key[0] == wanted[0]]
-        run = keys[starts[0] : starts[0] + len(wanted)] if len(starts) == 1 else []
+        while len(above) > 1 and above[-1][0] >= len(indent):
+            above.pop()
+        keys = by_indent.setdefault(indent, [])
+        keys.append((name, found.start()))
+        if name == wanted[0] and above[-1][1] == "nodes":
+            firsts.append((indent, len(keys) - 1))
+        above.append((len(indent), name))
+    if len(firsts) == 1:  # else it may be that text of another kind looks like the nodes
+        indent, at = firsts[0]
+        run = by_indent[indent][at : at + len(wanted)]
         if tuple(name for name, _ in run) == wanted:
             return _counted(text, run)
     lines = lines_of(text)
