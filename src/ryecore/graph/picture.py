@@ -85,11 +85,16 @@ def _happened(seen: "NodeSeen") -> list[str]:
     if seen.times:
         facts = [
             f"{seen.times} times" if seen.times > 1 else "",
-            "remembered" if seen.is_remembered else f"{seen.elapsed_ms / 1000:.1f} s",
+            "remembered" if seen.is_remembered else _seconds(seen.elapsed_ms),
             f"try {seen.tries}" if seen.tries > 1 else "",
         ]
-        lines.append(", ".join(one for one in facts if one))
+        lines += filter(None, [", ".join(one for one in facts if one)])
     if seen.error:
         said = seen.error.strip().splitlines() or [""]
         lines.append(said[-1] if said[0].startswith("Traceback") else said[0])
     return lines
+
+
+def _seconds(elapsed_ms: float) -> str:
+    """How long it took, where that is worth a word: a gate takes no time."""
+    return f"{elapsed_ms / 1000:.1f} s" if elapsed_ms >= 50 else ""
