@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignAction
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.graph.caching.entries import Entries
     from ryecore.graph.service import GraphService
     from ryecore.policy.approval import Approve
     from ryecore.runs.keeping import Keeper
@@ -199,8 +200,16 @@ class Parts:
         return ThreadService(host, self.tasks)
 
     @cached_property
+    def graph_results(self) -> "Entries":
+        """The results that graphs remember."""
+        from ryecore.graph.caching.entries import Entries  # noqa: PLC0415
+
+        return Entries(self.spaces.project.root, self.spaces.user.root, self._settings.durability)
+
+    @cached_property
     def graphs(self) -> "GraphService":
         """Runs graphs."""
+        from ryecore.graph.caching.results import ResultsCache  # noqa: PLC0415
         from ryecore.graph.host import Declares, GraphHost  # noqa: PLC0415
         from ryecore.graph.service import GraphService  # noqa: PLC0415
 
@@ -214,6 +223,7 @@ class Parts:
             self._agent,
             self._keeper,
             lay_limits,
+            ResultsCache(self._dispatcher, self.graph_results),
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,

@@ -8,7 +8,7 @@ from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Fetched, ForkOptions, Shown
+from ryecore.runs.ports import Fetched, ForkOptions, Planned, Shown
 from ryecore.search.listing import ToolListing
 from ryecore.search.model import SearchResults
 
@@ -89,6 +89,12 @@ class ActionDispatcher:
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
         """A tool's verified chain."""
         return await self._execute.chain(ref, ctx or CallContext())
+
+    async def plan(
+        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+    ) -> Planned:
+        """What a call of a tool would do."""
+        return await self._execute.plan(ref, parameters, ctx)
 
     def tool_ids(self) -> tuple[str, ...]:
         """The ids of all tools of all spaces."""

@@ -14,6 +14,7 @@ from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
+from ryecore.runs.ports import Planned
 from ryecore.threads.served import ORCHESTRATOR
 
 if TYPE_CHECKING:
@@ -194,6 +195,20 @@ class ExecuteAction:
         if ref.kind == "directive":
             raise InputError("A directive has no chain.", next_step="Name a tool.").during(str(ref))
         return await self._executor.chain(ref, ctx)
+
+    async def plan(
+        self, item: str | ItemRef, parameters: Mapping[str, Any], ctx: CallContext
+    ) -> Planned:
+        """What a call of a tool would do, and nothing of it is done.
+
+        Raises:
+            RyeError: It is no tool, the caller may not execute it, or it would not run.
+        """
+        ref = self._allowed(item, ctx)
+        if ref.kind == "directive":
+            raise InputError("A directive has no plan.", next_step="Name a tool.").during(str(ref))
+        chain, plan = await self._executor.plan(ref, _check_mapping(parameters), ctx)
+        return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
         """The JSON Schema of what an item is given; None where a tool declares none.

@@ -157,6 +157,22 @@ class PrimitiveExecutor:
             error.during(str(ref), trace=log.events)
             raise
 
+    async def plan(
+        self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
+    ) -> tuple[ValidChain, ExecutionPlan]:
+        """What an execution would run, by its chain, which is remembered as for the execution.
+
+        Raises:
+            RyeError: It would not run.
+        """
+        try:
+            prepared = await self._prepared(ref, Trace(ctx.event_sink))
+            plan = self._plan(prepared, parameters, ctx, None, Trace(None))
+        except RyeError as error:
+            error.item_id = str(ref)
+            raise
+        return prepared.chain, plan
+
     async def chain(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
         """A tool's chain, verified, and remembered while nothing on disk has changed.
 

@@ -5,12 +5,12 @@ from typing import Any, Protocol, TypeAlias
 
 from attrs import frozen
 
-from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
+from ryecore.chain.model import ChainTrace, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.search.model import SearchResults
 
-__all__ = ["Dispatcher", "Fetched", "ForkOptions", "Shown", "Tell"]
+__all__ = ["Dispatcher", "Fetched", "ForkOptions", "Planned", "Shown", "Tell"]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Records that something happened: its type and its payload."""
@@ -48,6 +48,21 @@ class ForkOptions:
     model: str | None = None
     limit_overrides: Mapping[str, float] | None = None
     muted_hooks: frozenset[str] = frozenset()
+
+
+@frozen
+class Planned:
+    """What a call of a tool would do.
+
+    Attributes:
+        chain: The tool's verified chain.
+        plan: What would run.
+        is_served_here: Whether ryecore serves it in this process, so that the plan isn't run.
+    """
+
+    chain: ValidChain
+    plan: ExecutionPlan
+    is_served_here: bool = False
 
 
 class Dispatcher(Protocol):
@@ -93,6 +108,12 @@ class Dispatcher(Protocol):
 
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
         """The same chain without the decisions, remembered while nothing on disk has changed."""
+        ...
+
+    async def plan(
+        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+    ) -> Planned:
+        """What a call of a tool would do. Its chain is verified as for the call; nothing runs."""
         ...
 
     def tool_ids(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from ryecore.graph.model import Action, ActionVertex, ForeachVertex
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, ForkOptions
 
-__all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache"]
+__all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache", "Unkeyed"]
 
 _ENDED_BADLY: Final = ("error", "cancelled", "killed")
 
@@ -58,21 +58,34 @@ class Called:
         outcome: For the node.
         is_from_cache: Whether it was remembered.
         thread_id: The thread that it ran in, if any.
+        why_not_kept: Why its result isn't remembered, where its author wishes it; else empty.
     """
 
     outcome: NodeOutcome
     is_from_cache: bool = False
     thread_id: str | None = None
+    why_not_kept: str = ""
+
+
+@frozen
+class Unkeyed:
+    """A result that can't be remembered.
+
+    Attributes:
+        why: Why not.
+    """
+
+    why: str
 
 
 class ResultCache(Protocol):
     """Remembers results by all that they depend on."""
 
-    async def key(self, call: Call) -> str:
+    async def key(self, call: Call) -> str | Unkeyed:
         """The key of a call.
 
         Raises:
-            RyeError: The item can't be found, verified or planned.
+            RyeError: The caller may not make it, or the item can't be found, verified or planned.
         """
         ...
 
@@ -80,8 +93,8 @@ class ResultCache(Protocol):
         """The result that is remembered; None where there is none, or it can't be proved."""
         ...
 
-    async def put(self, key: str, result: object) -> None:
-        """Remember a result. Where that fails, the next run computes it again."""
+    async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:
+        """Remember a result. Where that fails, it says why, and the next run computes it again."""
         ...
 
 
@@ -122,13 +135,25 @@ class ItemCaller:
         if self._cache is None or not call.vertex.cache_result:
             return await self._dispatched(call)
         key = await self._cache.key(call)
+        if isinstance(key, Unkeyed):
+            return evolve(await self._dispatched(call), why_not_kept=key.why)
         known = await self._cache.get(key)
         if known is not None:
             return Called(NodeOutcome("completed", known[0]), is_from_cache=True)
         called = await self._dispatched(call)
-        if called.outcome.status == "completed":
-            await self._cache.put(key, called.outcome.output)
-        return called
+        if called.outcome.status != "completed":
+            return called
+        unkeyed = await self._kept(call, key, called.outcome.output)
+        return called if unkeyed is None else evolve(called, why_not_kept=unkeyed.why)
+
+    async def _kept(self, call: Call, key: str, result: object) -> Unkeyed | None:
+        """Remember a result. That it fails takes nothing from whoever has it."""
+        if self._cache is None:
+            return None
+        try:
+            return await self._cache.put(call, key, result)
+        except RyeError as error:
+            return Unkeyed(error.message)
 
     async def _dispatched(self, call: Call) -> Called:
         action, given = call.action, call.params

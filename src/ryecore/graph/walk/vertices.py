@@ -134,6 +134,8 @@ class Vertices:
             called = await self._caller(call)
             outcome, failure = called.outcome, called.outcome.failure
             told = _facts_of(called, tried, began)
+            if called.why_not_kept:
+                self._journal.append("cache_skipped", {**about, "why": called.why_not_kept})
             if failure is None or not failure.retryable or tried >= tries.max:
                 if what == "item":
                     result = result_of(call.vertex.id, outcome)
