@@ -1,5 +1,7 @@
 """The journal of a run: what is written, and what a reader of its events is given."""
 
+import gc
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,31 @@ def test_large_values_are_written_once(tmp_path: Path, key: SigningKey) -> None:
     assert [record.type for record in read_records(tmp_path / "transcript.jsonl")].count(
         "state_checkpoint"
     ) == 20
+
+
+def test_thousands_of_steps_leave_nothing_in_memory(tmp_path: Path, key: SigningKey) -> None:
+    journal = begin(tmp_path, key)
+    large = ["x" * 100] * 1000
+
+    def steps(first: int, last: int) -> None:
+        for step in range(first, last):
+            journal.tell("node_started", {"node": "load", "step": step})
+            journal.append("node_completed", {"node": "load", **journal.result_of(step)})
+            state = {f"key_{step % 100}": "y" * (step % 3000), "large": large, "count": step}
+            journal.checkpoint(Position("load", step, state))
+
+    steps(0, 1_000)
+    gc.collect()
+    tracemalloc.start()
+    steps(1_000, 1_100)
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    steps(1_100, 3_000)
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    journal.close()
+    assert after - before < 32 * 1024, f"{after - before} bytes more after 1,900 steps"
+    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
+    assert found.position is not None
+    assert found.position.step == 2_999
