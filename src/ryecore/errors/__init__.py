@@ -94,7 +94,6 @@ from ryecore.errors.calls import (
 )
 from ryecore.errors.graphs import (
     GraphInvalid,
-    GraphProblem,
 )
 from ryecore.errors.items import (
     AmbiguousItem,
@@ -145,7 +144,6 @@ __all__ = [
     "ContentChanged",
     "ExecutorNotFound",
     "GraphInvalid",
-    "GraphProblem",
     "HostCapabilityMissing",
     "IncompatibleChain",
     "InputError",

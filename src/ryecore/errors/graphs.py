@@ -56,8 +56,8 @@ class GraphInvalid(ItemError):
     """
 
     error_type: ClassVar[str] = "graph_invalid"
-    problems: tuple[GraphProblem, ...]
-    warnings: tuple[GraphProblem, ...]
+    problems: tuple[GraphProblem, ...] = ()
+    warnings: tuple[GraphProblem, ...] = ()
 
     @classmethod
     def of(
@@ -79,7 +79,8 @@ class GraphInvalid(ItemError):
         )
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.next_step}"
+        gap = "\n" if "\n" in self.message else " "
+        return f"{self.message}{gap}{self.next_step}".rstrip()
 
     def to_dict(self) -> dict[str, object]:
         """The error object, with its problems."""
