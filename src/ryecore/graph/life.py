@@ -90,6 +90,11 @@ class GraphLife:
         self.run_id = wish.registered.thread_id if wish.registered else ""
         self.cancellation = CancelToken()
 
+    @property
+    def graph(self) -> Graph:
+        """The graph, once it has begun."""
+        return self._loaded.graph
+
     def want_handoff(self) -> None:
         """A run isn't handed off: nothing of it grows too long."""
 
@@ -235,6 +240,11 @@ class GraphLife:
         )
         write_thread_file(folder / THREAD_FILE, self._file, host.key, host.durability)
         objects = host.project_root.joinpath(*OBJECTS)
+        registry = host.registry  # asked for once: each look makes sure that it is in its place
+
+        def set_head(head: Head) -> None:
+            registry.set_head(run_id, (head.offset, head.digest))
+
         self.journal = Journal.create(
             folder,
             objects,
@@ -242,7 +252,7 @@ class GraphLife:
             host.key,
             host.durability,
             sink=self._ctx.event_sink,
-            set_head=self._set_head,
+            set_head=set_head,
         )
         host.running[run_id] = self
         self._position = begun.position
@@ -255,9 +265,6 @@ class GraphLife:
         for index, known in begun.known.items():
             told = {"node": begun.position.node, "index": index, "carried": True}
             self.journal.append("item_completed", {**told, **self.journal.outcome_of(known)})
-
-    def _set_head(self, head: Head) -> None:
-        self._host.registry.set_head(self.run_id, (head.offset, head.digest))
 
     def _prepare(self, inputs: dict[str, object], begun: Begun) -> None:
         host, graph, journal = self._host, self._loaded.graph, self.journal
