@@ -1,0 +1,1 @@
+"""One suite of graphs, which every way of walking them must pass alike."""
