@@ -60,6 +60,9 @@ async def for_each(
 
     Returns:
         What came of them.
+
+    Raises:
+        Exception: What a call raised, by itself; the others were ended.
     """
     work = _Work(members, call, stops_at_error, known or {})
     workers = min(at_once, len(members))
@@ -70,6 +73,8 @@ async def for_each(
             work.scope = group.cancel_scope
             for _ in range(workers):
                 group.start_soon(work.go_on)
+    if work.broken is not None:
+        raise work.broken
     return Members(work.items, tuple(work.errors), work.failed)
 
 
@@ -89,6 +94,7 @@ class _Work:
         self._known = known
         self._is_over = False
         self.scope: anyio.CancelScope | None = None
+        self.broken: Exception | None = None
         self.items: list[object] = [None] * len(members)
         self.errors: list[Mapping[str, object]] = []
         self.failed = 0
@@ -96,16 +102,25 @@ class _Work:
     async def go_on(self) -> None:
         """Take one member after the other, until none is left."""
         for index, member in self._left:
-            outcome = self._known.get(index) or await self._call(index, member)
+            try:
+                outcome = self._known.get(index) or await self._call(index, member)
+            except Exception as error:  # kept, for a task group would wrap it
+                self.broken = self.broken or error
+                self._stop()
+                return
             if outcome.failure is None:
                 self.items[index] = outcome.output
                 continue
             self.failed += 1
             if len(self.errors) < _MAX_ERRORS:
-                error, code = outcome.failure.message, outcome.failure.code
-                self.errors.append({"index": index, "error": error, "code": code})
+                said, code = outcome.failure.message, outcome.failure.code
+                self.errors.append({"index": index, "error": said, "code": code})
             if self._stops_at_error:
-                self._left = iter(())
-                if self.scope is not None:
-                    self.scope.cancel()
+                self._stop()
                 return
+
+    def _stop(self) -> None:
+        """Take no further member, and end the calls that run."""
+        self._left = iter(())
+        if self.scope is not None:
+            self.scope.cancel()
