@@ -63,7 +63,11 @@ class Rye:
         self._parts = parts
         self._running = Running()
         self.graphs = Graphs(
-            parts.spaces, self._running, lambda: parts.graphs, parts.store.open_existing
+            parts.spaces,
+            self._running,
+            lambda: parts.graphs,
+            parts.store.open_existing,
+            parts.execute.schema,
         )
         self.threads = Threads(parts.store.open_existing, self._running, lambda: parts.threads)
 

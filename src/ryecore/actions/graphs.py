@@ -1,14 +1,15 @@
 """The graphs of a project, for the person or the application that it belongs to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio.to_thread
+from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.running import Running
-from ryecore.errors import InputError
+from ryecore.errors import InputError, RyeError
 from ryecore.graph.model import Graph
 from ryecore.graph.wish import GoingOn, GraphWish
 from ryecore.items.refs import ItemRef
@@ -17,14 +18,20 @@ from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
 
 if TYPE_CHECKING:
+    from ryecore.graph.journal.recovery import Found
+    from ryecore.graph.reading import GraphReport
     from ryecore.graph.result import GraphResult
     from ryecore.graph.run import GraphRun
     from ryecore.graph.service import GraphService
+    from ryecore.graph.validation.calls import SchemaLookup
+    from ryecore.graph.view.run_view import RunView
+    from ryecore.state.model import ThreadRecord
     from ryecore.state.store import ThreadStore
 
 __all__ = ["Graphs"]
 
-T = TypeVar("T")
+SchemaOf: TypeAlias = Callable[[ItemRef, CallContext], Awaitable[Mapping[str, Any] | None]]
+"""Finds the JSON Schema of what an item is given; None where it takes anything."""
 
 
 class Graphs:
@@ -38,6 +45,7 @@ class Graphs:
         running: The calls of the Rye, which end when it is closed.
         service: Runs graphs.
         store: Opens the project's threads; None where there are none yet.
+        schema: The JSON Schema of what an item is given.
     """
 
     def __init__(
@@ -46,11 +54,13 @@ class Graphs:
         running: Running,
         service: "Callable[[], GraphService]",
         store: "Callable[[], ThreadStore | None]",
+        schema: SchemaOf,
     ) -> None:
         self._spaces = spaces
         self._running = running
         self._service = service
         self._store = store
+        self._schema = schema
 
     async def load(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> Graph:
         """Load a graph, verified and checked, and run nothing of it.
@@ -72,6 +82,54 @@ class Graphs:
             return (await self._service().load(self._ref(ref, ctx), ctx)).graph
 
         return await self._running.run(ref, load)
+
+    async def validate(
+        self, ref: str | ItemRef, *, ctx: CallContext | None = None
+    ) -> "GraphReport":
+        """Check a graph and all that it calls, and run nothing of it.
+
+        Args:
+            ref: `tool:ID`, or its bare id.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            Every problem, each with file and line; what keeps it from running, and what only
+            looks wrong.
+
+        Raises:
+            RyeError: It can't be found, verified or parsed, or is no graph.
+        """
+        ctx = ctx or CallContext()
+        found = self._ref(ref, ctx)
+
+        async def validate() -> "GraphReport":
+            report, text = await self._service().examine(found, ctx)
+            if report.graph is None:
+                return report
+            from ryecore.graph.checking import with_calls  # noqa: PLC0415 - to validate alone
+
+            return with_calls(report, text, await self._looked_up(report.graph, ctx))
+
+        return await self._running.run(ref, validate)
+
+    async def _looked_up(self, graph: Graph, ctx: CallContext) -> "SchemaLookup":
+        """The schemas of what a graph calls; where one can't be had, why."""
+        from ryecore.graph.validation.calls import called_items  # noqa: PLC0415
+
+        schemas: dict[ItemRef, Mapping[str, Any] | RyeError | None] = {}
+        for ref in called_items(graph):
+            try:
+                schemas[ref] = await self._schema(ref, ctx)
+            except RyeError as error:
+                schemas[ref] = error
+
+        def look_up(ref: ItemRef) -> Mapping[str, object] | None:
+            found = schemas[ref]
+            if isinstance(found, RyeError):
+                raise found
+            return found
+
+        return look_up
 
     async def run(
         self,
@@ -156,6 +214,23 @@ class Graphs:
         )
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
 
+    async def start_step(
+        self,
+        ref: str | ItemRef,
+        node: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "GraphRun":
+        """Run a single node like `step`, and return as soon as it runs."""
+        ctx = ctx or CallContext()
+        wish = GraphWish(
+            self._ref(ref, ctx), inputs or {}, _limits(limits), only=node, state=state or {}
+        )
+        return await self._running.run(ref, partial(self._service().start, wish, ctx))
+
     async def resume(
         self,
         run_id: str,
@@ -193,34 +268,137 @@ class Graphs:
 
         Source: decision 47.
         """
+        how = GoingOn("", at, rerun, result is not ..., result, changed, state or {})
 
         async def resume() -> "GraphResult":
-            ref, found = await anyio.to_thread.run_sync(self._find, run_id)
-            is_known = result is not ...
-            going_on = GoingOn(
-                found, at, rerun, is_known, result if is_known else None, changed, state or {}
-            )
-            own = ctx or CallContext()
-            check_capability("execute", ref, own)
-            wish = GraphWish(ref, limits=_limits(limits), goes_on=going_on)
-            return await self._service().run(wish, own)
+            wish = await self._going_on(run_id, how, limits, ctx)
+            return await self._service().run(wish, ctx or CallContext())
 
         return await self._running.run(run_id, resume)
+
+    async def start_resume(
+        self,
+        run_id: str,
+        *,
+        at: int | None = None,
+        rerun: bool = False,
+        result: Any = ...,
+        state: Mapping[str, Any] | None = None,
+        changed: bool = False,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> "GraphRun":
+        """Go on with a run like `resume`, and return as soon as the new one runs."""
+        how = GoingOn("", at, rerun, result is not ..., result, changed, state or {})
+
+        async def start() -> "GraphRun":
+            wish = await self._going_on(run_id, how, limits, ctx)
+            return await self._service().start(wish, ctx or CallContext())
+
+        return await self._running.run(run_id, start)
+
+    async def _going_on(
+        self,
+        run_id: str,
+        how: GoingOn,
+        limits: Limits | Mapping[str, float] | None,
+        ctx: CallContext | None,
+    ) -> GraphWish:
+        ref, found = await anyio.to_thread.run_sync(self._find, run_id)
+        check_capability("execute", ref, ctx or CallContext())
+        answer = how.answer if how.answers else None
+        return GraphWish(
+            ref, limits=_limits(limits), goes_on=evolve(how, run_id=found, answer=answer)
+        )
+
+    async def show(self, run_id: str) -> "RunView":
+        """Show a run: what happened at each node, where it stands, and how it can be gone on with.
+
+        Whether its journal is true, `rye.threads.verify` says.
+
+        Args:
+            run_id: The run, or as much of its id as names it alone.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+            InputError: It is no run of a graph.
+        """
+        from ryecore.graph.view.looking import look_at_run, with_graph  # noqa: PLC0415 - for runs
+
+        def look() -> "tuple[RunView, Found | None]":
+            _, found = self._find(run_id)
+            return look_at_run(self._opened(run_id), found)
+
+        async def show() -> "RunView":
+            view, found = await anyio.to_thread.run_sync(look)
+            try:
+                ref = ItemRef.parse(view.item_id, "tool")
+                loaded = await self._service().load(ref, CallContext())
+            except RyeError:  # what it is today is no matter of what happened then
+                return view
+            return with_graph(view, found, loaded.graph)
+
+        return await self._running.run(run_id, show)
+
+    async def list(
+        self,
+        *,
+        running: bool = False,
+        limit: int = 50,
+    ) -> "tuple[ThreadRecord, ...]":
+        """List the runs of graphs, newest first; those nobody runs any more are ended first.
+
+        Args:
+            running: Whether those that have not ended count alone.
+            limit: How many, from 1 to 1,000.
+
+        Returns:
+            Their rows.
+
+        Raises:
+            InputError: `limit` is no number that can be meant.
+            StateError: The registry can't be read.
+        """
+        from ryecore.graph.view.looking import list_runs  # noqa: PLC0415 - for runs alone
+
+        if not 1 <= limit <= 1000:
+            raise InputError(f"limit={limit} can't be listed.", next_step="Pass 1 to 1000.")
+
+        def find() -> "tuple[ThreadRecord, ...]":
+            store = self._store()
+            return () if store is None else list_runs(store, running=running, limit=limit)
+
+        async def listed() -> "tuple[ThreadRecord, ...]":
+            return await anyio.to_thread.run_sync(find)
+
+        return await self._running.run("graphs", listed)
 
     def _find(self, run_id: str) -> tuple[ItemRef, str]:
         """The graph of a run, and the run's whole id.
 
         Raises:
             ThreadNotFound: There is none of this id.
+            InputError: It is no run of a graph.
         """
+        from ryecore.graph.view.looking import is_run  # noqa: PLC0415 - for runs alone
+
+        store = self._opened(run_id)
+        found = store.find(run_id)
+        record = store.look(found)
+        if not is_run(store, record):
+            raise InputError(
+                f"{found} is no run of a graph: it ran {record.item_id}.",
+                next_step="See the runs: rye graph list",
+            )
+        return ItemRef.parse(record.item_id, "tool"), found
+
+    def _opened(self, run_id: str) -> "ThreadStore":
         from ryecore.state.model import thread_not_found  # noqa: PLC0415 - for runs alone
 
         store = self._store()
         if store is None or not run_id:
             raise thread_not_found(run_id)
-        found = store.find(run_id)
-        record = store.look(found)
-        return ItemRef.parse(record.item_id, "tool"), found
+        return store
 
     def _ref(self, ref: str | ItemRef, ctx: CallContext) -> ItemRef:
         found = ref if isinstance(ref, ItemRef) else self._named(ref)

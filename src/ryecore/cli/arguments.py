@@ -2,13 +2,37 @@
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ryecore.errors import InputError
 
-__all__ = ["find_project", "read_overrides", "read_pairs"]
+__all__ = ["find_project", "read_object", "read_overrides", "read_pairs"]
+
+
+def read_object(text: str | None, option: str) -> dict[str, Any]:
+    """Read an option that is one JSON object; `-` reads it from the standard input.
+
+    Args:
+        text: What was given; None where nothing was.
+        option: The option's name, for errors.
+
+    Raises:
+        InputError: It is no JSON object.
+    """
+    if text is None:
+        return {}
+    try:
+        given = json.loads(sys.stdin.read() if text == "-" else text)
+    except (ValueError, RecursionError) as problem:
+        raise InputError(
+            f"{option} is no JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
+        ) from None
+    if not isinstance(given, dict):
+        raise InputError(f"{option} is no JSON object.", next_step='Write {"path": "x"}.')
+    return given
 
 
 def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:

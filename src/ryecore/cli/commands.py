@@ -1,7 +1,6 @@
 """The commands of `rye`."""
 
 import getpass
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,8 +16,9 @@ from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import render_result
-from ryecore.cli.arguments import read_overrides, read_pairs
+from ryecore.cli.arguments import read_object, read_overrides, read_pairs
 from ryecore.cli.forking import execute_fork
+from ryecore.cli.graphs import graph
 from ryecore.cli.items import fetch, search
 from ryecore.cli.live import can_redraw
 from ryecore.cli.mcp import mcp
@@ -35,7 +35,7 @@ from ryecore.cli.output import (
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.cli.threads import threads
-from ryecore.errors import InputError, RyeError, SigningError
+from ryecore.errors import RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.packages import lock_packages
 from ryecore.items.verification import VerifiedItem
@@ -98,7 +98,7 @@ def execute(
     """
     with errors_shown(as_json=as_json):
         run = partial(
-            _execute, project_path, ref, parameters, _read_params(params), deps,
+            _execute, project_path, ref, parameters, read_object(params, "--params"), deps,
             is_shown=not as_json and can_redraw(sys.stderr),
             timeout_s=timeout_s, model=model, limit_overrides=read_overrides(limits),
             dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
@@ -251,6 +251,7 @@ def trust_project(project_path: str, as_json: bool) -> None:
 
 rye.add_command(fetch)
 rye.add_command(search)
+rye.add_command(graph)
 rye.add_command(mcp)
 rye.add_command(threads)
 
@@ -384,20 +385,6 @@ def _done(document: dict[str, object], sentence: str, *, as_json: bool) -> None:
         text = StyledText()
         text.line(("✓ ", "good"), sentence)
         show(text)
-
-
-def _read_params(params: str | None) -> dict[str, Any]:
-    if params is None:
-        return {}
-    try:
-        given = json.loads(sys.stdin.read() if params == "-" else params)
-    except (ValueError, RecursionError) as problem:
-        raise InputError(
-            f"--params is no JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
-        ) from None
-    if not isinstance(given, dict):
-        raise InputError("--params is no JSON object.", next_step='Write {"path": "x"}.')
-    return given
 
 
 def _read_public_key(path: Path) -> tuple[PublicKey, str]:

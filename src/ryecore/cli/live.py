@@ -1,4 +1,4 @@
-"""A tree of threads while it runs: drawn in place on a terminal, else a line for each change."""
+"""What runs, in view of whoever sits at the terminal: drawn in place, or a line for each change."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, TextIO
+from typing import Final, Protocol, Self, TextIO, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,7 +22,18 @@ from ryecore.threads.thread import Thread
 from ryecore.threads.view.drawing import render_change, render_tree
 from ryecore.threads.view.tree import TreeNode
 
-__all__ = ["ChangeLines", "LiveTree", "can_redraw", "run_to_end"]
+__all__ = [
+    "ChangeLines",
+    "LiveText",
+    "LiveTree",
+    "can_redraw",
+    "run_to_end",
+    "size_of",
+    "to_its_end",
+]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LAST_LOOK_S: Final = 2.0
@@ -36,8 +47,8 @@ def can_redraw(out: TextIO | None) -> bool:
     return out is not None and out.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class LiveTree:
-    """A tree that is drawn over the one before. Leaving it gives the cursor back.
+class LiveText:
+    """A text that is drawn over the one before. Leaving it gives the cursor back.
 
     Args:
         out: A terminal.
@@ -47,12 +58,8 @@ class LiveTree:
         self._out = out
         self._lines = 0
 
-    def draw(self, tree: TreeNode) -> None:
-        """Draw how the threads stand now."""
-        columns, rows = _size_of(self._out)
-        text = render_tree(
-            [tree], width=columns, now=time.time(), max_rows=max(rows - _OTHER_ROWS, 1)
-        )
+    def redraw(self, text: StyledText) -> None:
+        """Draw a text, whose lines fit the terminal, over the one before."""
         shown = text.plain() if os.environ.get("NO_COLOR") else text.ansi()
         lines = shown.split("\n")
         back = f"\x1b[{self._lines}F" if self._lines else ""
@@ -66,7 +73,7 @@ class LiveTree:
             self._out.write(text.encode(encoding, errors="replace").decode(encoding))
             self._out.flush()
 
-    def __enter__(self) -> "LiveTree":
+    def __enter__(self) -> Self:
         self._write("\x1b[?25l")
         return self
 
@@ -74,7 +81,17 @@ class LiveTree:
         self._write("\n\x1b[?25h" if self._lines else "\x1b[?25h")
 
 
-def _size_of(out: TextIO) -> tuple[int, int]:
+class LiveTree(LiveText):
+    """A tree of threads that is drawn over the one before."""
+
+    def draw(self, tree: TreeNode) -> None:
+        """Draw how the threads stand now."""
+        columns, rows = size_of(self._out)
+        most = max(rows - _OTHER_ROWS, 1)
+        self.redraw(render_tree([tree], width=columns, now=time.time(), max_rows=most))
+
+
+def size_of(out: TextIO) -> tuple[int, int]:
     """How many columns and rows a terminal has."""
     with suppress(OSError):
         columns, rows = os.get_terminal_size(out.fileno())
@@ -119,7 +136,41 @@ async def run_to_end(
         KeyboardInterrupt: There was a second signal.
     """
     thread = await start(CallContext())
-    result: ThreadResult | None = None
+
+    async def view() -> None:
+        with suppress(RyeError), LiveTree(sys.stderr) as live:
+            await rye.threads.watch(thread.thread_id, live.draw)
+
+    return await to_its_end(thread, view if is_shown else None)
+
+
+class Handle(Protocol[T_co]):
+    """Something that was started."""
+
+    async def result(self) -> T_co:
+        """Wait for its end."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask it, and all below it, to stop."""
+        ...
+
+
+async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | None) -> T:
+    """Wait for the end of what was started.
+
+    The first signal asks it and all below it to stop, and what comes of it is returned as always;
+    a second one does not wait for that.
+
+    Args:
+        handle: What was started.
+        view: Shows how it stands until it has ended; None where nobody looks.
+
+    Raises:
+        RyeError: It ended, but that could not be written.
+        KeyboardInterrupt: There was a second signal.
+    """
+    result: list[T] = []
     failed: RyeError | None = None
     told = 0
     seen = anyio.Event()
@@ -134,24 +185,23 @@ async def run_to_end(
                     if told > 1:
                         tasks.cancel_scope.cancel()
                         return
-                    await anyio.to_thread.run_sync(thread.cancel)
+                    await anyio.to_thread.run_sync(handle.cancel)
 
-            async def view() -> None:
-                with suppress(RyeError), LiveTree(sys.stderr) as live:
-                    await rye.threads.watch(thread.thread_id, live.draw)
+            async def look() -> None:
+                if view is not None:
+                    await view()
                 seen.set()
 
             tasks.start_soon(listen)
-            if is_shown:
-                tasks.start_soon(view)
+            tasks.start_soon(look)
             try:
-                result = await thread.result()
+                result.append(await handle.result())
             except RyeError as error:  # which the group would wrap
                 failed = error
-            if is_shown:
+            if view is not None:
                 with anyio.move_on_after(_LAST_LOOK_S):
                     await seen.wait()
             tasks.cancel_scope.cancel()
-    if result is None:
+    if not result:
         raise failed or KeyboardInterrupt
-    return result
+    return result[0]

@@ -17,6 +17,8 @@ from ryecore.threads.view.tree import TreeNode
 
 if TYPE_CHECKING:
     from ryecore.drawing import Picture
+    from ryecore.graph.model import Graph
+    from ryecore.graph.view.run_view import RunView
 
 __all__ = ["Drawing", "drawing_options"]
 
@@ -59,6 +61,16 @@ class Drawing:
         from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
 
         self._show(tree_picture(nodes, now=time.time()))
+
+    def show_graph(self, graph: "Graph", run: "RunView | None" = None) -> None:
+        """Draw a graph, by itself or with what happened in a run of it.
+
+        Raises:
+            InputError: The file can't be written.
+        """
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+
+        self._show(graph_picture(graph, None if run is None else run.seen))
 
     def _show(self, picture: "Picture") -> None:
         from ryecore.drawing import to_mermaid, to_svg  # noqa: PLC0415

@@ -13,7 +13,7 @@ from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, Graph,
 from ryecore.graph.schedule import NodeResult, Position, after, first
 from ryecore.graph.wish import GoingOn
 
-__all__ = ["Begun", "begun_at"]
+__all__ = ["Begun", "begun_at", "is_unknown"]
 
 
 @frozen
@@ -64,7 +64,7 @@ def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, obj
     if found.completed is not None:
         return Begun(after(graph, position, inputs, found.completed), {})
     vertex = graph.nodes[position.node or ""]
-    if _is_unknown(vertex, found) and not wish.rerun:
+    if is_unknown(vertex, found) and not wish.rerun:
         if not wish.answers:
             raise _unknown(vertex, found, wish.run_id)
         if isinstance(vertex, ForeachVertex):
@@ -74,7 +74,7 @@ def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, obj
     return Begun(position, found.items)
 
 
-def _is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
+def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
     """Whether something with an effect had begun that may not simply be done again."""
     if isinstance(vertex, ForeachVertex):
         return bool(found.items_in_flight) and not _may_repeat(vertex)

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.graph.loading import GraphLoader, LoadedGraph
+from ryecore.graph.reading import GraphReport
 from ryecore.graph.walk.calls import ResultCache
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
@@ -95,3 +96,11 @@ class GraphHost(RunHost):
             RyeError: It can't be found, verified or read.
         """
         return await self._loader(ref, ctx)
+
+    async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
+        """Tell all that is wrong with a graph's file, or looks so; and give its text.
+
+        Raises:
+            RyeError: It can't be found, verified or parsed, or is no graph.
+        """
+        return await self._loader.examine(ref, ctx)

@@ -9,8 +9,9 @@ from attrs import frozen
 from ryecore.chain.model import ValidChain
 from ryecore.errors import InputError
 from ryecore.graph.model import GRAPH_RUNTIME, Graph
-from ryecore.graph.reading import read_graph
+from ryecore.graph.reading import GraphReport, examine_graph, read_graph
 from ryecore.items.refs import ItemRef
+from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher
 
@@ -50,6 +51,28 @@ class GraphLoader:
             GraphInvalid: It is none that could be walked; with all its problems.
             RyeError: It can't be found or verified, or is no graph.
         """
+        chain, item = await self._found(ref, ctx)
+        key = (ref, hashlib.sha256(item.content).hexdigest())
+        graph = self._read.get(key)
+        if graph is None:
+            if len(self._read) >= _MAX_REMEMBERED:
+                self._read.clear()
+            graph = self._read[key] = read_graph(item, chain.head.spec)
+        return LoadedGraph(graph, chain)
+
+    async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
+        """Tell all that is wrong with a graph's file, or looks so.
+
+        Returns:
+            The report, and the file's text.
+
+        Raises:
+            RyeError: It can't be found, verified or parsed, or is no graph.
+        """
+        chain, item = await self._found(ref, ctx)
+        return examine_graph(item, chain.head.spec), item.content.decode("utf-8", "replace")
+
+    async def _found(self, ref: ItemRef, ctx: CallContext) -> tuple[ValidChain, VerifiedItem]:
         chain = await self._dispatcher.chain(ref, ctx=ctx)
         head = chain.head
         if head.item is None or head.spec.executor_id != GRAPH_RUNTIME:
@@ -57,13 +80,7 @@ class GraphLoader:
                 f"{ref} is no graph: its executor is {head.spec.executor_id}.",
                 next_step=f"A graph has executor_id: {GRAPH_RUNTIME}",
             )
-        key = (ref, hashlib.sha256(head.item.content).hexdigest())
-        graph = self._read.get(key)
-        if graph is None:
-            if len(self._read) >= _MAX_REMEMBERED:
-                self._read.clear()
-            graph = self._read[key] = read_graph(head.item, head.spec)
-        return LoadedGraph(graph, chain)
+        return chain, head.item
 
 
 def missing_variables(graph: Graph, environ: Mapping[str, str]) -> list[str]:

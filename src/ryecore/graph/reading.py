@@ -17,18 +17,19 @@ from ryecore.graph.validation.lines import lines_of, nearest, node_lines
 from ryecore.graph.validation.problems import Found, Problems, key_path
 from ryecore.items.documents import parse_document
 from ryecore.items.verification import VerifiedItem
+from ryecore.styled import StyledText
 
 __all__ = ["GraphReport", "examine_graph", "located", "read_graph"]
 
 _YAML: tuple[str, ...] = (".yaml", ".yml")
 
 
-@frozen
+@frozen(repr=False)
 class GraphReport:
     """What was found in a graph's file.
 
     Attributes:
-        graph: The graph; None where there are errors.
+        graph: The graph; None where its file has errors.
         errors: What keeps it from running, by the order of the file.
         warnings: What looks wrong, and doesn't.
     """
@@ -36,6 +37,39 @@ class GraphReport:
     graph: Graph | None
     errors: tuple[GraphProblem, ...] = ()
     warnings: tuple[GraphProblem, ...] = ()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether nothing keeps it from running."""
+        return not self.errors
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as a JSON-ready object."""
+        return {
+            "is_valid": self.is_valid,
+            "errors": [one.to_dict() for one in self.errors],
+            "warnings": [one.to_dict() for one in self.warnings],
+        }
+
+    def render(self) -> StyledText:
+        """The problems for a terminal or a notebook, each with its file and line."""
+        text = StyledText()
+        for mark, style, problems in (("✗ ", "bad", self.errors), ("! ", "warn", self.warnings)):
+            for one in problems:
+                line = f":{one.line}" if one.line else ""
+                text.line((mark, style), f"{one.path}{line}", (f"  {one.key}", "dim"))
+                text.line("  ", (one.message, style))
+        return text
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.errors)} errors, {len(self.warnings)} warnings"
+        return f"GraphReport({counts})"
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()
 
 
 def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:

@@ -7,6 +7,7 @@ import anyio
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.life import GraphLife
+from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
 from ryecore.policy.budget import Amount
 from ryecore.state.model import ThreadRecord
@@ -33,6 +34,11 @@ class GraphRun:
         self._ended = anyio.Event()
         self.run_id = life.run_id
         self.item_id = life.item_id
+
+    @property
+    def graph(self) -> Graph:
+        """Its graph, as it runs."""
+        return self._life.graph
 
     @property
     def record(self) -> ThreadRecord:

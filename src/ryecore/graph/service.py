@@ -7,6 +7,7 @@ from ryecore.errors import ConfigError
 from ryecore.graph.host import GraphHost
 from ryecore.graph.life import GraphLife
 from ryecore.graph.loading import LoadedGraph
+from ryecore.graph.reading import GraphReport
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
 from ryecore.graph.wish import GraphWish
@@ -36,6 +37,14 @@ class GraphService:
             RyeError: It can't be found, verified or read.
         """
         return await self._host.load(ref, ctx)
+
+    async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
+        """Tell all that is wrong with a graph's file, or looks so; and give its text.
+
+        Raises:
+            RyeError: It can't be found, verified or parsed, or is no graph.
+        """
+        return await self._host.examine(ref, ctx)
 
     async def run(self, wish: GraphWish, ctx: CallContext) -> GraphResult:
         """Run a graph to its end.

@@ -1,0 +1,1 @@
+"""What a person sees of runs: while they go on, and afterwards."""

@@ -1,0 +1,132 @@
+"""Look at a run: from its row and its journal, wherever it runs or ran."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from ryecore.errors import BudgetNotRegistered, StateError
+from ryecore.graph.going_on import is_unknown
+from ryecore.graph.journal.events import event_of
+from ryecore.graph.journal.recovery import Fold, Found
+from ryecore.graph.journal.states import PositionStore
+from ryecore.graph.model import Graph
+from ryecore.graph.view.run_view import RunView, StepSeen
+from ryecore.graph.view.seen import RunSight
+from ryecore.policy.budget import NOTHING, Amount
+from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.model import ThreadRecord
+from ryecore.state.transcript_check import read_records
+
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["is_run", "list_runs", "look_at_run", "with_graph"]
+
+_MAX_CHECKPOINTS: Final = 1000
+_PAGE: Final = 200
+
+
+def is_run(store: "ThreadStore", record: ThreadRecord) -> bool:
+    """Whether a thread is the run of a graph: a tool's that keeps a journal."""
+    is_tool = record.item_id.startswith("tool:")
+    return is_tool and (store.folder_of(record.thread_id) / TRANSCRIPT).exists()
+
+
+def list_runs(
+    store: "ThreadStore", *, running: bool = False, limit: int = 50
+) -> tuple[ThreadRecord, ...]:
+    """The runs of graphs, newest first; those nobody runs any more are ended first.
+
+    Args:
+        store: The project's threads.
+        running: Whether those that have not ended count alone.
+        limit: How many at most.
+    """
+    if running:
+        active = store.look_at_all(lambda found: found.list_active())
+        return tuple(one for one in reversed(active) if is_run(store, one))[:limit]
+    store.look_at_all(lambda _: ())
+    runs: list[ThreadRecord] = []
+    offset = 0
+    while len(runs) < limit:
+        page = store.registry.list_threads(limit=_PAGE, offset=offset)
+        runs += [one for one in page if is_run(store, one)]
+        offset += len(page)
+        if len(page) < _PAGE:
+            break
+    return tuple(runs[:limit])
+
+
+def look_at_run(
+    store: "ThreadStore", run_id: str, *, settles: bool = True
+) -> tuple[RunView, Found | None]:
+    """Read how a run stands. Whether its journal is true, `rye threads verify` says.
+
+    Args:
+        store: The project's threads.
+        run_id: The run.
+        settles: Whether one that nobody runs any more is ended first; else nothing is written.
+
+    Returns:
+        The run, without its graph; and what it can be gone on from, where that can be read.
+
+    Raises:
+        ThreadNotFound: There is none of this id.
+    """
+    record = store.look(run_id) if settles else store.registry.get_thread(run_id)
+    sight, fold = RunSight(), Fold()
+    steps: deque[StepSeen] = deque(maxlen=_MAX_CHECKPOINTS)
+    path = store.folder_of(run_id) / TRANSCRIPT
+    problem, found = "", None
+    try:
+        for line in read_records(path):
+            fold.take(line)
+            sight.take(event_of(line))
+            if line.type == "state_checkpoint":
+                steps.append(_step(line.payload))
+        if fold.started is not None:
+            states = PositionStore(store.folder.parent / "objects", run_id, durable=False)
+            found = fold.found(run_id, states, path, tail_records=0, is_torn=False)
+    except StateError as error:
+        problem = error.message
+    started = fold.started or {}
+    inputs = started.get("inputs")
+    position = None if found is None else found.position
+    view = RunView(
+        record=record,
+        seen=sight.seen(record.status if record.ended else ""),
+        folder=str(store.folder_of(run_id)),
+        inputs=inputs if isinstance(inputs, Mapping) else {},
+        state=None if position is None else position.state,
+        checkpoints=tuple(dict.fromkeys(steps)),
+        cost=_cost(store, run_id),
+        problem=problem,
+    )
+    return view, found
+
+
+def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
+    """The same with the run's graph, as it is now."""
+    if found is None:
+        return evolve(view, graph=graph)
+    node = graph.nodes.get(view.node or "")
+    return evolve(
+        view,
+        graph=graph,
+        is_changed=found.started.get("item_hash") != graph.digest,
+        is_unknown=view.ended and node is not None and is_unknown(node, found),
+    )
+
+
+def _step(payload: Mapping[str, Any]) -> StepSeen:
+    step, node = payload.get("step"), payload.get("node")
+    return StepSeen(step if type(step) is int else 0, node if isinstance(node, str) else None)
+
+
+def _cost(store: "ThreadStore", run_id: str) -> Amount:
+    try:
+        return store.ledger.tree(run_id).spent
+    except BudgetNotRegistered:  # it ended before it had an account
+        return NOTHING

@@ -1,0 +1,242 @@
+"""What happened in a run, node by node, as its events come. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field, frozen
+
+if TYPE_CHECKING:
+    from ryecore.drawing.picture import BoxStatus
+    from ryecore.graph.journal.events import GraphEvent
+
+__all__ = ["NodeSeen", "RunSeen", "RunSight", "see_run"]
+
+_ENDS: Final[Mapping[str, str]] = {
+    "run_completed": "completed",
+    "run_error": "error",
+    "run_cancelled": "cancelled",
+    "run_killed": "killed",
+}
+
+
+@frozen
+class NodeSeen:
+    """What happened at one node.
+
+    Attributes:
+        status: Where it stands; of a node that ran several times, the last time.
+        times: How often it has come to its end.
+        elapsed_ms: How long all these took together.
+        started_at: When the node that runs began, in seconds since 1970 (UTC).
+        tries: How often it was tried the last time.
+        is_remembered: Whether its last result was remembered, and nothing ran.
+        members: How many members a foreach has.
+        done: How many of them have come to their end.
+        failed: How many of these failed.
+        error: Why it failed; empty where it didn't.
+    """
+
+    status: "BoxStatus"
+    times: int = 0
+    elapsed_ms: float = 0.0
+    started_at: float | None = None
+    tries: int = 1
+    is_remembered: bool = False
+    members: int | None = None
+    done: int = 0
+    failed: int = 0
+    error: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """What happened, JSON-ready."""
+        document: dict[str, object] = {
+            "status": self.status,
+            "times": self.times,
+            "elapsed_ms": round(self.elapsed_ms, 3),
+            "tries": self.tries,
+            "is_remembered": self.is_remembered,
+        }
+        if self.members is not None:
+            document |= {"members": self.members, "done": self.done, "failed": self.failed}
+        if self.error:
+            document["error"] = self.error
+        return document
+
+
+@frozen
+class RunSeen:
+    """What happened in a run.
+
+    Attributes:
+        nodes: What happened at each node that was come to, in the order of their first times.
+        taken: The ways that were taken: from a node, to one, and whether because it failed.
+        ended: How the run ended, as its journal says it; empty while it goes on.
+        status: The same in more detail: `completed_with_errors` too.
+        error: Why it failed; empty where it didn't.
+        steps: How many nodes were run.
+        node: The node that runs, or is the next; None where the run has come to its end.
+        started_at: When it began, in seconds since 1970 (UTC).
+        ended_at: When it ended; None while it goes on.
+    """
+
+    nodes: Mapping[str, NodeSeen] = field(factory=dict)
+    taken: frozenset[tuple[str, str, bool]] = frozenset()
+    ended: str = ""
+    status: str = ""
+    error: str = ""
+    steps: int = 0
+    node: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+def see_run(events: "Iterable[GraphEvent]") -> RunSeen:
+    """Fold what a run told into what is to be seen of it.
+
+    Args:
+        events: The events of one run, in order; so far, or all of them.
+    """
+    sight = RunSight()
+    for event in events:
+        sight.take(event)
+    return sight.seen()
+
+
+@define
+class _NodeSight:
+    """Keeps what happened at one node, while events come."""
+
+    status: "BoxStatus" = "running"
+    times: int = 0
+    elapsed_ms: float = 0.0
+    started_at: float | None = None
+    tries: int = 1
+    is_remembered: bool = False
+    is_over: bool = False
+    members: int | None = None
+    done: int = 0
+    failed: int = 0
+    error: str = ""
+
+    def started(self, at: float, payload: Mapping[str, Any]) -> None:
+        if self.is_over:  # members that a resumed run knows already are told before its start
+            self.done = self.failed = 0
+        if self.is_over or self.started_at is None:
+            self.started_at = at
+        self.status, self.is_over, self.error = "running", False, ""
+        self.tries = _whole(payload.get("try"), 1)
+        self.members = payload.get("count", self.members)
+
+    def item_completed(self, payload: Mapping[str, Any]) -> None:
+        if self.is_over:
+            self.is_over, self.done, self.failed = False, 0, 0
+        self.done += 1
+        self.failed += payload.get("error") is not None
+
+    def completed(self, payload: Mapping[str, Any]) -> None:
+        is_well = payload.get("status") == "completed"
+        is_cancelled = payload.get("code") == "cancelled"
+        self.status = "completed" if is_well else "cancelled" if is_cancelled else "failed"
+        self.times += 1
+        self.elapsed_ms += float(payload.get("elapsed_ms", 0.0))
+        self.tries = _whole(payload.get("try"), 1)
+        self.is_remembered = payload.get("cache_hit") is True
+        self.is_over, self.started_at = True, None
+        self.error = str(payload.get("error") or "")
+
+    def seen(self, ended: str) -> NodeSeen:
+        """What came of it, once the run has ended so; `ended` is empty while it goes on."""
+        status = self.status
+        if ended and not self.is_over:
+            status = "failed" if ended == "error" else "cancelled"
+        return NodeSeen(
+            status,
+            self.times,
+            self.elapsed_ms,
+            None if ended else self.started_at,
+            self.tries,
+            self.is_remembered,
+            self.members,
+            self.done,
+            self.failed,
+            self.error,
+        )
+
+
+class RunSight:
+    """Takes the events of one run, each in its turn, and knows what is to be seen of it."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _NodeSight] = {}
+        self._taken: set[tuple[str, str, bool]] = set()
+        self._ended = self._status = self._error = ""
+        self._steps = 0
+        self._node: str | None = None
+        self._started_at: float | None = None
+        self._ended_at: float | None = None
+
+    def take(self, event: "GraphEvent") -> bool:
+        """Take the next event.
+
+        Returns:
+            Whether there is anything new to see.
+        """
+        kind, payload = event.type, event.payload
+        node = payload.get("node")
+        if kind == "run_started":
+            self._started_at = event.timestamp
+        elif kind in _ENDS:
+            self._ended, self._ended_at = _ENDS[kind], event.timestamp
+            self._status = str(payload.get("status") or self._ended)
+            self._error = str(payload.get("error") or "")
+        elif kind == "state_checkpoint":
+            self._steps = _whole(payload.get("step"), self._steps)
+            self._node = node if isinstance(node, str) else None
+        elif isinstance(node, str):
+            return self._take_of_node(node, event)
+        else:
+            return False
+        return True
+
+    def _take_of_node(self, node: str, event: "GraphEvent") -> bool:
+        kind, payload = event.type, event.payload
+        if kind not in ("node_started", "node_retry", "item_completed", "node_completed"):
+            return False
+        one = self._nodes.get(node)
+        if one is None:
+            one = self._nodes[node] = _NodeSight()
+        if kind == "node_started":
+            one.started(event.timestamp, payload)
+        elif kind == "node_retry":
+            one.status = "retrying"
+        elif kind == "item_completed":
+            one.item_completed(payload)
+        else:
+            one.completed(payload)
+            following = payload.get("next")
+            if isinstance(following, str):
+                self._taken.add((node, following, payload.get("status") == "failed"))
+        return True
+
+    def seen(self, ended: str = "") -> RunSeen:
+        """What is to be seen of the run now.
+
+        Args:
+            ended: How it has ended where its journal doesn't say so: its process was killed.
+        """
+        ended = self._ended or ended
+        return RunSeen(
+            {node: one.seen(ended) for node, one in self._nodes.items()},
+            frozenset(self._taken),
+            ended,
+            self._status or ended,
+            self._error,
+            self._steps,
+            self._node,
+            self._started_at,
+            self._ended_at,
+        )
+
+
+def _whole(value: object, default: int) -> int:
+    return value if type(value) is int else default
