@@ -1,6 +1,8 @@
 """Graphs as they are read: every node and edge kind, lines, and what YAML may do to them."""
 
+import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -359,3 +361,35 @@ def test_nodes_are_found_on_the_lines_that_the_parser_says(
 
     expected = lines_of(text)
     assert found == {name: expected["config", "nodes", name] for name in names}
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from(["", "x", "${state.x}", "${", "tool:x", "load", "state.count", ".", "{{", 1.5]),
+    st.lists(st.sampled_from(["x", 1, None]), max_size=2),
+    st.dictionaries(st.sampled_from(["type", "to", "max", "x"]), st.integers(), max_size=2),
+)
+
+
+@given(st.data())
+def test_whatever_stands_in_a_graph_is_read_or_told(data: st.DataObject) -> None:
+    document = parse_document(written(WHOLE).encode(), PATH)
+    for _ in range(data.draw(st.integers(1, 3))):
+        inside: Any = document
+        while True:
+            keys = list(inside) if isinstance(inside, dict) else list(range(len(inside)))
+            key = data.draw(st.sampled_from(keys))
+            is_leaf = not isinstance(inside[key], dict | list) or not inside[key]
+            if is_leaf or data.draw(st.integers(0, 3)) == 0:
+                break
+            inside = inside[key]
+        inside[key] = data.draw(ODD)
+    try:
+        report = examined(json.dumps(document))
+    except MetadataError:
+        return  # it is no tool at all
+
+    assert (report.graph is None) == bool(report.errors)
+    assert all(one.line == 1 for one in (*report.errors, *report.warnings))

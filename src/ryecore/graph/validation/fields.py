@@ -80,12 +80,12 @@ class Fields:
             why: What to say of certain others.
         """
         for name in self.declared:
-            if name in known:
+            if name in known or not isinstance(name, str):  # which is told for the whole file
                 continue
             if name in why:
                 self.problems.error(self.at(name), why[name])
                 continue
-            guess = did_you_mean(name, known) if isinstance(name, str) else ""
+            guess = did_you_mean(name, known)
             self.problems.error(
                 self.at(name),
                 f"{name!r} is no key of {owner}.{guess or f' There are {listed(known)}.'}",

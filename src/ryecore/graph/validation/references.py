@@ -100,7 +100,7 @@ class References:
             return None
 
     def _note(self, path: Place) -> None:
-        if path[0] == "state":
+        if path[:1] == ("state",):
             if len(path) > 1:
                 self.read.add(str(path[1]))
             else:

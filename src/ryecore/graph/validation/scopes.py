@@ -187,7 +187,8 @@ class Known:
                 if name is not None:
                     by_key.setdefault(name, []).append(one)
         first = dict.fromkeys(by_key, ANY) | {
-            name: ANY if value is None else kind_of_value(value) for name, value in state.items()
+            name: ANY if value is None else _loose(kind_of_value(value))
+            for name, value in state.items()
         }
         before = cls(inputs, Kind(_OBJECT, keys={**first, **by_schema, **_BUILT_IN_KINDS}))
         widened = {
@@ -222,9 +223,14 @@ class Known:
         return Scope(roots, absent)
 
 
+def _loose(kind: Kind) -> Kind:
+    """What may follow a value that says its type by itself: a 0 may become a 0.5."""
+    return Kind(kind.names | {"fraction"}) if "integer" in kind.names else kind
+
+
 def _widened(name: str, value: object, writers: Iterable[Writer], known: Known) -> Kind:
     """What a key of the state may be: what it begins as, and what nodes are known to set."""
-    kinds = [] if value is None else [kind_of_value(value)]
+    kinds = [] if value is None else [_loose(kind_of_value(value))]
     for writer in writers:
         if writer.collect == name:
             kinds.append(_LIST)
@@ -239,5 +245,5 @@ def _widened(name: str, value: object, writers: Iterable[Writer], known: Known) 
             if value is None:
                 return ANY
             continue
-        kinds.append(Kind(kind.names))
+        kinds.append(_loose(Kind(kind.names)))
     return union(kinds) if kinds else ANY
