@@ -1,0 +1,140 @@
+"""A model that runs a graph: the run is a child of its thread. And who may claim a run."""
+
+import json
+import sys
+
+import anyio
+import pytest
+
+from ryecore.actions.payload import Payload, Walk
+from ryecore.actions.settings import Settings
+from ryecore.items.refs import ItemRef
+from ryecore.items.spaces import built_in_space
+from ryecore.lillux import ProcessSpec, run_process
+from ryecore.policy import CallContext
+from ryecore.runs.naming import register_thread
+from tests.detached import PATIENCE_S, until_printed
+from tests.graphs import graph
+from tests.house import House
+from tests.thread_host import COST, FACTORY, Theatre
+from tests.unit.lillux.system import is_alive
+
+pytestmark = pytest.mark.anyio
+
+WRITING = {
+    "write": {"type": "agent", "agent_ref": "writer", "prompt_template": "Say PLAN\n[]",
+              "assign": {"text": "${result}"}, "next": "done"},
+    "done": {"type": "return", "output": "${state.text}"},
+}  # fmt: skip
+WRITER = {"writer": {"provider": "scripted", "model": "m"}}
+
+
+@pytest.fixture
+def theatre(house: House) -> Theatre:
+    return Theatre(house)
+
+
+async def test_a_models_graph_is_a_child_of_its_thread_and_spends_its_money(
+    theatre: Theatre,
+) -> None:
+    graph(theatre.house, WRITING, agents=WRITER, state={"text": ""})
+    ref = theatre.write(
+        "boss", ["acme_flow", {}], limits='turns="4" spend="1.0" depth="3" spawns="2"'
+    )
+    async with theatre.open() as rye:
+        done = await rye.execute(ref, thread="fork")
+    assert done.status == "success", done
+    store = theatre.store()
+    (thread,) = [row for row in store.registry.list_threads() if row.parent_id is None]
+    (run,) = store.registry.list_children(thread.thread_id)
+    assert (run.item_id, run.status, thread.spawn_count) == ("tool:acme/flow", "completed", 1)
+    account = store.ledger.account(thread.thread_id)
+    assert store.ledger.account(run.thread_id).own.spend_microcents == COST
+    assert account.children.spend_microcents == COST
+    assert account.own.spend_microcents == 2 * COST
+    store.close()
+
+
+async def test_a_thread_that_is_stopped_takes_its_graph_along(theatre: Theatre) -> None:
+    house = theatre.house
+    house.shell("acme/hang", f"echo $PPID $$ end >> {house.root}/pids\nexec sleep 300")
+    graph(house, {"stay": {"action": {"item_id": "tool:acme/hang"}}})
+    ref = theatre.write("boss", ["acme_flow", {}], limits='turns="4" depth="3"')
+    async with theatre.open() as rye:
+        thread = await rye.start(ref)
+        said = await until_printed(house.root / "pids", "end")
+        thread.cancel()
+        with anyio.fail_after(PATIENCE_S):
+            result = await thread.result()
+    assert result.state == "cancelled"
+    store = theatre.store()
+    (run,) = store.registry.list_children(thread.thread_id)
+    assert run.status == "cancelled"
+    store.close()
+    assert not any(is_alive(int(pid)) for pid in said.split()[:2])
+
+
+async def test_a_thread_may_not_do_by_a_graph_what_it_may_not_do_itself(theatre: Theatre) -> None:
+    house = theatre.house
+    house.shell("acme/secret", f"touch {house.root}/touched")
+    nodes = {"do": {"action": {"item_id": "tool:acme/secret"}}}
+    graph(house, nodes)
+    permissions = "<execute><tool>acme/flow</tool></execute>"
+    ref = theatre.write("boss", ["acme_flow", {"capabilities": ["*"]}], permissions=permissions,
+                        limits='turns="4" depth="3"')  # fmt: skip
+    async with theatre.open() as rye:
+        done = await rye.execute(ref, thread="fork")
+    assert "rye.execute.tool.acme.secret" in json.dumps(done.to_dict())
+    assert not (house.root / "touched").exists()
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+async def test_a_run_is_claimed_once_and_with_its_own_token(
+    theatre: Theatre, is_right: bool
+) -> None:
+    house = theatre.house
+    ref = graph(house, {"done": {"type": "return", "output": 1}})
+    async with theatre.open() as rye:
+        plan = (await rye.execute(ref, dry_run=True)).plan
+    assert plan is not None
+    store = theatre.store()
+    run_id = register_thread(store.registry, ItemRef.parse(ref), None)
+    token = store.registry.mint_token(run_id)
+    payload = Payload.within(
+        CallContext(),
+        settings=_settings(theatre),
+        thread_id=run_id,
+        item_id=ref,
+        parameters={},
+        walk=Walk(json.loads(plan.stdin)["digest"], token if is_right else "another"),
+    )
+    assert token not in repr(payload)
+    spec = ProcessSpec(sys.executable, plan.args, cwd=plan.cwd, env=plan.env,
+                       stdin=payload.to_bytes())  # fmt: skip
+    done = await run_process(spec)
+    said = json.loads(done.stdout)
+    if not is_right:
+        assert (done.exit_code, said["success"]) == (1, False)
+        assert "token" in said["error"]
+        assert store.registry.get_thread(run_id).status == "created"
+    else:
+        assert (done.exit_code, said["output"]) == (0, 1)
+        again = json.loads((await run_process(spec)).stdout)
+        assert (again["success"], store.registry.get_thread(run_id).status) == (False, "completed")
+    store.close()
+
+
+def _settings(theatre: Theatre) -> Settings:
+    house = theatre.house
+    return Settings(
+        project_path=str(house.project),
+        user_space=str(house.user),
+        system_spaces=(built_in_space(),),
+        inherit_env=(),
+        trusted_keys=(),
+        trust_project_interpreters=False,
+        config={},
+        cache_dir=str(theatre.root / "cache"),
+        durability="process",
+        deps_factory=FACTORY,
+    )
