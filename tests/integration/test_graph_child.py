@@ -471,7 +471,9 @@ async def test_progress_is_told_line_by_line(house: House, quiet: str) -> None:
     assert json.loads(last) == done.data
     assert bool(told) == (not quiet)
     if told:
-        assert re.fullmatch(re.escape(f"[graph:{run_id}] step 1/2 add ✓ ") + r"\d+\.\ds", told[0])
+        assert re.fullmatch(
+            re.escape(f"[graph:{run_id}] step 1/2 add ✓ ") + r"\d+\.\ds → done", told[0]
+        )
 
 
 async def test_twenty_at_once(house: House) -> None:

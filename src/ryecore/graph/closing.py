@@ -3,8 +3,9 @@
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.graph.host import GraphHost
 from ryecore.graph.loading import LoadedGraph
-from ryecore.graph.result import GraphResult, document_of
+from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, Position
+from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost, Status
 
@@ -18,6 +19,7 @@ def made_result(
     cost: Cost,
     total: Amount,
     duration_s: float,
+    sight: RunSight,
 ) -> GraphResult:
     """What came of a run, for whoever waits for it."""
     ending = position.ending or Ending("cancelled")
@@ -40,6 +42,8 @@ def made_result(
         suppressed=position.suppressed,
         cost=cost,
         total=total,
+        graph=loaded.graph,
+        seen=sight.seen(status_of(ending)),
     )
 
 

@@ -402,7 +402,13 @@ class GraphLife:
         if row.kill_requested and status == "cancelled":
             status = "killed"
         result = made_result(
-            self._loaded, run_id, position, cost, total, time.monotonic() - self._started
+            self._loaded,
+            run_id,
+            position,
+            cost,
+            total,
+            time.monotonic() - self._started,
+            self._walk.sight,
         )
         host.store.settle(
             run_id,

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ryecore.drawing.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.graph.view.seen import went_along
 from ryecore.graph.wording import edge_text
+from ryecore.runs.columns import main_line
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph, VertexOfGraph
@@ -54,7 +56,7 @@ def _lines(node: "VertexOfGraph", run: "RunSeen | None") -> Iterable[Line]:
     for at, edge in enumerate(node.next):
         label = edge_text(edge.when, is_last_of_several=at > 0)
         # Of several edges to one node, the journal doesn't say which one it was.
-        yield Line(node.id, edge.to, label, is_taken=(node.id, edge.to, False) in taken)
+        yield Line(node.id, edge.to, label, is_taken=went_along(node, edge.to, taken))
     if node.on_error is not None:
         is_taken = (node.id, node.on_error, True) in taken
         yield Line(node.id, node.on_error, "on error", "dashed", is_taken)
@@ -90,8 +92,7 @@ def _happened(seen: "NodeSeen") -> list[str]:
         ]
         lines += filter(None, [", ".join(one for one in facts if one)])
     if seen.error:
-        said = seen.error.strip().splitlines() or [""]
-        lines.append(said[-1] if said[0].startswith("Traceback") else said[0])
+        lines.append(main_line(seen.error))
     return lines
 
 

@@ -1,12 +1,13 @@
 """A run's progress as lines for people. Pure.
 
-Source: reference "State graph walker": `[graph:RUN_ID] step 3/12 load ✓ 1.2s (detail)`.
+Source: reference "State graph walker": `[graph:RUN_ID] step 3/12 load ✓ 1.2s → sum (detail)`.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.graph.journal.events import GraphEvent
+from ryecore.runs.columns import main_line
 from ryecore.styled import StyledText
 
 __all__ = ["ProgressLines"]
@@ -18,6 +19,7 @@ _ENDS: Final = {
     "run_killed": "⏹",
 }
 _MAX_DETAIL: Final = 160
+_LONG_LIST: Final = 20
 
 
 class ProgressLines:
@@ -31,6 +33,7 @@ class ProgressLines:
         self._nodes = nodes
         self._begun_s = 0.0
         self._members = ""
+        self._total = self._over = self._said = self._step = 0
 
     def line(self, event: GraphEvent) -> str | None:
         """The line for an event, without its end; None where it is no news.
@@ -41,6 +44,12 @@ class ProgressLines:
         payload = event.payload
         if event.type == "run_started":
             self._begun_s = event.timestamp
+        elif event.type == "state_checkpoint":
+            self._step = int(payload.get("step", 0))
+        elif event.type == "node_started":
+            self._total, self._over, self._said = int(payload.get("count", 0)), 0, 0
+        elif event.type == "item_completed":
+            return self._of_member(event.run_id, payload)
         elif event.type == "foreach_completed":
             failed = f", {payload['failed']} failed" if payload.get("failed") else ""
             self._members = f"{payload.get('count', 0)} items{failed}"
@@ -55,9 +64,22 @@ class ProgressLines:
             return self._of_end(event, payload)
         return None
 
+    def _of_member(self, run_id: str, payload: Mapping[str, Any]) -> str | None:
+        """A line for each tenth of a long list."""
+        self._over += 1
+        tenth = self._over * 10 // self._total if self._total >= _LONG_LIST else 0
+        if tenth <= self._said or tenth >= 10:
+            return None
+        self._said = tenth
+        step = self._step + 1
+        count = f"{self._over}/{self._total}"
+        return _line(run_id, f"step {step}{self._of(step)} {payload.get('node')} … {count}", "")
+
+    def _of(self, step: int) -> str:
+        return f"/{self._nodes}" if step <= self._nodes else ""
+
     def _of_node(self, run_id: str, payload: Mapping[str, Any]) -> str:
         step = int(payload.get("step", 0))
-        of = f"/{self._nodes}" if step <= self._nodes else ""
         is_well = payload.get("status") == "completed"
         mark = "✓" if is_well else "⏹" if payload.get("code") == "cancelled" else "✗"
         took = _seconds(float(payload.get("elapsed_ms", 0.0)))
@@ -70,7 +92,10 @@ class ProgressLines:
             "" if is_well else str(payload.get("error", "")),
         ]
         said = ", ".join(one for one in details if one)
-        return _line(run_id, f"step {step}{of} {payload.get('node')} {mark} {took}", said)
+        following = payload.get("next")
+        to = f" → {following}" if isinstance(following, str) else ""
+        node = payload.get("node")
+        return _line(run_id, f"step {step}{self._of(step)} {node} {mark} {took}{to}", said)
 
     def _of_end(self, event: GraphEvent, payload: Mapping[str, Any]) -> str:
         steps = int(payload.get("steps", 0))
@@ -86,7 +111,7 @@ def _seconds(elapsed_ms: float) -> str:
 
 
 def _line(run_id: str, text: str, detail: str) -> str:
-    first = detail.strip().partition("\n")[0]
+    first = main_line(detail)
     if len(first) > _MAX_DETAIL:
         first = f"{first[: _MAX_DETAIL - 1]}…"
     written = StyledText()  # whatever an error holds, it doesn't steer a terminal

@@ -6,8 +6,11 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult
+from ryecore.graph.model import Graph
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
+from ryecore.graph.view.seen import RunSeen
 from ryecore.policy.budget import NOTHING, Amount
+from ryecore.runs.columns import cleaned, shown
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
 from ryecore.styled import StyledText
 
@@ -36,6 +39,8 @@ class GraphResult(ExecutionResult):
         suppressed: How many these are.
         cost: What its own agents used.
         total: The money and the tokens that it and all below it used.
+        graph: The graph, as it ran; None where the result was read from elsewhere.
+        seen: What happened at each of its nodes.
     """
 
     run_id: str
@@ -48,6 +53,8 @@ class GraphResult(ExecutionResult):
     suppressed: int = 0
     cost: Cost = field(factory=Cost)
     total: Amount = NOTHING
+    graph: Graph | None = field(default=None, eq=False)
+    seen: RunSeen | None = field(default=None, eq=False)
 
     def render(self) -> StyledText:
         """The result for a terminal or a notebook."""
@@ -69,7 +76,20 @@ class GraphResult(ExecutionResult):
             spend = self.total.spend_microcents / MICROCENTS_PER_USD
             text.line("  ", (f"{self.total.tokens} tokens, {spend:.4f} USD", "dim"))
         text.line("  ", (f"run {self.run_id}", "dim"))
+        if isinstance(self.output, Mapping):
+            for key, value in self.output.items():
+                text.line((f"  {cleaned(str(key))}: ", "dim"), shown(value))
+        elif self.output is not None:
+            text.line("  ", shown(self.output))
         return text
+
+    def _repr_html_(self) -> str:
+        if self.graph is None or self.seen is None:
+            return self.render().html()
+        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+
+        return to_html(graph_picture(self.graph, self.seen)) + self.render().html()
 
 
 def status_of(ending: Ending) -> Status:

@@ -1,8 +1,12 @@
 """Texts that have to fit into columns of a terminal."""
 
+import json
 import unicodedata
+from typing import Final
 
-__all__ = ["cleaned", "columns_of", "cut", "fitted"]
+__all__ = ["cleaned", "columns_of", "cut", "fitted", "main_line", "shown"]
+
+_MAX_SHOWN: Final = 400
 
 
 def cleaned(text: str) -> str:
@@ -45,3 +49,15 @@ def cut(text: str, room: int, mark: str = "…") -> str:
             break
         kept += one
     return kept + mark
+
+
+def shown(value: object) -> str:
+    """A value on one line, cut where it is long."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return cut(cleaned(text[: 4 * _MAX_SHOWN]), _MAX_SHOWN)
+
+
+def main_line(error: str) -> str:
+    """The line of an error that says most: the first; of a Python traceback, the last."""
+    lines = error.strip().splitlines() or [""]
+    return lines[-1] if "Traceback (most recent call last)" in lines[0] else lines[0]

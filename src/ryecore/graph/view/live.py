@@ -7,7 +7,7 @@ from ryecore.graph.model import Graph
 from ryecore.graph.view.seen import NodeSeen, RunSeen
 from ryecore.graph.view.text import MARKS, bar, happened
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.runs.columns import cleaned, columns_of, cut
+from ryecore.runs.columns import cleaned, columns_of, cut, main_line
 from ryecore.runs.figures import compact, dollars, duration
 from ryecore.styled import Span, StyledText
 
@@ -103,5 +103,5 @@ def _row(
     spans.append((cut(f"  {said}", max(left, 1)), "dim"))
     left -= columns_of(said) + 2
     if known.error and left > 10:
-        spans.append((f"  {cut(cleaned(known.error), left - 2)}", "bad"))
+        spans.append((f"  {cut(cleaned(main_line(known.error)), left - 2)}", "bad"))
     return spans

@@ -11,7 +11,7 @@ from ryecore.graph.going_on import is_unknown
 from ryecore.graph.journal.events import event_of
 from ryecore.graph.journal.recovery import Fold, Found
 from ryecore.graph.journal.states import PositionStore
-from ryecore.graph.model import Graph
+from ryecore.graph.model import Graph, VertexOfGraph
 from ryecore.graph.view.run_view import RunView, StepSeen
 from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import NOTHING, Amount
@@ -116,8 +116,15 @@ def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
         view,
         graph=graph,
         is_changed=found.started.get("item_hash") != graph.digest,
-        is_unknown=view.ended and node is not None and is_unknown(node, found),
+        is_unknown=_asks(view, found, node),
     )
+
+
+def _asks(view: RunView, found: Found, node: VertexOfGraph | None) -> bool:
+    """Whether to resume it somebody has to say what came of what had begun."""
+    if not view.ended or node is None or found.completed is not None:
+        return False
+    return is_unknown(node, found)
 
 
 def _step(payload: Mapping[str, Any]) -> StepSeen:

@@ -9,9 +9,9 @@ from attrs import field, frozen
 
 from ryecore.graph.model import Graph
 from ryecore.graph.view.seen import NodeSeen, RunSeen
-from ryecore.graph.view.text import MARKS, Facts, add_facts, add_nodes, happened, shown
+from ryecore.graph.view.text import MARKS, Facts, add_facts, add_nodes, happened
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.runs.columns import cleaned
+from ryecore.runs.columns import cleaned, main_line, shown
 from ryecore.runs.figures import compact, dollars, duration
 from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord
 from ryecore.styled import StyledText
@@ -208,7 +208,7 @@ class RunView:
         if record.continuation_thread_id is not None:
             facts.append(("went on", [("as ", "dim"), (record.continuation_thread_id, "id")]))
         if self.error:
-            facts.append(("error", [(self.error, "bad")]))
+            facts.append(("error", [(main_line(self.error), "bad")]))
         if self.problem:
             facts.append(("unread", [(self.problem, "warn")]))
         if self.node is not None and self.ended:

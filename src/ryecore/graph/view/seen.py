@@ -8,8 +8,9 @@ from attrs import define, field, frozen
 if TYPE_CHECKING:
     from ryecore.drawing.picture import BoxStatus
     from ryecore.graph.journal.events import GraphEvent
+    from ryecore.graph.model import VertexOfGraph
 
-__all__ = ["NodeSeen", "RunSeen", "RunSight", "see_run"]
+__all__ = ["NodeSeen", "RunSeen", "RunSight", "see_run", "went_along"]
 
 _ENDS: Final[Mapping[str, str]] = {
     "run_completed": "completed",
@@ -90,6 +91,12 @@ class RunSeen:
     ended_at: float | None = None
 
 
+def went_along(node: "VertexOfGraph", to: str, taken: frozenset[tuple[str, str, bool]]) -> bool:
+    """Whether a run took an edge of a node: also after an error that was passed over."""
+    was_passed_over = node.on_error != to and (node.id, to, True) in taken
+    return was_passed_over or (node.id, to, False) in taken
+
+
 def see_run(events: "Iterable[GraphEvent]") -> RunSeen:
     """Fold what a run told into what is to be seen of it.
 
@@ -142,6 +149,9 @@ class _NodeSight:
         self.tries = _whole(payload.get("try"), 1)
         self.is_remembered = payload.get("cache_hit") is True
         self.is_over, self.started_at = True, None
+        self.members = payload.get("count", self.members)
+        self.done = _whole(payload.get("done"), self.done)
+        self.failed = _whole(payload.get("failed"), self.failed)
         self.error = str(payload.get("error") or "")
 
     def seen(self, ended: str) -> NodeSeen:
@@ -212,11 +222,18 @@ class RunSight:
         elif kind == "item_completed":
             one.item_completed(payload)
         else:
-            one.completed(payload)
-            following = payload.get("next")
-            if isinstance(following, str):
-                self._taken.add((node, following, payload.get("status") == "failed"))
+            self.completed(node, payload)
         return True
+
+    def completed(self, node: str, payload: Mapping[str, Any]) -> None:
+        """Take the end of a node, as `node_completed` tells it."""
+        one = self._nodes.get(node)
+        if one is None:
+            one = self._nodes[node] = _NodeSight()
+        one.completed(payload)
+        following = payload.get("next")
+        if isinstance(following, str):
+            self._taken.add((node, following, payload.get("status") == "failed"))
 
     def seen(self, ended: str = "") -> RunSeen:
         """What is to be seen of the run now.

@@ -1,6 +1,5 @@
 """A graph as text: for a terminal of any width, by itself or with what happened in a run. Pure."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -12,9 +11,9 @@ from ryecore.graph.model import (
     ReturnVertex,
     VertexOfGraph,
 )
-from ryecore.graph.view.seen import NodeSeen, RunSeen
+from ryecore.graph.view.seen import NodeSeen, RunSeen, went_along
 from ryecore.graph.wording import edge_text
-from ryecore.runs.columns import cleaned, columns_of, cut
+from ryecore.runs.columns import cleaned, columns_of, cut, main_line, shown
 from ryecore.runs.figures import duration
 from ryecore.styled import Span, StyledText
 
@@ -28,7 +27,6 @@ __all__ = [
     "does_text",
     "happened",
     "render_graph",
-    "shown",
 ]
 
 MARKS: Final[Mapping[str, Span]] = {
@@ -54,7 +52,6 @@ Facts = list[tuple[str, list[Span | str]]]
 _LEAST_WIDTH: Final = 40
 _MOST_NAME: Final = 28
 _MAX_NODES: Final = 500
-_MAX_SHOWN: Final = 400
 
 
 def render_graph(graph: Graph, seen: RunSeen | None = None, *, width: int = 80) -> StyledText:
@@ -206,7 +203,7 @@ def _add_node(
             (f"  {cut(cleaned(why), rest)}" if why and rest > 1 else "", "dim"),
         )
     if known is not None and known.error:
-        text.line(indent, (cut(cleaned(known.error), max(room, 1)), "bad"))
+        text.line(indent, (cut(cleaned(main_line(known.error)), max(room, 1)), "bad"))
 
 
 def _edges(
@@ -215,9 +212,7 @@ def _edges(
     """Where a node leads: to what, why, and in which style."""
     taken = frozenset() if seen is None else seen.taken
     for at, edge in enumerate(node.next):
-        went = (node.id, edge.to, False) in taken or (
-            (node.id, edge.to, True) in taken and node.on_error != edge.to
-        )
+        went = went_along(node, edge.to, taken)
         style = "good" if went else "dim" if seen is not None else ""
         yield edge.to, edge_text(edge.when, is_last_of_several=at > 0), style
     if node.on_error is not None:
@@ -267,9 +262,3 @@ def bar(share: float, columns: int) -> tuple[str, str]:
     halves = min(max(int(share * 2 * columns), 0), 2 * columns)
     full = "━" * (halves // 2) + "╸" * (halves % 2)
     return full, "─" * (columns - len(full))
-
-
-def shown(value: object) -> str:
-    """A value on one line, cut where it is long."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return cut(cleaned(text[: 4 * _MAX_SHOWN]), _MAX_SHOWN)

@@ -92,11 +92,16 @@ class Vertices:
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
 
+        over = len(known)
+
         async def call(index: int, member: object) -> NodeOutcome:
+            nonlocal over
             params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
             about = {"node": vertex.id, "index": index, "item_id": item_id}
             made = Call(vertex, vertex.action, params, within)
-            return await self._tried(made, vertex.tries, "item", about)
+            outcome = await self._tried(made, vertex.tries, "item", about)
+            over += 1
+            return outcome
 
         at_once = vertex.max_concurrency or self._graph.max_concurrency
         stops = vertex.on_error is not None or self._graph.on_error == "fail"
@@ -111,6 +116,7 @@ class Vertices:
             "foreach_completed",
             {"node": vertex.id, "count": len(members), "failed": done.failed},
         )
+        self.facts = {"count": len(members), "done": over, "failed": done.failed}
         if done.failed and stops:
             first = done.errors[0]
             return NodeOutcome.failed(

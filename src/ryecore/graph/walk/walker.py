@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-from attrs import frozen
+from attrs import field, frozen
 
 from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome
@@ -18,6 +18,7 @@ from ryecore.errors import IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
+from ryecore.graph.view.seen import RunSight
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import FatalProblem
 from ryecore.graph.walk.outcomes import result_of
@@ -47,6 +48,7 @@ class Walk:
         journal: Keeps what happens.
         hooks: The graph's own.
         call: On whose behalf its nodes act: with the run's account and capabilities.
+        sight: Told of each node that has come to its end, for whoever looks at the result.
     """
 
     run_id: str
@@ -58,6 +60,7 @@ class Walk:
     journal: Journal
     hooks: HookRunner
     call: CallContext
+    sight: RunSight = field(factory=RunSight)
 
 
 class Walker:
@@ -172,6 +175,7 @@ class Walker:
             **self._walk.journal.outcome_of(result),
         }
         self._walk.journal.append("node_completed", told)
+        self._walk.sight.completed(vertex.id, told)
         self._walk.journal.checkpoint(following)
 
     def _told(self, vertex: VertexOfGraph) -> dict[str, object]:
