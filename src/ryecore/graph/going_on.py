@@ -59,7 +59,7 @@ def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, obj
             f"{graph.ref} no longer has the node '{position.node}', where the run stands.",
             next_step=f"Its nodes: {', '.join(graph.nodes)}.",
         )
-    if stood.ending is not None or wish.at is not None:
+    if wish.at is not None:
         return Begun(position, {})
     if found.completed is not None:
         return Begun(after(graph, position, inputs, found.completed), {})

@@ -194,7 +194,10 @@ class Journal:
         """
         digest = self._states.put(position)
         step = position.step
-        self.append(STATE_CHECKPOINT, {"step": step, "node": position.node, "state_hash": digest})
+        said = {"step": step, "node": position.node, "state_hash": digest}
+        if position.ending is not None:
+            said["ended"] = position.ending.status
+        self.append(STATE_CHECKPOINT, said)
         self.head = head = self._transcript.checkpoint(step)
         self.step = step
         if self._bus is not None:

@@ -7,6 +7,7 @@ Source: decision 47.
 """
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,6 +91,20 @@ class _Behind:
                 if kind == "item_completed":
                     self.items[index] = payload
 
+    def left_by_an_end(self) -> "_Behind":
+        """What stays of it where the run was stopped or has failed at this very node.
+
+        Members that have failed are called again by whoever goes on; the others are not.
+        """
+        left = copy(self)
+        left.items = {index: one for index, one in self.items.items() if not one.get("error")}
+        left.items_in_flight = set(self.items_in_flight)
+        if self.completed is not None:
+            error = self.completed.get("error")
+            left.is_in_flight = isinstance(error, Mapping) and error.get("code") == "cancelled"
+            left.completed = None
+        return left
+
 
 @define
 class _Stand:
@@ -97,6 +112,7 @@ class _Stand:
 
     digest: str = ""
     step: int = 0
+    has_ended: bool = False
     unattested: int = 0
     behind: _Behind = field(factory=_Behind)
 
@@ -127,7 +143,10 @@ class Fold:
         if kind == STATE_CHECKPOINT:
             digest, step = payload.get("state_hash"), payload.get("step")
             if isinstance(digest, str) and type(step) is int:
-                self._unattested = (self._records, _Stand(digest, step))
+                stand = _Stand(digest, step, "ended" in payload)
+                if stand.has_ended:
+                    stand.behind = self.stand.behind.left_by_an_end()
+                self._unattested = (self._records, stand)
             return
         if kind == "run_started" and self.started is None:
             self.started = payload
