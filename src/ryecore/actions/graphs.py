@@ -373,6 +373,21 @@ class Graphs:
 
         return await self._running.run("graphs", listed)
 
+    async def forget_results(self) -> int:
+        """Forget the results that nodes with `cache_result` remember, of all graphs here.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            StateError: They can't be removed.
+        """
+
+        async def forget() -> int:
+            return 0 if self._store() is None else await self._service().forget_results()
+
+        return await self._running.run("graphs", forget)
+
     def _find(self, run_id: str) -> tuple[ItemRef, str]:
         """The graph of a run, and the run's whole id.
 

@@ -162,3 +162,27 @@ def list_runs(running: bool, limit: int, project_path: str, as_json: bool) -> No
         if not found:
             text.line("no graph runs" if running else "no graph has run here yet")
         show(text)
+
+
+@graph.command(short_help="Forget the results that nodes remember.")
+@project_option
+@json_option
+def forget(project_path: str, as_json: bool) -> None:
+    """Forget the results of nodes with cache_result, of all graphs of the project.
+
+    The next runs call their tools again.
+    """
+    with errors_shown(as_json=as_json):
+
+        async def clear() -> int:
+            async with Rye.open(project_path) as rye:
+                return await rye.graphs.forget_results()
+
+        with stopped_by_signals():
+            count = anyio.run(clear)
+        if as_json:
+            show_json({"status": "success", "forgotten": count})
+            return
+        text = StyledText()
+        text.line(f"forgot {count} result{'' if count == 1 else 's'}")
+        show(text)

@@ -46,6 +46,15 @@ class GraphService:
         """
         return await self._host.examine(ref, ctx)
 
+    async def forget_results(self) -> int:
+        """Forget the results that nodes remember; how many there were.
+
+        Raises:
+            StateError: They can't be removed.
+        """
+        cache = self._host.cache
+        return 0 if cache is None else await cache.clear()
+
     async def run(self, wish: GraphWish, ctx: CallContext) -> GraphResult:
         """Run a graph to its end.
 

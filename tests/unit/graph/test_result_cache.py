@@ -440,3 +440,16 @@ async def test_what_cannot_be_keyed_runs_each_time_and_that_is_told(
     assert done.ended == "completed", done.error
     (told,) = journal(house, done.run_id, "cache_skipped")
     assert why in told["why"]
+
+
+async def test_what_is_forgotten_is_computed_again(tmp_path: Path) -> None:
+    counted = Counted(tmp_path)
+    async with counted.house.open() as rye:
+        assert await rye.graphs.forget_results() == 0
+        assert not (counted.house.project / ".ai/state").exists()
+    await counted.run(1)
+    await counted.run(2)
+    async with counted.house.open() as rye:
+        assert await rye.graphs.forget_results() == 2
+    await counted.run(1)
+    assert counted.runs == 3

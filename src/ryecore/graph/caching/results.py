@@ -51,6 +51,17 @@ class ResultsCache:
         """The result that is remembered; None where there is none, or it can't be proved."""
         return await anyio.to_thread.run_sync(self._entries.get, key)
 
+    async def clear(self) -> int:
+        """Forget all results.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            StateError: They can't be removed.
+        """
+        return await anyio.to_thread.run_sync(self._entries.clear)
+
     async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:
         """Remember a result, where what it depends on is still what it was before the call.
 

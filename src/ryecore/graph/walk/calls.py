@@ -97,6 +97,10 @@ class ResultCache(Protocol):
         """Remember a result. Where that fails, it says why, and the next run computes it again."""
         ...
 
+    async def clear(self) -> int:
+        """Forget all results; how many there were."""
+        ...
+
 
 class ItemCaller:
     """Calls items through the verified chain.
