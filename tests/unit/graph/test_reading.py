@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
@@ -335,6 +335,7 @@ def test_a_name_that_stands_elsewhere_too_is_found_where_the_node_is() -> None:
     assert node_lines(text.replace("nodes: {x:", "nodes:\n    x: {x:"), ["x"]) == {"x": 5}
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.from_regex(r"[a-z][a-z0-9 :#'-]{0,5}", fullmatch=True), unique=True, max_size=5),
     st.data(),
@@ -373,6 +374,7 @@ ODD = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_whatever_stands_in_a_graph_is_read_or_told(data: st.DataObject) -> None:
     document = parse_document(written(WHOLE).encode(), PATH)

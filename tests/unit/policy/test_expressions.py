@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ryecore.policy.expressions import (
@@ -260,6 +260,7 @@ def test_what_json_can_not_say_is_nothing_within_a_text() -> None:
     assert value("${state.x | json}", {"state": {"x": endless}}) is None
 
 
+@settings(deadline=None)
 @given(PATHS)
 def test_a_path_that_is_written_out_reads_as_itself(path: Path) -> None:
     (expression,) = read_template(f"${{{path}}}").expressions
@@ -267,6 +268,7 @@ def test_a_path_that_is_written_out_reads_as_itself(path: Path) -> None:
     assert expression.choices == (path,)
 
 
+@settings(deadline=None)
 @given(
     st.lists(PATHS | JSON_VALUES, min_size=1, max_size=4),
     st.lists(st.sampled_from(sorted(FILTERS)), max_size=3),
@@ -284,11 +286,13 @@ def test_an_expression_that_is_written_out_reads_as_itself(
     assert template.expressions == (Expression(tuple(choices), tuple(filters), text),)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_any_text_can_be_written_as_text(text: str) -> None:
     assert value(text.replace("${", "$${")) == text or "$${" in text
 
 
+@settings(deadline=None)
 @given(
     st.lists(PATHS | JSON_VALUES, min_size=1, max_size=3),
     st.lists(st.sampled_from(sorted(FILTERS)), max_size=2),
@@ -306,6 +310,7 @@ def test_no_context_makes_a_template_raise(
     assert isinstance(found, str) or not mixed
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='${}|."[]x0- \\', max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(BrokenExpression):
