@@ -8,8 +8,6 @@ import json
 import os
 import signal
 import sys
-import traceback
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +25,7 @@ from ryecore.state.database import Database
 from ryecore.state.model import Durability
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.transcript_check import verify_transcript
+from tests.killing import forked
 
 __all__ = ["NODES", "RUN", "done", "effects", "go_on", "live", "resumed", "walk"]
 
@@ -230,33 +229,13 @@ def main(work: Path, how: str) -> None:
         at += 1
         folder = work / str(at)
         folder.mkdir()
-        code, said = _forked(partial(_doomed, folder, key, at, torn=how == "torn"))
+        code, said = forked(partial(_doomed, folder, key, at, torn=how == "torn"))
         ended = code != -signal.SIGKILL
         ok = not ended or code == 0
         if ok:
-            code, said = _forked(partial(_found, folder, key))
+            code, said = forked(partial(_found, folder, key))
             ok = code == 0
         print(json.dumps({"at": at, "ended": ended, "ok": ok, "said": said}))
-
-
-def _forked(function: Callable[[], str]) -> tuple[int, str]:
-    """Run a function in a process of its own: its exit status, and what it said."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            warnings.simplefilter("error")
-            said = function()
-            code = 0
-        except BaseException:
-            said = traceback.format_exc()
-        os.write(writing, said.encode())
-        os._exit(code)
-    os.close(writing)
-    with open(reading, "rb") as file:
-        said = file.read().decode()
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
 
 
 if __name__ == "__main__":
