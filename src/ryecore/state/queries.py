@@ -114,6 +114,10 @@ class ThreadQueries:
             following = chain[-1].continuation_thread_id
         return tuple(chain)
 
+    def list_following(self, thread_id: str) -> tuple[ThreadRecord, ...]:
+        """The threads that go on from one, oldest first."""
+        return self._find("WHERE continuation_of = ? ORDER BY created_at, rowid", (thread_id,))
+
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
         """Have what is read meanwhile wait for nobody here; False where that isn't so in time."""
         return self._database.quiet(most_s)

@@ -101,6 +101,7 @@ def look_at_run(
         inputs=inputs if isinstance(inputs, Mapping) else {},
         state=None if position is None else position.state,
         checkpoints=tuple(dict.fromkeys(steps)),
+        followed_by=_follower(store, run_id),
         cost=_cost(store, run_id),
         problem=problem,
     )
@@ -130,6 +131,12 @@ def _asks(view: RunView, found: Found, node: VertexOfGraph | None) -> bool:
 def _step(payload: Mapping[str, Any]) -> StepSeen:
     step, node = payload.get("step"), payload.get("node")
     return StepSeen(step if type(step) is int else 0, node if isinstance(node, str) else None)
+
+
+def _follower(store: "ThreadStore", run_id: str) -> str | None:
+    """The last run that goes on with one: it may be taken up several times."""
+    following = store.registry.list_following(run_id)
+    return following[-1].thread_id if following else None
 
 
 def _cost(store: "ThreadStore", run_id: str) -> Amount:

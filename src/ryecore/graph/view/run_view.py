@@ -19,6 +19,7 @@ from ryecore.styled import StyledText
 __all__ = ["RunView", "StepSeen"]
 
 _MOST_STATE: Final = 40
+_MOST_STEPS: Final = 12
 _WIDTH: Final = 80
 
 
@@ -48,6 +49,7 @@ class RunView:
         checkpoints: The last checkpoints, at most 1,000, oldest first.
         is_unknown: Whether something had begun when its process died, and nobody knows whether
             it was done: to resume it you have to say so.
+        followed_by: The run that goes on with it; None where none does.
         cost: The money and the tokens that it and all below it have used.
         graph: Its graph as it is now; None where that can't be loaded.
         is_changed: Whether the graph has changed since the run began.
@@ -61,6 +63,7 @@ class RunView:
     state: Mapping[str, object] | None = None
     checkpoints: tuple[StepSeen, ...] = ()
     is_unknown: bool = False
+    followed_by: str | None = None
     cost: Amount = NOTHING
     graph: Graph | None = None
     is_changed: bool = False
@@ -110,9 +113,8 @@ class RunView:
     @property
     def next_step(self) -> str:
         """The command that goes on with it; empty where there is nothing to go on with."""
-        following = self.record.continuation_thread_id
-        if following is not None:
-            return f"rye graph show {following}"
+        if self.followed_by is not None:
+            return f"rye graph show {self.followed_by}"
         if not self.ended:
             return f"rye threads wait {self.run_id}"
         if self.node is None or not self.seen.started_at:
@@ -135,7 +137,7 @@ class RunView:
             "completed_at": record.completed_at,
             "parent_id": record.parent_id,
             "continuation_of": record.continuation_of,
-            "continuation_thread_id": record.continuation_thread_id,
+            "followed_by": self.followed_by,
             "inputs": dict(self.inputs),
             "nodes": {name: one.to_dict() for name, one in self.nodes.items()},
             "state": None if self.state is None else dict(self.state),
@@ -197,22 +199,26 @@ class RunView:
         facts.append(("since", [record.created_at]))
         facts.append(("folder", [self.folder]))
         if self.inputs:
-            facts.append(
-                ("inputs", [f"{key} = {shown(one)}  " for key, one in self.inputs.items()])
-            )
+            given = ", ".join(f"{key} = {shown(one)}" for key, one in self.inputs.items())
+            facts.append(("inputs", [given]))
         if self.cost != NOTHING:
             spent = f"{compact(self.cost.tokens)} tokens, {dollars(self.cost.spend_microcents)}"
             facts.append(("cost", [spent]))
         if record.continuation_of is not None:
             facts.append(("goes on", [("from ", "dim"), (record.continuation_of, "id")]))
-        if record.continuation_thread_id is not None:
-            facts.append(("went on", [("as ", "dim"), (record.continuation_thread_id, "id")]))
+        if self.followed_by is not None:
+            facts.append(("went on", [("as ", "dim"), (self.followed_by, "id")]))
         if self.error:
             facts.append(("error", [(main_line(self.error), "bad")]))
         if self.problem:
             facts.append(("unread", [(self.problem, "warn")]))
         if self.node is not None and self.ended:
             facts.append(("stands", [f"before {self.node}, behind step {self.steps}"]))
+        if self.ended and self.checkpoints:
+            latest = self.checkpoints[-_MOST_STEPS:]
+            more = "… " if len(latest) < len(self.checkpoints) else ""
+            said = ", ".join(f"{one.step} {one.node}" for one in latest if one.node is not None)
+            facts.append(("--at", [f"{more}{said}"]))
         add_facts(text, facts, width)
 
     def __repr__(self) -> str:

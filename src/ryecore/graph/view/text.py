@@ -52,6 +52,8 @@ Facts = list[tuple[str, list[Span | str]]]
 _LEAST_WIDTH: Final = 40
 _MOST_NAME: Final = 28
 _MAX_NODES: Final = 500
+_LEAST_MS: Final = 50
+"""What takes less takes no time worth a word: a gate, for one."""
 
 
 def render_graph(graph: Graph, seen: RunSeen | None = None, *, width: int = 80) -> StyledText:
@@ -144,7 +146,8 @@ def add_facts(text: StyledText, facts: Facts, width: int) -> None:
         left = room
         for span in spans:
             said, style = span if isinstance(span, tuple) else (span, "")
-            kept = cut(cleaned(said) if said.strip() else said, max(left, 1))
+            before, after = said[: len(said) - len(said.lstrip())], said[len(said.rstrip()) :]
+            kept = cut(f"{before}{cleaned(said)}{after}" if said.strip() else said, max(left, 1))
             left -= columns_of(kept)
             line.append((kept, style))
             if left <= 0:
@@ -182,7 +185,7 @@ def _add_node(
         (name + " " * (names - columns_of(name)), "dim" if dim else "strong"),
         (f"  {node.type:<9}", "dim"),
     ]
-    said = " ".join(happened(known)) if known is not None else ""
+    said = "  ".join(happened(known)) if known is not None else ""
     does = cut(cleaned(does_text(node)), max(room - (columns_of(said) + 2 if said else 0), 1))
     spans.append((does, "dim" if dim else ""))
     edges = list(_edges(graph, node, seen))
@@ -249,7 +252,8 @@ def happened(seen: NodeSeen) -> list[str]:
         failed = f", {seen.failed:,} failed" if seen.failed else ""
         facts.append(f"{seen.done:,}/{seen.members:,}{failed}")
     if seen.times:
-        facts.append("remembered" if seen.is_remembered else duration(seen.elapsed_ms / 1000))
+        took = duration(seen.elapsed_ms / 1000) if seen.elapsed_ms >= _LEAST_MS else ""
+        facts += filter(None, ["remembered" if seen.is_remembered else took])
     if seen.times > 1:
         facts.append(f"{seen.times:,} times")
     if seen.tries > 1:
