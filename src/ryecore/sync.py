@@ -18,6 +18,7 @@ from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
+from ryecore.sync_graphs import SyncGraphs
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -73,6 +74,11 @@ class SyncRye:
     def keys(self) -> AuthorKeys:
         """The signing key of the person who works here."""
         return self._rye.keys
+
+    @property
+    def graphs(self) -> SyncGraphs:
+        """The project's graphs, walked in this process."""
+        return SyncGraphs(self._rye.graphs, self._call)
 
     @property
     def threads(self) -> "SyncThreads":

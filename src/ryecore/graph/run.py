@@ -94,3 +94,11 @@ class GraphRun:
 
     def __repr__(self) -> str:
         return f"GraphRun({self.run_id!r})"
+
+    def _repr_html_(self) -> str:
+        if self._result is not None:
+            return self._result._repr_html_()
+        from ryecore.graph.view.shown import run_html  # noqa: PLC0415 - for notebooks alone
+
+        # It is shown between two cells: nothing is settled, and nobody is waited for.
+        return run_html(self.graph, self.run_id, self._life.journal.path)

@@ -144,6 +144,11 @@ class Journal:
         made.step = found.position.step if found.position is not None else 0
         return made, found
 
+    @property
+    def path(self) -> Path:
+        """The journal's file."""
+        return self._path
+
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Record something: it stands in the journal before this returns, as an intent must.
 
