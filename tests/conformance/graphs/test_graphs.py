@@ -117,6 +117,21 @@ def expect(case: Case, document: Mapping[str, Any]) -> None:
     assert document.get("errors_suppressed", 0) == case.suppressed
 
 
+async def test_what_one_way_remembers_the_other_knows(house: House) -> None:
+    nodes = {
+        "once": {"action": {"item_id": "tool:acme/flaky",
+                            "params": {"place": "${inputs.place}", "fails": 0}},
+                 "cache_result": True, "assign": {"got": "${result}"}, "next": "done"},
+        "done": {"type": "return", "output": "${state.got}"},
+    }  # fmt: skip
+    ref = graph(furnished(house), nodes, state={"got": None})
+    async with house.open() as rye:
+        for way in ("child", "here", "child"):
+            _, document = await walked(rye, way, ref, {"place": str(house.root)})
+            assert document["output"] == {"tries": 1}
+    assert (house.root / "tried").read_text() == "x"
+
+
 @pytest.mark.parametrize("way", ["here", "child"])
 async def test_a_cancel_is_honoured_inside_a_long_foreach(house: House, way: Way) -> None:
     mark = house.root / "mark"
