@@ -325,7 +325,7 @@ def test_no_problem_takes_long_to_be_found_in_a_large_graph() -> None:
     took_s = time.process_time() - begin
 
     assert [graph.nodes[f"n{number}"].line for number in range(3)] == [10, 16, 22]
-    assert took_s < 3  # several times what it takes, for a machine under load
+    assert took_s < 5  # several times what it takes, for a machine under load
 
 
 def test_a_name_that_stands_elsewhere_too_is_found_where_the_node_is() -> None:

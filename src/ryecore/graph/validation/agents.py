@@ -7,12 +7,14 @@ from typing import Any, Final
 from attrs import fields_dict
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
-from ryecore.errors import ConfigError
+from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.validation.actions import read_tries
 from ryecore.graph.validation.fields import Fields
+from ryecore.graph.validation.problems import did_you_mean, listed
+from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff
 
-__all__ = ["NODE_FIELDS", "read_agent_node", "read_agents"]
+__all__ = ["NODE_FIELDS", "check_narrowed", "read_agent_node", "read_agents"]
 
 NODE_FIELDS: Final = (
     "prompt_template", "system_prompt_append", "model", "tools", "output_schema", "output_media",
@@ -46,6 +48,7 @@ def _agent(name: str, agent: Fields) -> Agent | None:
         if key in _AGENT_FIELDS and value is not None and key != "retry"
     }
     retry = _retry(agent)
+    _check_tools(agent)
     if missing:
         return None
     try:
@@ -69,6 +72,33 @@ def read_agent_node(name: str, node: Fields, agent_ref: str | None) -> AgentNode
     except (ConfigError, ValueError, TypeError) as problem:
         _note(node, problem)
         return None
+
+
+def _check_tools(agent: Fields) -> None:
+    """Check the signed tools that an agent names; a host's functions are the host's."""
+    tools = agent.declared.get("tools")
+    for index, name in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(name, str) and ":" in name:
+            try:
+                ref = ItemRef.parse(name)
+            except InvalidItemId as problem:
+                agent.problems.error((*agent.at("tools"), index), str(problem))
+                continue
+            if ref.kind != "tool":
+                agent.problems.error(
+                    (*agent.at("tools"), index), f"{ref} is no tool, so no model can call it."
+                )
+
+
+def check_narrowed(node: Fields, agent: Agent) -> None:
+    """Note the tools of a node that its agent doesn't have."""
+    tools = node.declared.get("tools")
+    for index, name in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(name, str) and name not in agent.tools:
+            guess = did_you_mean(name, agent.tools) or f" It has {listed(agent.tools)}."
+            node.problems.error(
+                (*node.at("tools"), index), f"The agent {agent.name!r} has no tool {name!r}.{guess}"
+            )
 
 
 def _retry(fields: Fields) -> RetrySpec | None:

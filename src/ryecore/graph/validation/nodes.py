@@ -16,7 +16,7 @@ from ryecore.graph.model import (
     ReturnVertex,
 )
 from ryecore.graph.validation.actions import read_action, read_tries
-from ryecore.graph.validation.agents import NODE_FIELDS, read_agent_node
+from ryecore.graph.validation.agents import NODE_FIELDS, check_narrowed, read_agent_node
 from ryecore.graph.validation.drafts import Draft, DraftEdge, Slot
 from ryecore.graph.validation.fields import Fields, kind_of
 from ryecore.graph.validation.problems import Place, did_you_mean, listed
@@ -188,6 +188,8 @@ class NodeReader:
         edges, assign = _edges(node), _assign(node)
         on_error, variables, timeout_s = _doing(node)
         vertex = None
+        if agent is not None:
+            check_narrowed(node, agent)
         if agent is not None and made is not None:
             vertex = AgentVertex(
                 id=name,

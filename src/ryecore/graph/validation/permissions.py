@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.problems import Place, Problems, did_you_mean
 from ryecore.policy.capabilities import allows, capability_of
@@ -58,6 +59,7 @@ def check_permissions(
     for place, capability, item in needed:
         if not allows(declared, capability):
             problems.error(place, f"No permission covers {item}: add {capability}.")
+    _warn_of_tools(declared, drafts, problems)
     if agents_have_tools or any(
         d.item is not None and d.item.kind != "tool" for d in drafts.values()
     ):
@@ -66,6 +68,28 @@ def check_permissions(
     for index, one in enumerate(declared):
         if "*" not in one and one not in used and not _what_is_wrong(one):
             problems.warn(("permissions", index), f"No action of the graph needs {one}.")
+
+
+def _warn_of_tools(
+    declared: tuple[str, ...], drafts: Mapping[str, Draft], problems: Problems
+) -> None:
+    """Warn of signed tools that an agent is offered and may not call.
+
+    What a function of the host needs is the host's to say.
+    """
+    for draft in drafts.values():
+        if not isinstance(draft.vertex, AgentVertex):
+            continue
+        narrowed = draft.vertex.node.tools
+        for name in draft.vertex.agent.tools if narrowed is None else narrowed:
+            if not name.startswith("tool:"):
+                continue
+            capability = capability_of("execute", "tool", name.removeprefix("tool:"))
+            if not allows(declared, capability):
+                problems.warn(
+                    draft.at("tools" if narrowed is not None else "agent_ref"),
+                    f"No permission covers {name}, which the agent may call: add {capability}.",
+                )
 
 
 def _what_is_wrong(permission: str) -> str:
