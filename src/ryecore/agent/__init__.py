@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ryecore.agent.budget import TurnBudget as TurnBudget
     from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
     from ryecore.agent.deps import Egress as Egress
     from ryecore.agent.deps import MediaSurface as MediaSurface
@@ -73,6 +74,7 @@ _HOMES = {
     "SessionStream": "session",
     "Spent": "meter",
     "TokensUsed": "outcome",
+    "TurnBudget": "budget",
     "Vertex": "node",
     "create_agent_node_executor": "runner",
 }
@@ -110,6 +112,7 @@ __all__ = [
     "SessionStream",
     "Spent",
     "TokensUsed",
+    "TurnBudget",
     "Vertex",
     "create_agent_node_executor",
 ]
