@@ -210,3 +210,12 @@ def test_checks_that_were_altered_do_not_run(clone: Clone) -> None:
     code, printed, errors = clone.check()
     assert (code, printed) == (2, "")
     assert "release.yaml was changed after" in errors
+
+
+def test_a_checkout_that_is_sealed_with_two_keys_is_told_so(clone: Clone) -> None:
+    clone.write(".ai/config/keys/trusted/0000000000000000.toml", "")
+    code, printed, errors = clone.check()
+    assert (code, printed) == (2, "")
+    assert "sealed with 2 keys" in errors
+    assert "make seal" in errors
+    assert "Traceback" not in errors
