@@ -10,7 +10,6 @@ from attrs import evolve
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, RyeError
-from ryecore.graph.model import Graph
 from ryecore.graph.wish import GoingOn, GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
@@ -19,6 +18,7 @@ from ryecore.policy.limits import Limits, read_limits
 
 if TYPE_CHECKING:
     from ryecore.graph.journal.recovery import Found
+    from ryecore.graph.model import Graph
     from ryecore.graph.reading import GraphReport
     from ryecore.graph.result import GraphResult
     from ryecore.graph.run import GraphRun
@@ -62,7 +62,7 @@ class Graphs:
         self._store = store
         self._schema = schema
 
-    async def load(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> Graph:
+    async def load(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> "Graph":
         """Load a graph, verified and checked, and run nothing of it.
 
         Args:
@@ -78,7 +78,7 @@ class Graphs:
         """
         ctx = ctx or CallContext()
 
-        async def load() -> Graph:
+        async def load() -> "Graph":
             return (await self._service().load(self._ref(ref, ctx), ctx)).graph
 
         return await self._running.run(ref, load)
@@ -112,7 +112,7 @@ class Graphs:
 
         return await self._running.run(ref, validate)
 
-    async def _looked_up(self, graph: Graph, ctx: CallContext) -> "SchemaLookup":
+    async def _looked_up(self, graph: "Graph", ctx: CallContext) -> "SchemaLookup":
         """The schemas of what a graph calls; where one can't be had, why."""
         from ryecore.graph.validation.calls import called_items  # noqa: PLC0415
 
@@ -400,7 +400,7 @@ class Graphs:
         store = self._opened(run_id)
         found = store.find(run_id)
         record = store.look(found)
-        if not is_run(store, record):
+        if not is_run(record):
             raise InputError(
                 f"{found} is no run of a graph: it ran {record.item_id}.",
                 next_step="See the runs: rye graph list",

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -13,13 +14,14 @@ from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
-from ryecore.graph.model import Graph
-from ryecore.graph.reading import GraphReport
-from ryecore.graph.view.run_view import RunView
-from ryecore.graph.view.text import document_of, render_graph
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecord
 from ryecore.styled import StyledText
+
+if TYPE_CHECKING:
+    from ryecore.graph.model import Graph
+    from ryecore.graph.reading import GraphReport
+    from ryecore.graph.view.run_view import RunView
 
 __all__ = ["graph"]
 
@@ -48,7 +50,7 @@ def validate(ref: str, project_path: str, as_json: bool) -> None:
     """
     with errors_shown(as_json=as_json):
 
-        async def check() -> GraphReport:
+        async def check() -> "GraphReport":
             async with Rye.open(project_path) as rye:
                 return await rye.graphs.validate(ref)
 
@@ -81,9 +83,12 @@ def show_graph(name: str, project_path: str, drawing: Drawing, as_json: bool) ->
 
     Of a run, also what happened at each node, where it stands, and how to go on with it.
     """
+    from ryecore.graph.view.run_view import RunView  # noqa: PLC0415 - other commands need none
+    from ryecore.graph.view.text import document_of, render_graph  # noqa: PLC0415
+
     with errors_shown(as_json=as_json):
 
-        async def look() -> Graph | RunView:
+        async def look() -> "Graph | RunView":
             async with Rye.open(project_path) as rye:
                 return await _found(rye, name)
 
@@ -105,7 +110,7 @@ def show_graph(name: str, project_path: str, drawing: Drawing, as_json: bool) ->
             show(render_graph(found, width=width))
 
 
-def _graph_of(run: RunView) -> Graph:
+def _graph_of(run: "RunView") -> "Graph":
     if run.graph is None:
         raise InputError(
             f"{run.item_id}, which {run.run_id} ran, can't be loaded any more.",
@@ -114,7 +119,7 @@ def _graph_of(run: RunView) -> Graph:
     return run.graph
 
 
-async def _found(rye: Rye, name: str) -> Graph | RunView:
+async def _found(rye: Rye, name: str) -> "Graph | RunView":
     """A graph by its ref, else a run by its id.
 
     Raises:

@@ -11,7 +11,6 @@ import anyio
 from ryecore.cli.live import LiveText, can_redraw, size_of, to_its_end
 from ryecore.cli.output import show
 from ryecore.errors import RyeError
-from ryecore.graph.model import Graph
 from ryecore.graph.progress import ProgressLines
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
@@ -28,12 +27,11 @@ _DRAW_EVERY_S: Final = 0.1
 _COUNT_EVERY_S: Final = 1.0
 
 
-async def graph_to_its_end(run: GraphRun, graph: Graph, *, quiet: bool) -> GraphResult:
+async def graph_to_its_end(run: GraphRun, *, quiet: bool) -> GraphResult:
     """Wait for a run's end, in view of whoever sits at the terminal.
 
     Args:
         run: The run.
-        graph: Its graph.
         quiet: Whether nothing is told; nor is it where RYE_GRAPH_QUIET is 1.
 
     Raises:
@@ -46,15 +44,15 @@ async def graph_to_its_end(run: GraphRun, graph: Graph, *, quiet: bool) -> Graph
     async def view() -> None:
         with suppress(RyeError):
             if can_redraw(sys.stderr):
-                await _draw(run, graph)
+                await _draw(run)
             else:
-                await _tell(run, graph)
+                await _tell(run)
 
     return await to_its_end(run, view)
 
 
-async def _tell(run: GraphRun, graph: Graph) -> None:
-    lines = ProgressLines(len(graph.nodes))
+async def _tell(run: GraphRun) -> None:
+    lines = ProgressLines(len(run.graph.nodes))
     async for event in run.events():
         line = lines.line(event)
         if line is not None:
@@ -63,7 +61,7 @@ async def _tell(run: GraphRun, graph: Graph) -> None:
             show(text, to_stderr=True)
 
 
-async def _draw(run: GraphRun, graph: Graph) -> None:
+async def _draw(run: GraphRun) -> None:
     sight = RunSight()
     with LiveText(sys.stderr) as live:
         cost, counted_at = NOTHING, 0.0
@@ -75,7 +73,7 @@ async def _draw(run: GraphRun, graph: Graph) -> None:
             columns, rows = size_of(sys.stderr)
             live.redraw(
                 render_live(
-                    graph,
+                    run.graph,
                     sight.seen(),
                     width=columns - 1,
                     rows=max(rows - _OTHER_ROWS, 1),

@@ -4,23 +4,24 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.cli.arguments import read_object, read_overrides, read_pairs
-from ryecore.cli.graphs_live import graph_to_its_end
 from ryecore.cli.models import deps_option, models_of
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError
-from ryecore.graph.result import GraphResult
-from ryecore.graph.run import GraphRun
 from ryecore.rye import Rye
 from ryecore.styled import StyledText
+
+if TYPE_CHECKING:
+    from ryecore.graph.result import GraphResult
+    from ryecore.graph.run import GraphRun
 
 __all__ = ["resume", "run", "step"]
 
@@ -114,8 +115,7 @@ def step(
         started = await rye.graphs.start_step(
             graph.ref, node, inputs=given, state=values, limits=overrides
         )
-        done = await graph_to_its_end(started, graph, quiet=quiet)
-        return done, ""
+        return await _awaited(started, quiet=quiet), ""
 
     with errors_shown(as_json=as_json):
         if state == "-" and params == "-":
@@ -175,9 +175,15 @@ def resume(
         _work(run_it, project_path, deps, as_json=as_json)
 
 
-async def _ended(rye: Rye, started: GraphRun, *, quiet: bool) -> tuple[GraphResult, str]:
+async def _awaited(started: "GraphRun", *, quiet: bool) -> "GraphResult":
+    from ryecore.cli.graphs_live import graph_to_its_end  # noqa: PLC0415 - to run graphs alone
+
+    return await graph_to_its_end(started, quiet=quiet)
+
+
+async def _ended(rye: Rye, started: "GraphRun", *, quiet: bool) -> "tuple[GraphResult, str]":
     """Wait for a run's end; what came of it, and how it can be gone on with."""
-    done = await graph_to_its_end(started, started.graph, quiet=quiet)
+    done = await _awaited(started, quiet=quiet)
     if done.success:
         return done, ""
     return done, (await rye.graphs.show(done.run_id)).next_step

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, Protocol, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -17,10 +17,12 @@ from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 from ryecore.styled import StyledText
-from ryecore.threads.result import ThreadResult
-from ryecore.threads.thread import Thread
 from ryecore.threads.view.drawing import render_change, render_tree
 from ryecore.threads.view.tree import TreeNode
+
+if TYPE_CHECKING:
+    from ryecore.threads.result import ThreadResult
+    from ryecore.threads.thread import Thread
 
 __all__ = [
     "ChangeLines",
@@ -119,8 +121,8 @@ class ChangeLines:
 
 
 async def run_to_end(
-    rye: Rye, start: Callable[[CallContext], Awaitable[Thread]], *, is_shown: bool
-) -> ThreadResult:
+    rye: Rye, start: "Callable[[CallContext], Awaitable[Thread]]", *, is_shown: bool
+) -> "ThreadResult":
     """Start a thread and wait for its end, in view of whoever sits at the terminal.
 
     The first signal asks it and all below it to stop, and what comes of it is returned as always;

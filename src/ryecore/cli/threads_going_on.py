@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -16,8 +17,10 @@ from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.policy import CallContext
 from ryecore.styled import StyledText
-from ryecore.threads.result import ThreadResult
-from ryecore.threads.thread import Thread
+
+if TYPE_CHECKING:
+    from ryecore.threads.result import ThreadResult
+    from ryecore.threads.thread import Thread
 
 __all__ = ["fork", "handoff", "resume"]
 
@@ -113,13 +116,13 @@ def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
 
 
 def _run(
-    start: Callable[[Threads, CallContext], Awaitable[Thread]],
+    start: "Callable[[Threads, CallContext], Awaitable[Thread]]",
     project_path: str,
     deps: str | None,
     *,
     as_json: bool,
 ) -> None:
-    async def run() -> ThreadResult:
+    async def run() -> "ThreadResult":
         async with opened_with_models(project_path, deps) as rye:
             return await run_to_end(
                 rye,

@@ -1,12 +1,15 @@
 """What a run is wanted for."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits
-from ryecore.runs.naming import Registered
+
+if TYPE_CHECKING:
+    from ryecore.runs.naming import Registered
 
 __all__ = ["GoingOn", "GraphWish"]
 
@@ -52,7 +55,7 @@ class GraphWish:
     ref: ItemRef
     inputs: Mapping[str, object] = field(factory=dict, repr=False)
     limits: Limits = field(factory=Limits)
-    registered: Registered | None = None
+    registered: "Registered | None" = None
     digest: str | None = None
     goes_on: GoingOn | None = None
     only: str | None = None
