@@ -13,7 +13,7 @@ from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, Graph,
 from ryecore.graph.schedule import NodeResult, Position, after, first
 from ryecore.graph.wish import GoingOn
 
-__all__ = ["Begun", "begun_at", "is_unknown"]
+__all__ = ["Begun", "at_its_end", "begun_at", "is_unknown"]
 
 
 @frozen
@@ -29,14 +29,22 @@ class Begun:
     known: Mapping[int, NodeResult]
 
 
-def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, object]) -> Begun:
+def begun_at(
+    graph: Graph,
+    found: Found,
+    wish: GoingOn,
+    inputs: Mapping[str, object],
+    *,
+    now_ms: int = 0,
+) -> Begun:
     """Where a run begins that goes on with another one.
 
     Args:
         graph: The graph as it is now.
-        found: What was found of the other run.
+        found: What was found of the other run, which has begun.
         wish: How it is to be gone on with.
         inputs: The run's inputs.
+        now_ms: The time, in milliseconds since 1970.
 
     Raises:
         InputError: The graph has changed, or the run has come to its end.
@@ -47,12 +55,17 @@ def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, obj
             f"{graph.ref} has changed since the run {wish.run_id} began.",
             next_step="See that its nodes still mean the same, and resume with --changed.",
         )
-    stood = found.position or first(graph)
-    if stood.ending is not None and stood.node is None:
+    only = found.started.get("only")
+    if only is not None:
         raise InputError(
-            f"The run {wish.run_id} has come to its end: there is nothing to go on with.",
-            next_step="Name an earlier step with --at, or run the graph anew.",
+            f"The run {wish.run_id} was of the single node '{only}': there is nothing behind it.",
+            next_step=f"Run the node again: rye graph step {graph.ref.id} {only}",
         )
+    stood = found.position or first(graph)
+    if stood.node is None:
+        if wish.at is not None:
+            raise at_its_end(wish.run_id)
+        return Begun(stood, {})  # its process died before anybody was told
     position = evolve(stood, ending=None, state={**stood.state, **wish.state})
     if position.node not in graph.nodes:
         raise InputError(
@@ -62,7 +75,12 @@ def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, obj
     if wish.at is not None:
         return Begun(position, {})
     if found.completed is not None:
-        return Begun(after(graph, position, inputs, found.completed), {})
+        moved = after(graph, position, inputs, found.completed, found.control, now_ms=now_ms)
+        if moved.ending is None or moved.node is None:
+            return Begun(moved, {})
+        # It has failed for good: whoever goes on with such a run has its last node run again.
+        well = {index: one for index, one in found.items.items() if one.error is None}
+        return Begun(position, well)
     vertex = graph.nodes[position.node or ""]
     if is_unknown(vertex, found) and not wish.rerun:
         if not wish.answers:
@@ -70,8 +88,17 @@ def begun_at(graph: Graph, found: Found, wish: GoingOn, inputs: Mapping[str, obj
         if isinstance(vertex, ForeachVertex):
             answered = {index: NodeResult(wish.answer) for index in found.items_in_flight}
             return Begun(position, {**found.items, **answered})
-        return Begun(after(graph, position, inputs, NodeResult(wish.answer)), {})
+        answer = NodeResult(wish.answer)
+        return Begun(after(graph, position, inputs, answer, now_ms=now_ms), {})
     return Begun(position, found.items)
+
+
+def at_its_end(run_id: str) -> InputError:
+    """The error that says that there is nothing to go on with."""
+    return InputError(
+        f"The run {run_id} has come to its end: there is nothing to go on with.",
+        next_step="Name an earlier step with --at, or run the graph anew.",
+    )
 
 
 def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:

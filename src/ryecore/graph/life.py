@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -18,20 +17,18 @@ from attrs import evolve
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.runner import create_agent_node_executor
-from ryecore.errors import (
-    StateError,
-    ThreadConflict,
-)
+from ryecore.errors import StateError
 from ryecore.graph.closing import made_result, settle_failed
 from ryecore.graph.going_on import Begun, begun_at
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.journal import Journal
-from ryecore.graph.journal.recovery import Found, read_run
+from ryecore.graph.journal.recovery import Found
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.means import check_means, checked_inputs
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, NodeError, Position, first
+from ryecore.graph.taking_up import OBJECTS, found_of
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import ItemCaller
 from ryecore.graph.walk.offers import Offers, offers_of
@@ -53,8 +50,6 @@ from ryecore.state.checkpoints import Head
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
-
-OBJECTS: Final = ("state", "objects")
 
 
 class GraphLife:
@@ -106,7 +101,8 @@ class GraphLife:
         """
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
-            found = self._found()
+            goes_on = self._wish.goes_on
+            found = None if goes_on is None else found_of(self._host, goes_on)
             graph = self._loaded.graph
             inputs = checked_inputs(graph, self._wish, found)
             check_means(graph, self._host, self._wish.only)
@@ -125,38 +121,12 @@ class GraphLife:
 
     # Before anything is registered
 
-    def _found(self) -> Found | None:
-        """What is found of the run that this one goes on with.
-
-        Raises:
-            ThreadConflict: It still runs.
-            StateError: What it left can't be read, or was altered.
-        """
-        goes_on, host = self._wish.goes_on, self._host
-        if goes_on is None:
-            return None
-        record = host.store.look(goes_on.run_id)
-        if not record.ended:
-            raise ThreadConflict(
-                f"The run {goes_on.run_id} still goes on.",
-                next_step=f"Wait for it, or stop it: rye threads cancel {goes_on.run_id}",
-                thread_id=goes_on.run_id,
-                state=record.status,
-            )
-        return read_run(
-            host.store.folder_of(goes_on.run_id),
-            host.project_root.joinpath(*OBJECTS),
-            goes_on.run_id,
-            host.key.public,
-            record.transcript_head,
-            at=goes_on.at,
-        )
-
     def _begun(self, found: Found | None, inputs: Mapping[str, object]) -> Begun:
         """Where the run begins."""
         graph, wish = self._loaded.graph, self._wish
         if found is not None and wish.goes_on is not None:
-            return begun_at(graph, found, wish.goes_on, inputs)
+            now_ms = time.time_ns() // 1_000_000
+            return begun_at(graph, found, wish.goes_on, inputs, now_ms=now_ms)
         position = first(graph)
         state = {**position.state, **wish.state}
         return Begun(evolve(position, node=wish.only or graph.start, state=state), {})
@@ -257,14 +227,13 @@ class GraphLife:
         host.running[run_id] = self
         self._position = begun.position
         started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": inputs}
+        if self._wish.only is not None:
+            started["only"] = self._wish.only
         self.journal.append("run_started", started)
         if self._wish.goes_on is not None:
             going = {"from": self._wish.goes_on.run_id, "step": begun.position.step}
             self.journal.append("run_resumed", going)
-        self.journal.checkpoint(begun.position)
-        for index, known in begun.known.items():
-            told = {"node": begun.position.node, "index": index, "carried": True}
-            self.journal.append("item_completed", {**told, **self.journal.outcome_of(known)})
+        self.journal.checkpoint(begun.position, begun.known)
 
     def _prepare(self, inputs: dict[str, object], begun: Begun) -> None:
         host, graph, journal = self._host, self._loaded.graph, self.journal

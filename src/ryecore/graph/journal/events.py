@@ -26,7 +26,8 @@ RUN_RECORD_TYPES: Final = (
 - `item_started` {node, index}: told before each try of a foreach's member.
 - `item_retry` {node, index, error}: such a try has failed, and another one comes.
 - `item_completed` {node, index, ...outcome}: what came of the member.
-- `node_completed` {node, step, ...outcome}: what came of the node, its tries used up.
+- `node_completed` {node, step, ...outcome, control}: what came of the node, its tries used up; and
+  what hooks want where it failed.
 - `state_checkpoint` {step, node, state_hash}: where the run stands behind `step` nodes.
 
 An outcome is what `Journal.outcome_of` makes of a `NodeResult`: `result` or `result_hash`, and

@@ -10,6 +10,7 @@ Source: decisions 38 and 47.
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from ryecore.errors import StateError
@@ -187,11 +188,15 @@ class Journal:
         """Whether somebody has begun to listen."""
         return self._bus is not None
 
-    def checkpoint(self, position: Position) -> None:
+    def checkpoint(
+        self, position: Position, carried: Mapping[int, NodeResult] = MappingProxyType({})
+    ) -> None:
         """Make sure that the run can go on from a position.
 
         Args:
             position: Where it stands. Values of its state are replaced, never changed in place.
+            carried: What came of members of its foreach in the run that this one goes on with, by
+                their indexes. They stand in the same write, or another death would lose them.
 
         Raises:
             StateError: The state holds what is no JSON, or can't be written. The journal stands as
@@ -203,6 +208,9 @@ class Journal:
         if position.ending is not None:
             said["ended"] = position.ending.status
         self.append(STATE_CHECKPOINT, said)
+        for index, result in carried.items():
+            about = {"node": position.node, "index": index, "carried": True}
+            self.append("item_completed", {**about, **self.outcome_of(result)})
         self.head = head = self._transcript.checkpoint(step)
         self.step = step
         if self._bus is not None:

@@ -6,6 +6,7 @@ used; of what had begun there and has no end, nobody knows whether it happened.
 Source: decision 47.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from copy import copy
 from pathlib import Path
@@ -17,12 +18,13 @@ from ryecore.errors import StateError, StoreError
 from ryecore.graph.journal.states import PositionStore
 from ryecore.graph.schedule import NodeResult, Position
 from ryecore.lillux.keys import PublicKey
+from ryecore.policy.hooks import CONTROLS, Control
 from ryecore.state.checkpoints import CHECKPOINT
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.transcript_check import Chain, Record, read_records
 from ryecore.state.transcript_lines import lines_of, open_plain
 
-__all__ = ["STATE_CHECKPOINT", "Fold", "Found", "read_run"]
+__all__ = ["STATE_CHECKPOINT", "Fold", "Found", "never_began", "read_run"]
 
 STATE_CHECKPOINT: Final = "state_checkpoint"
 _OF_ITEMS: Final = frozenset({"item_started", "item_retry", "item_completed"})
@@ -35,9 +37,10 @@ class Found:
 
     Attributes:
         started: The payload of `run_started`.
-        position: Where the run stands behind its last checkpoint; None where it has none, and
-            begins at its graph's first node.
+        position: Where the run stands behind its last checkpoint; None where it has none, and so
+            has done nothing.
         completed: What came of the position's node, where that stands without a checkpoint.
+        control: What the hooks of its error want.
         in_flight: The node that had begun, and of which no end is known.
         tried: Its tries so far.
         items: Of a foreach's members, what came of those whose end is known.
@@ -50,6 +53,7 @@ class Found:
     started: Mapping[str, Any]
     position: Position | None
     completed: NodeResult | None = None
+    control: Control | None = None
     in_flight: str | None = None
     tried: int = 0
     items: Mapping[int, NodeResult] = field(factory=dict)
@@ -181,10 +185,7 @@ class Fold:
             StateError: It has left nothing to go on from, or an object is missing or corrupt.
         """
         if self.started is None:
-            raise StateError(
-                f"The run {run_id} has left nothing to go on from: it ended before it began.",
-                next_step="Run the graph anew.",
-            )
+            raise never_began(run_id)
         stand = self.stand if self._at is None else self._found_at
         if stand is None:
             raise StateError(
@@ -202,6 +203,7 @@ class Fold:
             return evolve(
                 found,
                 completed=states.result_from(behind.completed) if behind.completed else None,
+                control=_control_of(behind.completed or {}),
                 in_flight=behind.node if behind.is_in_flight else None,
                 tried=behind.tried,
                 items={index: states.result_from(one) for index, one in behind.items.items()},
@@ -209,6 +211,22 @@ class Fold:
             )
         except StoreError as problem:
             raise _not_whole(run_id, states, path, stand.step, problem) from problem
+
+
+def never_began(run_id: str, earlier: str | None = None) -> StateError:
+    """The error that says that a run ended before its first node.
+
+    Args:
+        run_id: The run.
+        earlier: The run that it was to go on with.
+    """
+    next_step = "Run the graph anew."
+    if earlier is not None:
+        next_step = f"Resume the one before it: rye graph resume {earlier}"
+    return StateError(
+        f"The run {run_id} has left nothing to go on from: it ended before it began.",
+        next_step=next_step,
+    )
 
 
 def read_run(
@@ -220,7 +238,7 @@ def read_run(
     *,
     at: int | None = None,
 ) -> Found:
-    """What stands of a run, without taking it over.
+    """What stands of a run, without taking it over; no position where it never began.
 
     Args:
         folder: The run's folder.
@@ -234,14 +252,22 @@ def read_run(
         StateError: It can't be read, was altered or cut, or has no such step.
     """
     path = folder / TRANSCRIPT
+    if not os.path.lexists(path) and head is None:
+        return Found({}, None)
     chain, fold = Chain(run_id, key, head), Fold(at)
     for record in _fed(path, chain):
         fold.take(record)
     chain.check(path)
+    if fold.started is None:
+        return Found({}, None)
     states = PositionStore(objects, run_id, durable=False)
     return fold.found(
         run_id, states, path, tail_records=chain.tail().records, is_torn=chain.dropped()
     )
+
+
+def _control_of(completed: Mapping[str, Any]) -> Control | None:
+    return next((one for one in CONTROLS if one == completed.get("control")), None)
 
 
 def _fed(path: Path, chain: Chain) -> Iterator[Record]:

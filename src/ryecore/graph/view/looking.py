@@ -28,10 +28,10 @@ _MAX_CHECKPOINTS: Final = 1000
 _PAGE: Final = 200
 
 
-def is_run(store: "ThreadStore", record: ThreadRecord) -> bool:
-    """Whether a thread is the run of a graph: a tool's that keeps a journal."""
-    is_tool = record.item_id.startswith("tool:")
-    return is_tool and (store.folder_of(record.thread_id) / TRANSCRIPT).exists()
+def is_run(record: ThreadRecord) -> bool:
+    """Whether a thread is the run of a graph: a tool's that is named after it."""
+    kind, _, tool_id = record.item_id.partition(":")
+    return kind == "tool" and record.thread_id.startswith(f"{tool_id}/")
 
 
 def list_runs(
@@ -46,13 +46,13 @@ def list_runs(
     """
     if running:
         active = store.look_at_all(lambda found: found.list_active())
-        return tuple(one for one in reversed(active) if is_run(store, one))[:limit]
+        return tuple(one for one in reversed(active) if is_run(one))[:limit]
     store.look_at_all(lambda _: ())
     runs: list[ThreadRecord] = []
     offset = 0
     while len(runs) < limit:
         page = store.registry.list_threads(limit=_PAGE, offset=offset)
-        runs += [one for one in page if is_run(store, one)]
+        runs += [one for one in page if is_run(one)]
         offset += len(page)
         if len(page) < _PAGE:
             break

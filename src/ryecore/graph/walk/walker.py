@@ -123,7 +123,7 @@ class Walker:
         result, control = await self._result(vertex, now_ms)
         following = after(walk.graph, self.position, walk.inputs, result, control, now_ms=now_ms)
         ended = time.perf_counter()
-        self._keep(vertex, following, result, (ended - began) * 1000)
+        self._keep(vertex, following, result, control, (ended - began) * 1000)
         self.position = following
         if walk.hooks.listens("after_step"):
             await walk.hooks.run("after_step", self._told(vertex))
@@ -161,7 +161,12 @@ class Walker:
         )
 
     def _keep(
-        self, vertex: VertexOfGraph, following: Position, result: NodeResult, elapsed_ms: float
+        self,
+        vertex: VertexOfGraph,
+        following: Position,
+        result: NodeResult,
+        control: Control | None,
+        elapsed_ms: float,
     ) -> None:
         """Write a node's end, and the checkpoint behind it, at once."""
         told: dict[str, object] = {
@@ -174,6 +179,8 @@ class Walker:
             **self._walk.vertices.facts,
             **self._walk.journal.outcome_of(result),
         }
+        if control is not None:
+            told["control"] = control
         self._walk.journal.append("node_completed", told)
         self._walk.sight.completed(vertex.id, told)
         self._walk.journal.checkpoint(following)

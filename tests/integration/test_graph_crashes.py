@@ -1,0 +1,22 @@
+"""A graph's run is killed between any two of its writes, and is gone on with."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.graph_crashing import furnish
+from tests.killing import kill_at_points
+
+IS_SOAK: Final = bool(os.environ.get("RYE_SOAK"))
+"""`make soak` tries all points; else a sample that is spread over the whole life."""
+
+EVERY: Final = {"between": 12, "torn": 6, "again": 14, "machine": 30}
+LEAST: Final = {"between": 100, "torn": 40, "again": 60, "machine": 100}
+
+
+@pytest.mark.parametrize("how", EVERY)
+def test_whenever_it_is_killed_nothing_is_lost_or_done_twice(tmp_path: Path, how: str) -> None:
+    every = 1 if IS_SOAK else EVERY[how]
+    kill_at_points("tests.graph_crashing", furnish, tmp_path, how, every, LEAST[how])
