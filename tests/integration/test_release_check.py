@@ -18,7 +18,7 @@ from ryecore import SyncRye
 
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.now(UTC).date()
-VERSION = "0.1.0"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 pytestmark = pytest.mark.skipif(
     not (ROOT / ".git").exists() or shutil.which("git") is None,
     reason="this is no git checkout, or git is not installed: there is nothing to release",
@@ -64,18 +64,17 @@ class Clone:
         """The problems that the report lists."""
         code, printed, errors = self.check(*tag)
         assert (code, errors) == (1, "")
-        assert re.match(r"ryecore \d\.\d\.\d can't be released: (a|\d+) problems?\.\n", printed)
+        assert re.match(r"ryecore [\d.]+ can't be released: (a|\d+) problems?\.\n", printed)
         return [line.strip() for line in printed.splitlines() if line.startswith("    ")]
 
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("release") / "ready"
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
+    subprocess.run(["git", "clone", "--quiet", "--no-tags", str(ROOT), str(root)], check=True)
     clone = Clone(root)
-    clone.edit(
-        "CHANGELOG.md", "## [Unreleased]\n", f"## [Unreleased]\n\n## [{VERSION}] - {TODAY}\n"
-    )
+    changes = f"# Changelog\n\n## [Unreleased]\n\n## [{VERSION}] - {TODAY}\n\n- All of it.\n"
+    clone.write("CHANGELOG.md", changes)
     clone.commit()
     return root
 
@@ -111,7 +110,7 @@ def test_a_repository_that_is_ready_can_be_released_and_the_report_names_each_ch
 
 
 def test_all_that_is_wrong_with_a_copy_is_found_at_once(clone: Clone) -> None:
-    clone.edit("pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"')
+    clone.edit("pyproject.toml", f'version = "{VERSION}"', 'version = "99.0.0"')
     clone.edit("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- More.\n")
     clone.edit("src/ryecore/styled.py", "\n", "\n" * 501)
     clone.edit("src/ryecore/system/.ai/tools/rye/bash.py", "import", "import ")
@@ -123,10 +122,10 @@ def test_all_that_is_wrong_with_a_copy_is_found_at_once(clone: Clone) -> None:
     clone.edit("native/core/Cargo.toml", 'sha2 = "0.11"', 'sha2 = "0.12"')
     clone.commit()
     expected = [
-        "native/Cargo.toml says 0.1.0, and pyproject.toml 0.2.0.",
-        "src/ryecore/__init__.py says 0.1.0, and pyproject.toml 0.2.0.",
+        f"native/Cargo.toml says {VERSION}, and pyproject.toml 99.0.0.",
+        f"src/ryecore/__init__.py says {VERSION}, and pyproject.toml 99.0.0.",
         "Below [Unreleased] stand changes that no version has.",
-        "The newest version is 0.1.0, and not 0.2.0.",
+        f"The newest version is {VERSION}, and not 99.0.0.",
         r"Modules of more than 500 lines: src/ryecore/styled.py has \d+.",
         ".ai/tools/house/more.py: it is not signed.",
         r"src/ryecore/system/.ai/tools/rye/bash.py: it was changed after the key \w+ signed it.*",
@@ -169,9 +168,9 @@ def test_each_check_runs_by_itself(clone: Clone, tmp_path: Path) -> None:
             clone.write("CHANGELOG.md", f"# Changelog\n\n{heading}")
             done = rye.execute("tool:house/changelog", {"version": VERSION})
             assert done.data["problems"] == problems, heading
-        clone.edit("native/Cargo.toml", 'version = "0.1.0"', 'version = "0.1.1"')
+        clone.edit("native/Cargo.toml", f'version = "{VERSION}"', 'version = "99.0.0"')
         assert rye.execute("tool:house/crates").data["problems"] == [
-            f"native/{name}/Cargo.toml is 0.1.1, and native/Cargo.lock has 0.1.0."
+            f"native/{name}/Cargo.toml is 99.0.0, and native/Cargo.lock has {VERSION}."
             for name in ("core", "py")
         ]
 
