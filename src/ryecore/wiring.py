@@ -116,10 +116,11 @@ class Parts:
         )
         self._verifier = verifier
         self._configs = ConfigResolver(self.spaces, verifier, settings.config)
+        self._variables = EnvResolver(project, environ, interpreters, settings.inherit_env)
         preparer = Preparer(
             ChainBuilder(self.spaces, verifier, file_types),
             Sealer(Seals(Path(settings.cache_dir)), verifier),
-            EnvResolver(project, environ, interpreters, settings.inherit_env),
+            self._variables,
             self._configs,
             {
                 "project_path": str(project),
@@ -227,7 +228,7 @@ class Parts:
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,
-            environ=self._environ,
+            variables=self._variables.names,
         )
         return GraphService(host, self.tasks)
 

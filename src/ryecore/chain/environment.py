@@ -152,6 +152,15 @@ class EnvResolver:
                 trace.add("resolve_env", contributed_by=element.item_id, keys=sorted(contributed))
         return resolved
 
+    def names(self) -> frozenset[str]:
+        """The variables that a signed element may ask for: the process's, and those of the `.env`.
+
+        Raises:
+            ConfigError: The `.env` can't be read.
+        """
+        added, _ = self._read_dotenv(Evidence())
+        return frozenset((*self._environ, *added))
+
     def is_project_trusted(self, evidence: Evidence) -> bool:
         """Whether programs inside the project may run."""
         return self._interpreters.is_project_trusted(evidence)

@@ -1,6 +1,6 @@
 """What the runs of one open Rye have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -54,7 +54,7 @@ class GraphHost(RunHost):
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
-        environ: The environment of this process.
+        variables: The names of the environment variables that tools can ask for.
 
     Attributes:
         running: The runs that go on here, by their ids.
@@ -72,7 +72,7 @@ class GraphHost(RunHost):
         project_root: Path,
         user_root: Path,
         durability: Durability,
-        environ: Mapping[str, str],
+        variables: Callable[[], Collection[str]],
     ) -> None:
         super().__init__(
             store,
@@ -82,10 +82,10 @@ class GraphHost(RunHost):
             project_root=project_root,
             user_root=user_root,
             durability=durability,
-            environ=environ,
         )
         self.limits = limits
         self.cache = cache
+        self.variables = variables
         self.running: dict[str, Kept] = {}
         self._loader = GraphLoader(dispatcher)
 

@@ -1,7 +1,6 @@
 """Load graphs: verified as tools, read once for each content."""
 
 import hashlib
-from collections.abc import Mapping
 from typing import Final
 
 from attrs import frozen
@@ -15,7 +14,7 @@ from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher
 
-__all__ = ["GraphLoader", "LoadedGraph", "missing_variables"]
+__all__ = ["GraphLoader", "LoadedGraph"]
 
 _MAX_REMEMBERED: Final = 256
 
@@ -49,7 +48,7 @@ class GraphLoader:
 
         Raises:
             GraphInvalid: It is none that could be walked; with all its problems.
-            RyeError: It can't be found or verified, or is no graph.
+            RyeError: It can't be found or verified, or is none that ryecore itself walks.
         """
         chain, item = await self._found(ref, ctx)
         key = (ref, hashlib.sha256(item.content).hexdigest())
@@ -67,7 +66,7 @@ class GraphLoader:
             The report, and the file's text.
 
         Raises:
-            RyeError: It can't be found, verified or parsed, or is no graph.
+            RyeError: It can't be found, verified or parsed, or is none that ryecore itself walks.
         """
         chain, item = await self._found(ref, ctx)
         return examine_graph(item, chain.head.spec), item.content.decode("utf-8", "replace")
@@ -80,15 +79,10 @@ class GraphLoader:
                 f"{ref} is no graph: its executor is {head.spec.executor_id}.",
                 next_step=f"A graph has executor_id: {GRAPH_RUNTIME}",
             )
+        if not chain.is_own_process:
+            space = chain.elements[1].space
+            raise InputError(
+                f"{ref} is run by a runtime of the {space} space, which stands in for our own.",
+                next_step=f"Have that run it: rye execute {ref}",
+            )
         return chain, head.item
-
-
-def missing_variables(graph: Graph, environ: Mapping[str, str]) -> list[str]:
-    """What a graph and its nodes require of the environment, and it lacks; as said to a person."""
-    missing = [f"it requires {name}" for name in graph.env_requires if name not in environ]
-    return missing + [
-        f"node '{node.id}' requires {name}"
-        for node in graph.nodes.values()
-        for name in node.env_requires
-        if name not in environ
-    ]

@@ -6,7 +6,6 @@ from ryecore.chain.parameters import checked_parameters
 from ryecore.errors import ConfigError, ContentChanged, InputError
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.recovery import Found
-from ryecore.graph.loading import missing_variables
 from ryecore.graph.model import AgentVertex, Graph
 from ryecore.graph.wish import GraphWish
 from ryecore.lillux.schema import SchemaValidator
@@ -41,10 +40,10 @@ def check_means(graph: Graph, host: GraphHost, only: str | None) -> None:
         only: The one node that is to run; all of them where None.
 
     Raises:
-        ConfigError: A variable or the models are missing.
+        ConfigError: A variable or the models are missing, or the project's `.env` can't be read.
         InputError: There is no such node.
     """
-    missing = missing_variables(graph, host.environ)
+    missing = _missing_variables(graph, host)
     if missing:
         raise ConfigError(
             f"{graph.ref} can't run here: {'; '.join(missing)}.",
@@ -62,3 +61,11 @@ def check_means(graph: Graph, host: GraphHost, only: str | None) -> None:
             next_step="Open the Rye with agent=AgentRunnerDeps(...); for a child process name "
             "what makes them again there: deps_factory, on the command line --deps.",
         )
+
+
+def _missing_variables(graph: Graph, host: GraphHost) -> list[str]:
+    """What a graph and its nodes require of the environment, and it lacks; as said to a person."""
+    required = [(name, "it") for name in graph.env_requires]
+    required += [(n, f"node '{one.id}'") for one in graph.nodes.values() for n in one.env_requires]
+    known = host.variables() if required else ()
+    return [f"{who} requires {name}" for name, who in required if name not in known]

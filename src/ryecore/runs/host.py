@@ -1,6 +1,6 @@
 """What the threads and graph runs of one open Rye have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +32,6 @@ class RunHost:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
-        environ: The environment of this process.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class RunHost:
         project_root: Path,
         user_root: Path,
         durability: Durability,
-        environ: Mapping[str, str],
     ) -> None:
         self._open = store
         self._deps = deps
@@ -53,7 +51,6 @@ class RunHost:
         self.dispatcher = dispatcher
         self.project_root = project_root
         self.durability: Durability = durability
-        self.environ = environ
         self.keeper = keeper
 
     @property

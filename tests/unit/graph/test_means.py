@@ -1,0 +1,49 @@
+"""What must hold before a run begins: the runtime that is ours, the variables that it needs."""
+
+import pytest
+
+from ryecore.errors import ConfigError, InputError
+from ryecore.graph.model import GRAPH_RUNTIME
+from tests.graphs import graph
+from tests.house import House
+
+pytestmark = pytest.mark.anyio
+
+ENDS = {"done": {"type": "return", "output": "well"}}
+
+
+async def test_a_runtime_that_stands_in_for_ours_is_not_walked_by_ours(house: House) -> None:
+    ref = graph(house, ENDS)
+    config = {"command": "/bin/echo", "args": ['{"by": "another"}']}
+    house.yaml(GRAPH_RUNTIME, tool_type="runtime", version="1.0.0", config=config)
+    async with house.open() as rye:
+        for refused in (rye.graphs.run, rye.graphs.load, rye.graphs.validate):
+            with pytest.raises(InputError, match="a runtime of the project space") as caught:
+                await refused(ref)
+            assert "rye execute" in str(caught.value.next_step)
+        assert (await rye.execute(ref)).data == {"by": "another"}
+
+
+@pytest.mark.parametrize("of", ["graph", "node"])
+async def test_a_projects_env_file_counts_as_it_does_for_tools(house: House, of: str) -> None:
+    house.shell("acme/echo", "cat")
+    called = {"item_id": "tool:acme/echo"}
+    node = {"action": called, "next": "done", "env_requires": ["ACME_HOME"]}
+    nodes = ENDS if of == "graph" else {"first": node, **ENDS}
+    ref = graph(house, nodes, env_requires=("ACME_HOME",) if of == "graph" else ())
+    async with house.open() as rye:
+        with pytest.raises(ConfigError, match="requires ACME_HOME"):
+            await rye.graphs.run(ref)
+        (house.project / ".env").write_text("ACME_HOME=/srv/acme\n")
+        assert (await rye.graphs.run(ref)).output == "well"
+        assert (await rye.execute(ref)).success
+
+
+async def test_a_variable_that_no_env_file_may_set_is_still_missing(house: House) -> None:
+    ref = graph(house, ENDS, env_requires=("RYE_ACME",))
+    (house.project / ".env").write_text("RYE_ACME=1\n")
+    async with house.open() as rye:
+        with pytest.raises(ConfigError, match="requires RYE_ACME"):
+            await rye.graphs.run(ref)
+    async with house.open(environ={**house.environ, "RYE_ACME": "1"}) as rye:
+        assert (await rye.graphs.run(ref)).output == "well"
