@@ -1,0 +1,208 @@
+"""rye.graphs.show and list, the graphs of a SyncRye, and how runs look in a notebook."""
+
+import json
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+import anyio.to_thread
+import pytest
+
+from ryecore import CallContext, IntegrityError, SyncRye
+from ryecore.errors import InputError, ThreadNotFound
+from tests.graphs import graph
+from tests.house import House
+
+pytestmark = pytest.mark.anyio
+
+NODES = {
+    "first": {"action": {"item_id": "tool:acme/work"}, "assign": {"n": 1}, "next": "second"},
+    "second": {"action": {"item_id": "tool:acme/stop"}, "next": "done"},
+    "done": {"type": "return", "output": "${state.n}"},
+}
+
+
+@pytest.fixture
+def failing(house: House) -> str:
+    house.shell("acme/work", "true")
+    house.shell("acme/stop", "echo low >&2; false")
+    return graph(house, NODES, inputs={"n": {"type": "integer"}}, state={"n": 0})
+
+
+@pytest.fixture
+def rye(house: House) -> Iterator[SyncRye]:
+    with house.sync() as opened:
+        yield opened
+
+
+def svg_of(html: str) -> str:
+    begin, end = html.index("<svg"), html.index("</svg>") + len("</svg>")
+    ET.fromstring(html[begin:end])
+    return html[begin:end]
+
+
+async def test_a_run_is_shown_with_all_that_resuming_it_needs(house: House, failing: str) -> None:
+    async with house.open() as rye:
+        done = await rye.graphs.run(failing, {"n": 3})
+        view = await rye.graphs.show(done.run_id)
+        (row,) = await rye.graphs.list()
+        assert await rye.graphs.list(running=True) == ()
+    assert row.thread_id == view.run_id == done.run_id
+    assert (view.status, view.node, view.steps, view.ended) == ("error", "second", 2, True)
+    assert view.error == done.error
+    assert (view.inputs, view.state) == ({"n": 3}, {"n": 1})
+    assert [(one.step, one.node) for one in view.checkpoints] == [
+        (0, "first"),
+        (1, "second"),
+        (2, "second"),
+    ]
+    assert {name: one.status for name, one in view.nodes.items()} == {
+        "first": "completed",
+        "second": "failed",
+    }
+    assert view.next_step == f"rye graph resume {done.run_id}"
+    assert json.loads(json.dumps(view.to_dict()))["nodes"]["second"]["error"] == "low"
+    assert "✗ second" in str(view)
+    assert repr(view) == f"RunView({done.run_id!r}, error)"
+
+
+async def test_what_follows_a_run_is_said_by_both(house: House, failing: str) -> None:
+    async with house.open() as rye:
+        first = await rye.graphs.run(failing)
+        house.shell("acme/stop", "true")
+        second = await rye.graphs.resume(first.run_id)
+        before = await rye.graphs.show(first.run_id)
+        after = await rye.graphs.show(second.run_id)
+    assert second.output == 1
+    assert before.followed_by == second.run_id
+    assert before.next_step == f"rye graph show {second.run_id}"
+    assert f"as {second.run_id}" in str(before)
+    assert after.record.continuation_of == first.run_id
+    assert (after.status, after.next_step, after.node) == ("completed", "", None)
+
+
+async def test_a_run_is_shown_though_its_graph_has_changed_or_gone(
+    house: House, failing: str
+) -> None:
+    async with house.open() as rye:
+        run_id = (await rye.graphs.run(failing)).run_id
+        graph(house, NODES, inputs={"n": {"type": "integer"}}, state={"n": 7})
+        changed = await rye.graphs.show(run_id)
+        house.path("tools/acme/flow.yaml").write_text("x: 1\n")
+        gone = await rye.graphs.show(run_id)
+    assert changed.is_changed
+    assert changed.next_step == f"rye graph resume {run_id} --changed"
+    assert gone.graph is None
+    assert gone.nodes.keys() == {"first", "second"}
+    assert "✗ second" in str(gone)
+    assert "<svg" not in gone._repr_html_()
+
+
+async def test_a_journal_that_can_not_be_read_is_said(house: House, failing: str) -> None:
+    async with house.open() as rye:
+        run_id = (await rye.graphs.run(failing)).run_id
+        path = house.path(f"state/threads/{run_id}/transcript.jsonl")
+        path.unlink()
+        path.mkdir()
+        view = await rye.graphs.show(run_id)
+    assert view.problem
+    assert (view.status, view.state) == ("error", None)
+    assert "unread" in str(view)
+
+
+async def test_what_is_no_run_is_refused(house: House, failing: str) -> None:
+    async with house.open() as rye:
+        with pytest.raises(ThreadNotFound):
+            await rye.graphs.show("acme/flow/flow-1")
+        launched = await rye.execute("tool:acme/work", async_=True)
+        await rye.threads.wait(launched.to_dict()["thread_id"])
+        with pytest.raises(InputError, match="no run of a graph"):
+            await rye.graphs.show(launched.to_dict()["thread_id"])
+        assert await rye.graphs.list() == ()
+        with pytest.raises(InputError):
+            await rye.graphs.list(limit=1001)
+
+
+async def test_a_graph_whose_file_was_altered_is_not_examined(house: House, failing: str) -> None:
+    path = house.path("tools/acme/flow.yaml")
+    path.write_text(path.read_text().replace("second", "secund"))
+    async with house.open() as rye:
+        with pytest.raises(IntegrityError):
+            await rye.graphs.validate(failing)
+
+
+async def test_only_who_may_execute_a_graph_examines_it(house: House, failing: str) -> None:
+    weak = CallContext(capabilities=frozenset())
+    async with house.open() as rye:
+        assert (await rye.graphs.validate(failing)).is_valid
+        with pytest.raises(InputError, match="lacks the capability"):
+            await rye.graphs.validate(failing, ctx=weak)
+
+
+async def test_runs_and_results_draw_themselves(house: House, failing: str) -> None:
+    house.shell("acme/stop", "cat go")
+    os.mkfifo(house.project / "go")
+    async with house.open() as rye:
+        run = await rye.graphs.start(failing)
+        async for event in run.events():
+            if event.type == "node_started" and event.payload["node"] == "second":
+                break
+        live = run._repr_html_()
+        assert "running" in svg_of(live)
+        assert run.run_id in live
+        await anyio.to_thread.run_sync((house.project / "go").write_text, "on\n")
+        done = await run.result()
+        for shown in (run, done, await rye.graphs.show(run.run_id)):
+            html = shown._repr_html_()
+            assert "completed" in svg_of(html)
+            assert "running" not in svg_of(html)
+        svg_of((await rye.graphs.load(failing))._repr_html_())
+        assert "<pre" in (await rye.graphs.validate(failing))._repr_html_()
+
+
+async def test_a_run_draws_itself_whatever_became_of_its_journal(
+    house: House, failing: str
+) -> None:
+    async with house.open() as rye:
+        run = await rye.graphs.start(failing)
+        await run.result()
+        run._result = None
+        path = house.path(f"state/threads/{run.run_id}/transcript.jsonl")
+        path.unlink()
+        assert "can&#x27;t be read" in run._repr_html_()
+
+
+def test_a_sync_rye_has_the_same_verbs(house: House, rye: SyncRye, failing: str) -> None:
+    assert rye.graphs.load(failing).start == "first"
+    assert rye.graphs.validate(failing).is_valid
+    done = rye.graphs.run(failing, {"n": 1})
+    assert done.ended == "error"
+    assert rye.graphs.show(done.run_id).node == "second"
+    assert [one.thread_id for one in rye.graphs.list()] == [done.run_id]
+    stepped = rye.graphs.step(failing, "done", state={"n": 5})
+    assert stepped.success
+    house.shell("acme/stop", "true")
+    assert rye.graphs.resume(done.run_id).output == 1
+    assert rye.graphs.forget_results() == 0
+    started = rye.graphs.start(failing)
+    kinds = [event.type for event in started.events()]
+    assert (kinds[0], kinds[-1]) == ("run_started", "checkpoint")
+    assert started.result().output == 1
+    assert (started.status, started.item_id) == ("completed", failing)
+    assert started.graph.start == "first"
+    assert started.cost.tokens == 0
+    svg_of(started._repr_html_())
+
+
+def test_a_sync_run_is_stopped(house: House, rye: SyncRye) -> None:
+    house.shell("acme/hang", "sleep 300")
+    nodes = {
+        "hang": {"action": {"item_id": "tool:acme/hang"}, "next": "d"},
+        "d": {"type": "return"},
+    }
+    run = rye.graphs.start(graph(house, nodes))
+    for event in run.events():
+        if event.type == "node_started":
+            run.cancel()
+    assert run.result().ended == "cancelled"
+    assert repr(run) == f"SyncGraphRun({run.run_id!r})"
