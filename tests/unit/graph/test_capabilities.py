@@ -226,12 +226,14 @@ async def test_nothing_reaches_what_is_not_granted(tmp_path: Path, name: str) ->
     assert code == one.code, done.error
 
 
-@pytest.mark.parametrize("name", TRIES)
+GRANTABLE = [one for one in TRIES if "says what" not in one and "node doesn't" not in one]
+"""Those that name something that could be granted."""
+
+
+@pytest.mark.parametrize("name", GRANTABLE)
 async def test_what_is_granted_leaves_its_mark(tmp_path: Path, name: str) -> None:
     """The same tries, where file and caller grant it: so the table tries what can be done."""
     one = TRIES[name]
-    if "says what" in name or "node doesn't" in name:
-        return  # these name nothing that could be granted
     stage, mark = _stage(tmp_path, *one.script)
     if one.prepare is not None:
         one.prepare(stage)
