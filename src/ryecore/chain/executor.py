@@ -130,7 +130,9 @@ class PrimitiveExecutor:
                 duration_ms=_since(started),
             )
             raise
-        outcome = read_outcome(done, plan.timeout_s, prepared.layout.as_authored)
+        # What was left of a deadline is a number that nobody has written.
+        timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
+        outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
         log.add("execute", **_execute_event(ref, done, outcome))
         return ExecutionResult(
             "success" if outcome.success else "error",
@@ -357,6 +359,10 @@ def _within_deadline(plan: ExecutionPlan, ctx: CallContext) -> ExecutionPlan:
     if left_s <= 0:
         raise InputError("The caller's deadline has passed.", next_step="Give it more time.")
     return evolve(plan, timeout_s=min(plan.timeout_s, left_s))
+
+
+def _is_past(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 
 
 def _execute_event(ref: ItemRef, done: ProcessResult, outcome: Outcome) -> dict[str, object]:

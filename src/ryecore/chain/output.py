@@ -34,13 +34,13 @@ class Outcome:
 
 
 def read_outcome(
-    done: ProcessResult, timeout_s: float, as_authored: Callable[[str], str] = str
+    done: ProcessResult, timeout_s: float | None, as_authored: Callable[[str], str] = str
 ) -> Outcome:
     """Read what a process left.
 
     Args:
         done: The process.
-        timeout_s: Its timeout, for the error's text.
+        timeout_s: Its timeout, for the error's text; None where it was a deadline.
         as_authored: Puts the author's own paths in place of sealed ones.
 
     Returns:
@@ -88,11 +88,12 @@ def _return_code(done: ProcessResult) -> int:
 
 
 def _process_error(
-    done: ProcessResult, timeout_s: float, stderr: str, document: object
+    done: ProcessResult, timeout_s: float | None, stderr: str, document: object
 ) -> str | None:
     if done.status == "timed_out":
         said = f" It said: {_short(stderr)}" if stderr.strip() else ""
-        return f"The tool did not end within {timeout_s:g} s and was stopped.{said}"
+        within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
+        return f"The tool did not end {within} and was stopped.{said}"
     if done.status == "cancelled":
         return "The tool was cancelled."
     if done.status == "unknown":

@@ -1,5 +1,6 @@
 """Call the item of an action, and say what came of it."""
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -123,17 +124,24 @@ class ItemCaller:
         Raises:
             FatalProblem: The item isn't what a trusted key signed.
         """
-        timeout_s = call.vertex.timeout_s
-        if timeout_s is not None:
-            until = time.monotonic() + timeout_s
-            if call.ctx.deadline is None or until < call.ctx.deadline:
-                call = evolve(call, ctx=evolve(call.ctx, deadline=until))
+        timeout_s, deadline = call.vertex.timeout_s, call.ctx.deadline
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        is_nodes = until < (math.inf if deadline is None else deadline)
+        if is_nodes:
+            call = evolve(call, ctx=evolve(call.ctx, deadline=until))
         try:
-            return await self._made(call)
+            called = await self._made(call)
         except IntegrityError as error:
             raise FatalProblem(error) from error
         except RyeError as error:
-            return Called(_failed(error))
+            called = Called(_failed(error))
+        failure = called.outcome.failure
+        if failure is None or failure.code == "cancelled" or not is_nodes:
+            return called
+        if time.monotonic() < until:
+            return called
+        said = f"'{call.vertex.id}' took longer than its {timeout_s:g} s: {failure.message}"
+        return evolve(called, outcome=NodeOutcome.failed("tool_failed", said))
 
     async def _made(self, call: Call) -> Called:
         if self._cache is None or not call.vertex.cache_result:
