@@ -107,7 +107,7 @@ def test_retry_after_wins_and_is_bounded():
 @given(
     st.sampled_from(sorted(DEFAULT_CLASSIFICATION.retry)),
     st.integers(0, 10**6),
-    st.floats(),
+    st.floats(allow_nan=False),
     st.none() | st.sampled_from(CONTROLS),
 )
 def test_a_wait_is_never_longer_than_its_bound(category, errors, jitter, control):
