@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.actions.options import ExecuteOptions
@@ -94,7 +96,7 @@ class ExecuteAction:
             return await self._orchestrate(ref, given, ctx)
         if options.async_:
             return await self._launch()(ref, given, options.timeout_s, ctx)
-        return await self._executor.execute(
+        done = await self._executor.execute(
             ref,
             given,
             ctx,
@@ -103,6 +105,15 @@ class ExecuteAction:
             trace=options.trace,
             output_log=options.output_log,
         )
+        if options.dry_run and done.chain.is_own_process:
+            from ryecore.actions.graph_plan import graph_plan  # noqa: PLC0415 - for graphs alone
+
+            try:
+                return evolve(done, data=graph_plan(done.chain))
+            except RyeError as error:
+                error.during(str(ref), chain=done.chain.ids, trace=done.trace or ())
+                raise
+        return done
 
     async def _fork(
         self, ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext

@@ -340,7 +340,7 @@ class ExecutionResult:
         result |= {"type": "tool", "item_id": self.item_id}
         if self.error is not None:
             result["error"] = self.error
-        if self.plan is None:
+        if self.plan is None or self.data is not None:  # a graph's plan says what it would do
             result["data"] = self.data
         result |= {
             **_chain_document(self.chain),

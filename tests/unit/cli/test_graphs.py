@@ -236,3 +236,24 @@ def test_a_hostile_error_neither_steers_the_terminal_nor_breaks_the_lines(
         assert "\x1b" not in text
         assert "\r" not in text
     assert json.loads(run("graph", "show", run_id, "--json").out)["error"]
+
+
+def test_a_dry_run_says_what_a_graph_would_do_and_refuses_a_broken_one(
+    house: House, run: Run, flow: str
+) -> None:
+    done = run("execute", flow, "n=4", "--dry-run", "--json")
+    assert (done.code, done.json["status"]) == (0, "validation_passed")
+    assert done.json["data"]["nodes"]["load"] == "action tool:acme/double"
+    shown = run("execute", flow, "n=4", "--dry-run").out
+    assert "foreach tool:acme/double for each of ${inputs.list}, into all" in shown
+    broken = graph(house, {"a": {"type": "gate", "next": "z"}}, "acme/broken")
+    refused = run("execute", broken, "--dry-run")
+    assert refused.code == 2
+    assert "'z'" in refused.err
+    assert not house.path("state").exists()
+
+
+def test_a_graph_is_found_and_fetched_as_the_tool_that_it_is(run: Run, flow: str) -> None:
+    (found,) = run("search", "flow", "--json").json["results"]
+    assert (found["id"], found["type"]) == (flow, "tool")
+    assert "tool_type" in run("fetch", flow).out

@@ -1,0 +1,31 @@
+"""What a dry run says of a graph."""
+
+from ryecore.chain.model import ValidChain
+from ryecore.graph.model import GRAPH_RUNTIME
+from ryecore.graph.reading import read_graph
+from ryecore.graph.view.text import does_text
+
+__all__ = ["graph_plan"]
+
+
+def graph_plan(chain: ValidChain) -> dict[str, object] | None:
+    """What a graph would do; None where the chain's tool is none.
+
+    Args:
+        chain: The tool's verified chain.
+
+    Raises:
+        GraphInvalid: It has problems; all are listed, each with its line.
+    """
+    head = chain.head
+    if head.item is None or head.spec.executor_id != GRAPH_RUNTIME:
+        return None
+    graph = read_graph(head.item, head.spec)
+    return {
+        "start": graph.start,
+        "max_steps": graph.max_steps,
+        "permissions": list(graph.permissions),
+        "nodes": {
+            node.id: f"{node.type} {does_text(node)}".rstrip() for node in graph.nodes.values()
+        },
+    }
