@@ -7,7 +7,7 @@ from attrs import frozen
 
 from ryecore.errors import RyeError
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean, key_path, listed
+from ryecore.graph.validation.problems import Place, Problems, key_path
 from ryecore.graph.validation.scopes import Known, Scope
 from ryecore.graph.validation.values import misfits
 from ryecore.items.refs import ItemRef
@@ -116,8 +116,7 @@ def _check_undeclared(
     problems: Problems,
 ) -> None:
     others = schema.get("additionalProperties")
-    message = f"{ref} declares no {name!r}."
-    message += did_you_mean(name, properties) or f" There is {listed(properties)}."
+    message = f"{ref} declares no {name!r}.{problems.guess(name, properties)}"
     if others is False and "patternProperties" not in schema:
         problems.error(place, message)
     elif others is None and properties and "patternProperties" not in schema:

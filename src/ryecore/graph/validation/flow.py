@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ryecore.graph.validation.drafts import Draft, DraftEdge
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean, listed
+from ryecore.graph.validation.problems import Place, Problems
 
 __all__ = ["check_flow"]
 
@@ -44,8 +44,7 @@ def check_flow(
 
 def _check_target(to: str, place: Place, drafts: Mapping[str, Draft], problems: Problems) -> None:
     if to not in drafts:
-        guess = did_you_mean(to, drafts) or f" There is {listed(drafts)}."
-        problems.error(place, f"There is no node {to!r}.{guess}")
+        problems.error(place, f"There is no node {to!r}.{problems.guess(to, drafts)}")
 
 
 def _open_edges(draft: Draft) -> tuple[DraftEdge, ...]:

@@ -19,7 +19,7 @@ from ryecore.graph.validation.actions import read_action, read_tries
 from ryecore.graph.validation.agents import NODE_FIELDS, check_narrowed, read_agent_node
 from ryecore.graph.validation.drafts import Draft, DraftEdge, Slot
 from ryecore.graph.validation.fields import Fields, kind_of
-from ryecore.graph.validation.problems import Place, did_you_mean, listed
+from ryecore.graph.validation.problems import Place
 from ryecore.policy.conditions import AnyOf, Condition, read_condition
 from ryecore.policy.expressions import Template
 
@@ -181,7 +181,7 @@ class NodeReader:
     def _agent(self, name: str, node: Fields) -> Draft:
         agent_ref = node.text("agent_ref", required=True)
         if agent_ref and agent_ref not in self.agents:
-            guess = did_you_mean(agent_ref, self.agents) or f" There is {listed(self.agents)}."
+            guess = node.problems.guess(agent_ref, self.agents)
             node.error("agent_ref", f"There is no agent {agent_ref!r}.{guess}")
         agent = self.agents.get(agent_ref) if agent_ref else None
         made = read_agent_node(name, node, agent_ref)

@@ -13,6 +13,7 @@ Place: TypeAlias = tuple[str | int, ...]
 
 _MAX_LISTED = 12
 _MAX_COMPARED = 2000
+_MANY = 100
 
 
 @frozen
@@ -37,6 +38,15 @@ class Problems:
     def warn(self, place: Place, message: str) -> None:
         """Add what only looks wrong."""
         self.warnings.append(Found(place, message))
+
+    def guess(self, name: str, known: Iterable[str]) -> str:
+        """What `did_you_mean` asks, or else what there is.
+
+        Of many problems only the first have it: to compare all names with all others takes
+        minutes where a large file is wrong throughout.
+        """
+        found = "" if len(self.errors) + len(self.warnings) >= _MANY else did_you_mean(name, known)
+        return found or f" There is {listed(known)}."
 
 
 def key_path(place: Place) -> str:
