@@ -23,7 +23,7 @@ from ryecore.errors import StateError
 from ryecore.lillux.keys import SigningKey
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.model import Durability
-from ryecore.state.transcript_check import Chain, Record
+from ryecore.state.transcript_check import Chain
 from ryecore.state.transcript_lines import encode_payload, head_of, lines_of, open_plain, stamp
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ class Transcript:
         durability: Durability,
         *,
         head: tuple[int, str] | None = None,
-        on_found: Callable[[Record], None] | None = None,
     ) -> tuple[Self, Recovery]:
         """Go on with a transcript whose writer is gone.
 
@@ -133,7 +132,6 @@ class Transcript:
             key: The run key that signed it.
             durability: What a commit survives.
             head: The last checkpoint that the registry knows, which the file must hold.
-            on_found: Told of each record that is kept, before the chain is proved as a whole.
 
         Returns:
             The transcript, and what was found. Only what no checkpoint speaks for was dropped, from
@@ -151,9 +149,7 @@ class Transcript:
             chain = Chain(thread_id, key.public, head)
             with open(descriptor, "rb", closefd=False) as file:
                 for line in lines_of(file, 0, os.fstat(descriptor).st_size):
-                    record = chain.feed(line)
-                    if record is not None and on_found is not None:
-                        on_found(record)
+                    chain.feed(line)
             chain.check(path)
             tail = chain.tail()
             if chain.dropped():

@@ -46,7 +46,7 @@ def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> No
     assert found.position == position
     assert found.position is not None
     assert list(found.position.state) == list(state)
-    assert (found.completed, found.in_flight, found.tried, found.items) == (None, None, 0, {})
+    assert (found.completed, found.in_flight, found.items) == (None, None, {})
     report = verify_transcript(tmp_path / "transcript.jsonl", RUN, key.public, head, ended=True)
     assert report.ok, report
 
@@ -62,16 +62,13 @@ def test_what_stands_behind_the_last_checkpoint_is_found(tmp_path: Path, key: Si
     for index, result in done.items():
         outcome = journal.outcome_of(result)
         journal.tell("item_completed", {"node": "each", "index": index, **outcome})
-    journal.close()
 
-    journal, found = Journal.resume(tmp_path, tmp_path / "objects", RUN, key, "process", head=None)
+    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
     assert found.position == Position("each", 1, {})
-    assert (found.in_flight, found.tried) == ("each", 1)
+    assert found.in_flight == "each"
     assert found.items == done
     assert found.items_in_flight == {1, 3}
-    assert (found.tail_records, found.is_torn) == (7, False)
     result = NodeResult({"items": []}, passed_over=(NodeError("each", "no"),), suppressed=1)
-    journal.tell("run_resumed", {})
     journal.append("node_completed", {"node": "each", **journal.outcome_of(result)})
     journal.close()
 
@@ -106,7 +103,7 @@ def test_large_values_are_written_once(tmp_path: Path, key: SigningKey) -> None:
     ) == 20
 
 
-def test_thousands_of_steps_leave_nothing_in_memory(tmp_path: Path, key: SigningKey) -> None:
+def test_hundreds_of_steps_leave_nothing_in_memory(tmp_path: Path, key: SigningKey) -> None:
     journal = begin(tmp_path, key)
     large = ["x" * 100] * 1000
 
@@ -117,18 +114,18 @@ def test_thousands_of_steps_leave_nothing_in_memory(tmp_path: Path, key: Signing
             state = {f"key_{step % 100}": "y" * (step % 3000), "large": large, "count": step}
             journal.checkpoint(Position("load", step, state))
 
-    steps(0, 1_000)
+    steps(0, 200)  # each key of the state was there once
     gc.collect()
     tracemalloc.start()
-    steps(1_000, 1_100)
+    steps(200, 300)
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()
-    steps(1_100, 3_000)
+    steps(300, 1_000)
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     journal.close()
-    assert after - before < 32 * 1024, f"{after - before} bytes more after 1,900 steps"
+    assert after - before < 12 * 1024, f"{after - before} bytes more after 700 steps"
     found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
     assert found.position is not None
-    assert found.position.step == 2_999
+    assert found.position.step == 999

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
-from ryecore.graph.journal.recovery import STATE_CHECKPOINT, Fold, Found
+from ryecore.graph.journal.recovery import STATE_CHECKPOINT
 from ryecore.graph.journal.states import PositionStore
 from ryecore.graph.schedule import NodeResult, Position
 from ryecore.lillux.keys import SigningKey
@@ -39,7 +39,7 @@ _STEPS: Final = frozenset({
 
 
 class Journal:
-    """The one writer of a run's journal. Made by `create` or `resume`.
+    """The one writer of a run's journal. Made by `create`.
 
     Attributes:
         head: Where the chain of checkpoints stands; None before the first.
@@ -96,54 +96,6 @@ class Journal:
         path = folder / TRANSCRIPT
         transcript = Transcript.create(path, run_id, key, durability)
         return cls(path, run_id, transcript, states, sink, set_head)
-
-    @classmethod
-    def resume(
-        cls,
-        folder: Path,
-        objects: Path,
-        run_id: str,
-        key: SigningKey,
-        durability: Durability,
-        *,
-        head: tuple[int, str] | None,
-        sink: EventSink | None = None,
-        set_head: SetHead | None = None,
-    ) -> tuple[Self, Found]:
-        """Go on with the journal of a run whose process is gone.
-
-        Args:
-            folder: The run's folder.
-            objects: The folder of the content store.
-            run_id: The run.
-            key: The run key that signed it.
-            durability: What a commit survives.
-            head: The last checkpoint that the registry knows, which the journal must hold.
-            sink: Whoever waits for the run.
-            set_head: Told of each checkpoint.
-
-        Returns:
-            The journal, and what was found.
-
-        Raises:
-            StateError: Another process writes it, it isn't what was signed, or a state is missing.
-        """
-        states = PositionStore(objects, run_id, durable=durability == "machine")
-        path, fold = folder / TRANSCRIPT, Fold()
-        transcript, left = Transcript.resume(
-            path, run_id, key, durability, head=head, on_found=fold.take
-        )
-        try:
-            found = fold.found(
-                run_id, states, path, tail_records=left.tail_records, is_torn=left.is_torn
-            )
-        except BaseException:
-            transcript.close()
-            raise
-        made = cls(path, run_id, transcript, states, sink, set_head)
-        made.head = left.head
-        made.step = found.position.step if found.position is not None else 0
-        return made, found
 
     @property
     def path(self) -> Path:
@@ -235,7 +187,7 @@ class Journal:
         """
         return self._states.outcome_of(result)
 
-    def listen(self) -> tuple[int, EventStream[GraphEvent]]:
+    def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
         """Begin to listen: how much of the journal came before, and what comes from now on.
 
         Raises:
@@ -246,33 +198,21 @@ class Journal:
             self._bus = EventBus(self._run_id)
         return self._transcript.offset, self._bus.subscribe()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing comes any more."""
-        return self._is_closed
-
-    async def events(
-        self, *, from_start: bool = True, follow: bool = True
-    ) -> AsyncGenerator[GraphEvent, None]:
+    async def events(self) -> AsyncGenerator[GraphEvent, None]:
         """What happens in the run until its journal is closed: first what is written, then live.
-
-        Args:
-            from_start: Whether to begin with what has happened already.
-            follow: Whether to go on until it is closed.
 
         Yields:
             The records of the journal, each once; what a slow reader missed is read from the file.
         """
         if self._is_closed:
-            for record in read_records(self._path) if from_start else ():
+            for record in read_records(self._path):
                 yield event_of(record)
             return
-        offset, live = self.listen()
-        if from_start:
-            for record in read_records(self._path, to_offset=offset):
-                yield event_of(record)
+        offset, live = self._listen()
+        for record in read_records(self._path, to_offset=offset):
+            yield event_of(record)
         given = 0  # since `offset`
-        while follow:
+        while True:
             async for envelope in live:
                 if isinstance(envelope, EventsMissed):
                     break
@@ -280,7 +220,7 @@ class Journal:
                 yield envelope.event
             else:
                 return
-            until = None if self._is_closed else self.listen()
+            until = None if self._is_closed else self._listen()
             for number, record in enumerate(
                 read_records(self._path, from_offset=offset, to_offset=until[0] if until else None)
             ):

@@ -42,12 +42,8 @@ class Found:
         completed: What came of the position's node, where that stands without a checkpoint.
         control: What the hooks of its error want.
         in_flight: The node that had begun, and of which no end is known.
-        tried: Its tries so far.
         items: Of a foreach's members, what came of those whose end is known.
         items_in_flight: The members that had begun, and of which no end is known.
-        tail_records: How many records stand behind the position for which no checkpoint spoke when
-            the run ended; the one that closes a dead run says so.
-        is_torn: Whether something behind the last whole record was dropped just now.
     """
 
     started: Mapping[str, Any]
@@ -55,11 +51,8 @@ class Found:
     completed: NodeResult | None = None
     control: Control | None = None
     in_flight: str | None = None
-    tried: int = 0
     items: Mapping[int, NodeResult] = field(factory=dict)
     items_in_flight: frozenset[int] = _NO_ITEMS
-    tail_records: int = 0
-    is_torn: bool = False
 
 
 @define
@@ -68,7 +61,6 @@ class _Behind:
 
     node: str | None = None
     is_in_flight: bool = False
-    tried: int = 0
     completed: Mapping[str, Any] | None = None
     items: dict[int, Mapping[str, Any]] = field(factory=dict)
     items_in_flight: set[int] = field(factory=set)
@@ -79,7 +71,6 @@ class _Behind:
         if kind == "node_started":
             node = payload.get("node")
             self.node, self.is_in_flight = node if isinstance(node, str) else None, True
-            self.tried += 1
         elif kind == "node_retry":
             self.is_in_flight = False
         elif kind == "node_completed":
@@ -117,7 +108,6 @@ class _Stand:
     digest: str = ""
     step: int = 0
     has_ended: bool = False
-    unattested: int = 0
     behind: _Behind = field(factory=_Behind)
 
 
@@ -165,21 +155,15 @@ class Fold:
             self.attested = (self.stand.step, self.stand.digest)
             if self.stand.step == self._at:
                 self._found_at = _Stand(self.stand.digest, self.stand.step)
-        else:
-            self.stand.unattested += left_by_a_crash
         self._unattested, self._records = None, 0
 
-    def found(
-        self, run_id: str, states: PositionStore, path: Path, *, tail_records: int, is_torn: bool
-    ) -> Found:
+    def found(self, run_id: str, states: PositionStore, path: Path) -> Found:
         """What was found, with its objects read.
 
         Args:
             run_id: The run.
             states: Where its objects are.
-            path: Its journal, whose chain was proved.
-            tail_records: How many records stand behind its last checkpoint.
-            is_torn: Whether something behind the last whole record was dropped.
+            path: Its journal.
 
         Raises:
             StateError: It has left nothing to go on from, or an object is missing or corrupt.
@@ -192,11 +176,7 @@ class Fold:
                 f"The run {run_id} has no checkpoint behind step {self._at}.",
                 next_step=f"See its steps: rye graph show {run_id}",
             )
-        if self._at is not None:
-            tail_records, is_torn = 0, False
-        left = tail_records + stand.unattested
-        found = Found(self.started, None, tail_records=left, is_torn=is_torn)
-        behind = stand.behind
+        found, behind = Found(self.started, None), stand.behind
         try:
             if stand.digest:
                 found = evolve(found, position=states.get(stand.digest))
@@ -205,7 +185,6 @@ class Fold:
                 completed=states.result_from(behind.completed) if behind.completed else None,
                 control=_control_of(behind.completed or {}),
                 in_flight=behind.node if behind.is_in_flight else None,
-                tried=behind.tried,
                 items={index: states.result_from(one) for index, one in behind.items.items()},
                 items_in_flight=frozenset(behind.items_in_flight),
             )
@@ -261,9 +240,7 @@ def read_run(
     if fold.started is None:
         return Found({}, None)
     states = PositionStore(objects, run_id, durable=False)
-    return fold.found(
-        run_id, states, path, tail_records=chain.tail().records, is_torn=chain.dropped()
-    )
+    return fold.found(run_id, states, path)
 
 
 def _control_of(completed: Mapping[str, Any]) -> Control | None:

@@ -88,7 +88,7 @@ def look_at_run(
                 steps.append(_step(line.payload))
         if fold.started is not None:
             states = PositionStore(store.folder.parent / "objects", run_id, durable=False)
-            found = fold.found(run_id, states, path, tail_records=0, is_torn=False)
+            found = fold.found(run_id, states, path)
     except StateError as error:
         problem = error.message
     started = fold.started or {}
