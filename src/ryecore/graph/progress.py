@@ -33,7 +33,7 @@ class ProgressLines:
         self._nodes = nodes
         self._begun_s = 0.0
         self._members = ""
-        self._total = self._over = self._said = self._step = 0
+        self._total = self._over = self._said = self._step = self._carried = 0
 
     def line(self, event: GraphEvent) -> str | None:
         """The line for an event, without its end; None where it is no news.
@@ -47,7 +47,8 @@ class ProgressLines:
         elif event.type == "state_checkpoint":
             self._step = int(payload.get("step", 0))
         elif event.type == "node_started":
-            self._total, self._over, self._said = int(payload.get("count", 0)), 0, 0
+            self._total, self._over, self._carried = int(payload.get("count", 0)), self._carried, 0
+            self._said = 10 * self._over // max(self._total, 1)
         elif event.type == "item_completed":
             return self._of_member(event.run_id, payload)
         elif event.type == "foreach_completed":
@@ -66,6 +67,9 @@ class ProgressLines:
 
     def _of_member(self, run_id: str, payload: Mapping[str, Any]) -> str | None:
         """A line for each tenth of a long list."""
+        if payload.get("carried"):  # known before the node goes on, in a run that was resumed
+            self._carried += 1
+            return None
         self._over += 1
         tenth = self._over * 10 // self._total if self._total >= _LONG_LIST else 0
         if tenth <= self._said or tenth >= 10:

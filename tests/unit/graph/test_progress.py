@@ -46,6 +46,32 @@ def test_a_foreach_says_how_many_once() -> None:
     assert line(many, node(), node()) == f"[graph:{RUN}] step 3/12 load ✓ 1.2s"
 
 
+def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
+    told = ProgressLines(12)
+    said = [told.line(GraphEvent(RUN, 100.0, kind, payload)) for kind, payload in events]
+    return [one for one in said if one is not None]
+
+
+def test_a_long_foreach_says_each_tenth() -> None:
+    begun = ("node_started", {"node": "each", "count": 50})
+    member = ("item_completed", {"node": "each", "index": 0})
+    step = ("state_checkpoint", {"step": 2, "node": "each"})
+    said = lines(step, begun, *[member] * 50)
+    assert len(said) == 9
+    assert said[0] == f"[graph:{RUN}] step 3/12 each … 5/50"
+    assert said[-1].endswith("each … 45/50")
+    carried = ("item_completed", {"node": "each", "index": 0, "carried": True})
+    resumed = lines(step, *[carried] * 30, begun, *[member] * 20)
+    assert [one.rpartition(" ")[2] for one in resumed] == ["35/50", "40/50", "45/50"]
+    assert lines(("node_started", {"node": "each", "count": 19}), *[member] * 19) == []
+
+
+def test_a_node_says_where_it_leads() -> None:
+    assert line(node(next="sum")) == f"[graph:{RUN}] step 3/12 load ✓ 1.2s → sum"
+    failed = node(status="failed", error="Traceback (most recent call last):\n  x\nOSError: no")
+    assert str(line(failed)).endswith("load ✗ 1.2s (OSError: no)")
+
+
 def test_a_try_that_comes_again_says_why() -> None:
     retry = {"node": "load", "try": 1, "wait_s": 0.25, "error": "the tide is out"}
     assert line(("node_retry", retry)) == (f"[graph:{RUN}] load … (again in 0.2s: the tide is out)")
