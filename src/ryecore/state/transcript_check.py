@@ -37,6 +37,9 @@ TurnState: TypeAlias = Literal["attested", "altered", "cut", "unattested"]
 """How a turn stands: its digest is signed; it isn't what was signed; something of it is missing;
 or no checkpoint speaks for it."""
 
+Unit: TypeAlias = Literal["turn", "step"]
+"""What stands between two checkpoints: a turn of a thread, or a step of a graph's run."""
+
 _SHOWN: Final = {
     "attested": ("✓", "good"), "altered": ("✗", "bad"), "cut": ("✗", "bad"),
     "unattested": ("!", "warn"),
@@ -85,6 +88,7 @@ class TranscriptReport:
         problems: What is wrong, a sentence each.
         unattested_records: How many records no digest speaks for.
         size_bytes: How large the file is.
+        unit: What a turn is called here: each step of a graph's run is one.
     """
 
     ok: bool
@@ -92,6 +96,7 @@ class TranscriptReport:
     problems: tuple[str, ...]
     unattested_records: int
     size_bytes: int
+    unit: Unit = "turn"
 
     def to_dict(self) -> dict[str, object]:
         """The report as a JSON-ready object."""
@@ -118,7 +123,7 @@ class TranscriptReport:
             mark, style = _SHOWN[one.state]
             text.line(
                 (f"  {mark} ", style),
-                f"turn {one.turn:<4}",
+                f"{self.unit} {one.turn:<4}",
                 (f" {one.state:<10}", style),
                 (f"  lines {one.first_line} to {one.last_line}", "dim"),
                 (f"  {one.reason}" if one.reason else "", style),
@@ -126,7 +131,7 @@ class TranscriptReport:
         if self.unattested_records:
             said = f"{self.unattested_records} records that no checkpoint speaks for"
             text.line(("  ! ", "warn"), said)
-        of_turns = tuple(f"Turn {one.turn} (lines" for one in self.turns)
+        of_turns = tuple(f"{self.unit.title()} {one.turn} (lines" for one in self.turns)
         for problem in self.problems:
             if not problem.startswith(of_turns):  # what is said of a turn stands there already
                 text.line("  ", (problem, "bad"))
@@ -146,6 +151,7 @@ def verify_transcript(
     head: tuple[int, str] | None,
     *,
     ended: bool,
+    unit: Unit = "turn",
 ) -> TranscriptReport:
     """Prove a transcript.
 
@@ -156,6 +162,7 @@ def verify_transcript(
         head: Offset and digest of the last checkpoint, as the registry knows them; None where it
             knows none. The file may go on behind it.
         ended: Whether the thread has ended, and so nothing may stand behind its last checkpoint.
+        unit: What a turn is called.
 
     Returns:
         What is proved, turn by turn.
@@ -180,7 +187,7 @@ def verify_transcript(
             return TranscriptReport(
                 False, tuple(chain.turns), (f"{path} can't be read: {problem.strerror}.",), 0, size
             )
-    return chain.report(size, ended=ended)
+    return chain.report(size, ended=ended, unit=unit)
 
 
 def read_records(
@@ -430,14 +437,15 @@ class Chain:
         """
         if self.is_broken or not self._has_head:
             raise StateError(
-                f"The transcript {path} was altered or cut, so no thread can go on from it.",
-                next_step=f"See which turn it is: rye threads verify {self._thread_id}",
+                f"The transcript {path} was altered or cut, so nothing can go on from it.",
+                next_step=f"See where: rye threads verify {self._thread_id}",
             )
 
-    def report(self, size_bytes: int, *, ended: bool) -> TranscriptReport:
+    def report(self, size_bytes: int, *, ended: bool, unit: Unit) -> TranscriptReport:
         """What was found."""
+        called = unit.title()
         problems = [
-            f"Turn {one.turn} (lines {one.first_line} to {one.last_line}): {one.reason}."
+            f"{called} {one.turn} (lines {one.first_line} to {one.last_line}): {one.reason}."
             for one in self.turns
             if one.state in ("altered", "cut")
         ]
@@ -462,10 +470,12 @@ class Chain:
             where = f"lines {one.first_line} to {one.last_line}"
             if one.last_line < one.first_line:
                 where = f"after line {one.last_line}"
-            problems.append(f"Turn {one.turn} ({where}): {one.reason}.")
+            problems.append(f"{called} {one.turn} ({where}): {one.reason}.")
         if self.is_broken and not problems:
             problems.append("The chain of checkpoints is broken.")
-        return TranscriptReport(not problems, tuple(turns), tuple(problems), unattested, size_bytes)
+        return TranscriptReport(
+            not problems, tuple(turns), tuple(problems), unattested, size_bytes, unit
+        )
 
 
 def _unreadable(path: Path, problem: OSError) -> StateError:

@@ -239,6 +239,7 @@ class ThreadService:
             host.key.public,
             record.transcript_head,
             ended=record.ended,
+            unit="turn" if _is_directives(record) else "step",
         )
 
     def replay(self, thread_id: str) -> ReplayReport:

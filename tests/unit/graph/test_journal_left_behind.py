@@ -67,6 +67,8 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
     assert report.status == "error"
     assert proof.ok
     assert [turn.state for turn in proof.turns] == ["attested", "unattested"]
+    shown = proof.render(RUN).plain()
+    assert ("step 2" in shown, "turn" in shown) == (True, False)
     assert stage.records(RUN, "run_error")
     assert not stage.records(RUN, "thread_error")
     key = load_run_key(stage.house.user / ".ai")
@@ -87,6 +89,7 @@ async def test_an_altered_run_is_told(tmp_path: Path) -> None:
         proof = await rye.threads.verify(RUN)
     assert not proof.ok
     assert proof.turns[0].state == "altered"
+    assert proof.problems[0].startswith("Step 1 (lines 1 to ")
 
 
 async def test_a_run_has_no_conversation_to_replay_or_resume(tmp_path: Path) -> None:
