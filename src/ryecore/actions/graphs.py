@@ -236,8 +236,10 @@ class Graphs:
         run_id: str,
         *,
         at: int | None = None,
+        again: bool = False,
         rerun: bool = False,
         result: Any = ...,
+        members: Mapping[int, Any] | None = None,
         state: Mapping[str, Any] | None = None,
         changed: bool = False,
         limits: Limits | Mapping[str, float] | None = None,
@@ -251,8 +253,11 @@ class Graphs:
         Args:
             run_id: The run, or as much of its id as names it alone.
             at: The step behind which to go on; where it stopped by default.
+            again: Whether to go on from its end though another run did so already.
             rerun: Whether to do again what had begun, and of which no end is known.
             result: What came of that, where you found out.
+            members: Where that was members of a foreach, what came of those that were done, by
+                their indexes; `rerun` does the others again.
             state: Values that the state gets first.
             changed: Whether to go on though the graph has changed since.
             limits: What bounds the new run.
@@ -262,13 +267,13 @@ class Graphs:
             What came of it.
 
         Raises:
-            ThreadConflict: It still runs.
+            ThreadConflict: It still runs, or another run goes on with it.
             StateError: What it left can't be read or was altered, or a node's end isn't known.
             RyeError: Nothing runs.
 
         Source: decision 47.
         """
-        how = GoingOn("", at, rerun, result is not ..., result, changed, state or {})
+        how = _how(at, again, rerun, result, members, changed, state)
 
         async def resume() -> "GraphResult":
             wish = await self._going_on(run_id, how, limits, ctx)
@@ -281,15 +286,17 @@ class Graphs:
         run_id: str,
         *,
         at: int | None = None,
+        again: bool = False,
         rerun: bool = False,
         result: Any = ...,
+        members: Mapping[int, Any] | None = None,
         state: Mapping[str, Any] | None = None,
         changed: bool = False,
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> "GraphRun":
         """Go on with a run like `resume`, and return as soon as the new one runs."""
-        how = GoingOn("", at, rerun, result is not ..., result, changed, state or {})
+        how = _how(at, again, rerun, result, members, changed, state)
 
         async def start() -> "GraphRun":
             wish = await self._going_on(run_id, how, limits, ctx)
@@ -306,10 +313,7 @@ class Graphs:
     ) -> GraphWish:
         ref, found = await anyio.to_thread.run_sync(self._find, run_id)
         check_capability("execute", ref, ctx or CallContext())
-        answer = how.answer if how.answers else None
-        return GraphWish(
-            ref, limits=_limits(limits), goes_on=evolve(how, run_id=found, answer=answer)
-        )
+        return GraphWish(ref, limits=_limits(limits), goes_on=evolve(how, run_id=found))
 
     async def show(self, run_id: str) -> "RunView":
         """Show a run: what happened at each node, where it stands, and how it can be gone on with.
@@ -425,6 +429,21 @@ class Graphs:
     def _named(self, text: str) -> ItemRef:
         is_bare = isinstance(text, str) and ":" not in text
         return ItemRef.parse(text, "tool") if is_bare else named(text, self._spaces)
+
+
+def _how(
+    at: int | None,
+    again: bool,
+    rerun: bool,
+    result: Any,
+    members: Mapping[int, Any] | None,
+    changed: bool,
+    state: Mapping[str, Any] | None,
+) -> GoingOn:
+    """How a run is gone on with that is still to be found."""
+    answers = result is not ...
+    answer = result if answers else None
+    return GoingOn("", at, again, rerun, answers, answer, dict(members or {}), changed, state or {})
 
 
 def _limits(given: Limits | Mapping[str, float] | None) -> Limits:

@@ -128,8 +128,16 @@ def step(
 @click.command(short_help="Go on with a run that has ended.")
 @click.argument("run_id", metavar="RUN")
 @click.option("--at", type=int, metavar="STEP", help="Behind which step; where it stopped else.")
+@click.option("--again", is_flag=True, help="Go on though another run did so already.")
 @click.option("--rerun", is_flag=True, help="Do again what had begun when its process died.")
 @click.option("--result", metavar="JSON", help="What came of that, where you found out.")
+@click.option(
+    "--member",
+    "members",
+    multiple=True,
+    metavar="INDEX=JSON",
+    help="What came of a single member of a foreach; repeatable.",
+)
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A value of the state; repeatable."
 )
@@ -142,8 +150,10 @@ def step(
 def resume(
     run_id: str,
     at: int | None,
+    again: bool,
     rerun: bool,
     result: str | None,
+    members: Sequence[str],
     pairs: Sequence[str],
     changed: bool,
     limits: Sequence[str],
@@ -155,12 +165,21 @@ def resume(
     """Go on with a run that was killed, stopped or has failed, in a new one.
 
     What a node was doing when its process was killed is not known, and is not done again by
-    itself: find out, and say --rerun or --result.
+    itself: find out, and say --rerun or --result. Where several members of a
+    foreach were being done, say --member of those that were, and --rerun for the others.
     """
 
     async def run_it(rye: Rye) -> tuple[ExecutionResult, str]:
         started = await rye.graphs.start_resume(
-            run_id, at=at, rerun=rerun, state=values, changed=changed, limits=overrides, **answer
+            run_id,
+            at=at,
+            again=again,
+            rerun=rerun,
+            members=known,
+            state=values,
+            changed=changed,
+            limits=overrides,
+            **answer,
         )
         return await _ended(rye, started, quiet=quiet)
 
@@ -170,7 +189,8 @@ def resume(
                 "--rerun does it again, and --result says what came of it.",
                 next_step="Write one of the two.",
             )
-        answer: dict[str, Any] = {} if result is None else {"result": _json(result)}
+        answer: dict[str, Any] = {} if result is None else {"result": _json("--result", result)}
+        known = dict(map(_member, members))
         values, overrides = read_pairs(pairs, None), read_overrides(limits)
         _work(run_it, project_path, deps, as_json=as_json)
 
@@ -210,10 +230,20 @@ async def _opened(work: Work, project_path: str, deps: str | None) -> tuple[Exec
         return await work(rye)
 
 
-def _json(text: str) -> object:
+def _member(pair: str) -> tuple[int, object]:
+    """A member of a foreach, and what came of it."""
+    index, equals, text = pair.partition("=")
+    if not equals or not (index.isascii() and index.isdigit()):
+        raise InputError(
+            f"--member {pair!r} names no member.", next_step="Write such as --member 3='\"done\"'."
+        )
+    return int(index), _json("--member", text)
+
+
+def _json(option: str, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise InputError(
-            f"--result is no JSON: {problem}.", next_step="Write a text in quotes: '\"done\"'."
+            f"{option} is no JSON: {problem}.", next_step="Write a text in quotes: '\"done\"'."
         ) from None

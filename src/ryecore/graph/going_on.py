@@ -3,7 +3,7 @@
 Source: decision 47: what had begun, and of which no end is known, isn't done again by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import evolve, frozen
 
@@ -82,15 +82,35 @@ def begun_at(
         well = {index: one for index, one in found.items.items() if one.error is None}
         return Begun(position, well)
     vertex = graph.nodes[position.node or ""]
+    if isinstance(vertex, ForeachVertex):
+        return Begun(position, {**found.items, **_told(vertex, found, wish)})
+    if wish.members:
+        raise _no_such_members(vertex, wish, wish.members)
     if is_unknown(vertex, found) and not wish.rerun:
         if not wish.answers:
-            raise _unknown(vertex, found, wish.run_id)
-        if isinstance(vertex, ForeachVertex):
-            answered = {index: NodeResult(wish.answer) for index in found.items_in_flight}
-            return Begun(position, {**found.items, **answered})
+            raise _unknown(f"'{vertex.id}'", wish.run_id)
         answer = NodeResult(wish.answer)
         return Begun(after(graph, position, inputs, answer, now_ms=now_ms), {})
     return Begun(position, found.items)
+
+
+def _told(vertex: ForeachVertex, found: Found, wish: GoingOn) -> dict[int, NodeResult]:
+    """What somebody says of the members of which no end is known.
+
+    Raises:
+        InputError: Something is said of other members.
+        StateError: Nobody says anything of some.
+    """
+    strangers = wish.members.keys() - found.items_in_flight
+    if strangers:
+        raise _no_such_members(vertex, wish, strangers)
+    told = {index: NodeResult(result) for index, result in wish.members.items()}
+    left = found.items_in_flight - told.keys()
+    if not left or not is_unknown(vertex, found) or wish.rerun:
+        return told
+    if not wish.answers:
+        raise _unknown(f"member {_listed(left)} of '{vertex.id}'", wish.run_id, left)
+    return told | {index: NodeResult(wish.answer) for index in left}
 
 
 def at_its_end(run_id: str) -> InputError:
@@ -115,13 +135,37 @@ def _may_repeat(vertex: ActionVertex | ForeachVertex) -> bool:
     return vertex.tries.max > 1 or vertex.cache_result
 
 
-def _unknown(vertex: VertexOfGraph, found: Found, run_id: str) -> StateError:
-    what = f"'{vertex.id}'"
-    if isinstance(vertex, ForeachVertex):
-        listed = ", ".join(map(str, sorted(found.items_in_flight)[:10]))
-        what = f"member {listed} of '{vertex.id}'"
+def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
+    next_step = (
+        "Find out. Then resume it with --rerun to do it again, or with --result JSON "
+        "where it was done."
+    )
+    if members:
+        next_step = (
+            "Find out. Then resume it with --member INDEX=JSON for each that was done, and with "
+            "--rerun for the others."
+        )
     return StateError(
         f"The run {run_id} ended while {what} was being done; whether it was is not known.",
-        next_step="Find out. Then resume it with --rerun to do it again, or with --result JSON "
-        "where it was done.",
+        next_step=next_step,
+        members=tuple(sorted(members)),
     )
+
+
+def _no_such_members(vertex: VertexOfGraph, wish: GoingOn, members: Iterable[int]) -> InputError:
+    return InputError(
+        f"Nobody asks what came of member {_listed(members)} of '{vertex.id}': that is known, or "
+        "it had not begun.",
+        next_step=f"See what is not known: rye graph resume {wish.run_id}",
+    )
+
+
+def _listed(members: Iterable[int]) -> str:
+    """Indexes, with those that follow one another as a range."""
+    ranges: list[list[int]] = []
+    for index in sorted(members):
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)

@@ -28,7 +28,7 @@ from ryecore.graph.means import check_means, checked_inputs
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, NodeError, Position, first
-from ryecore.graph.taking_up import OBJECTS, found_of
+from ryecore.graph.taking_up import OBJECTS, take_up
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import ItemCaller
 from ryecore.graph.walk.offers import Offers, offers_of
@@ -47,6 +47,7 @@ from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
 from ryecore.state.checkpoints import Head
+from ryecore.state.model import Follows
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
@@ -102,14 +103,15 @@ class GraphLife:
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
             goes_on = self._wish.goes_on
-            found = None if goes_on is None else found_of(self._host, goes_on)
+            taken = None if goes_on is None else take_up(self._host, goes_on)
+            found = None if taken is None else taken.found
             graph = self._loaded.graph
             inputs = checked_inputs(graph, self._wish, found)
             check_means(graph, self._host, self._wish.only)
             begun = self._begun(found, inputs)
             self._offers = await offers_of(graph, self._deps(), self._host.dispatcher)
             above = self._above()
-            self._register(above)
+            self._register(above, None if taken is None else taken.follows)
             self._open_account(above)
             self._claim()
             self._open_journal(inputs, begun)
@@ -139,22 +141,18 @@ class GraphLife:
 
     # What makes it a run
 
-    def _register(self, above: Above | None) -> None:
-        host, goes_on = self._host, self._wish.goes_on
+    def _register(self, above: Above | None, follows: Follows | None) -> None:
+        host = self._host
         limits, self._declares = host.limits(self._wish.limits)
         self._limits = limits.capped_by(above.limits) if above is not None else limits
         if self._limits.depth is not None and self._limits.depth < 0:
             raise depth_used_up(self._ctx.budget_account)
         if self._wish.registered is None:
-            row = None if goes_on is None else (self._chain_root(goes_on.run_id), goes_on.run_id)
             self.run_id = register_thread(
-                host.registry, self._wish.ref, self._ctx.budget_account, row
+                host.registry, self._wish.ref, self._ctx.budget_account, follows
             )
         if above is not None:
             host.registry.count_spawn(above.thread_id, above.limits.spawns)
-
-    def _chain_root(self, run_id: str) -> str:
-        return self._host.registry.get_thread(run_id).chain_root_id or run_id
 
     def _open_account(self, above: Above | None) -> None:
         ledger, limits = self._host.ledger, self._limits

@@ -21,18 +21,22 @@ class GoingOn:
     Attributes:
         run_id: The run whose journal is gone on from.
         at: The step behind which; its end where None.
+        again: Whether another run may have gone on with it from its end already.
         rerun: Whether what had begun, and of which no end is known, is done again.
         answers: Whether `answer` is what came of it.
         answer: What came of it, as whoever asks has found out.
+        members: What came of single members of a foreach, by their indexes.
         changed: Whether the graph may have changed since.
         state: Values that the state gets first, by key.
     """
 
     run_id: str
     at: int | None = None
+    again: bool = False
     rerun: bool = False
     answers: bool = False
     answer: object = field(default=None, repr=False)
+    members: Mapping[int, object] = field(factory=dict, repr=False)
     changed: bool = False
     state: Mapping[str, object] = field(factory=dict, repr=False)
 

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from ryecore.errors import ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
+from ryecore.state.model import Follows
 from ryecore.state.registry import ThreadRegistry
 
 __all__ = ["PARENT_ID", "Registered", "register_thread"]
@@ -36,7 +37,7 @@ def register_thread(
     registry: ThreadRegistry,
     ref: ItemRef,
     parent_id: str | None,
-    continues: tuple[str | None, str] | None = None,
+    follows: Follows | None = None,
 ) -> str:
     """Register a thread.
 
@@ -44,13 +45,13 @@ def register_thread(
         registry: Where.
         ref: The directive, or the graph.
         parent_id: The thread that starts it.
-        continues: The first thread of the chain that it goes on with, None for a fork; and the
-            thread that it goes on from.
+        follows: What it goes on from.
 
     Returns:
         Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
 
     Raises:
+        ThreadConflict: Another one goes on from the same already.
         StateError: Nothing can be written.
     """
     leaf = ref.id.rpartition("/")[2]
@@ -59,11 +60,11 @@ def register_thread(
         registry.get_thread(thread_id)
     except ThreadNotFound:
         try:
-            registry.register(thread_id, str(ref), parent_id, continues=continues)
+            registry.register(thread_id, str(ref), parent_id, follows=follows)
         except ThreadConflict:
             pass  # another process was quicker
         else:
             return thread_id
     thread_id = f"{thread_id}-{os.urandom(4).hex()}"
-    registry.register(thread_id, str(ref), parent_id, continues=continues)
+    registry.register(thread_id, str(ref), parent_id, follows=follows)
     return thread_id

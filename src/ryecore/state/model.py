@@ -16,6 +16,7 @@ __all__ = [
     "THREADS_FOLDER",
     "Cost",
     "Durability",
+    "Follows",
     "Status",
     "ThreadRecord",
     "check_status",
@@ -77,6 +78,22 @@ class Cost:
     input_tokens: int = 0
     output_tokens: int = 0
     spend_microcents: int = 0
+
+
+@frozen
+class Follows:
+    """What a thread goes on from.
+
+    Attributes:
+        thread_id: The thread.
+        chain_root_id: The first thread of the chain that goes on with it; None for a fork.
+        beside: Of the threads that go on from the same one, those that don't count, since they
+            never began; another one keeps this from going on. None: any number of them may.
+    """
+
+    thread_id: str
+    chain_root_id: str | None
+    beside: frozenset[str] | None = None
 
 
 @frozen

@@ -1,12 +1,25 @@
-"""What the ledger says where it refuses."""
+"""What the registry and the ledger say where they refuse."""
 
 import sqlite3
 
 from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
 from ryecore.policy.budget import NOTHING, Amount, Dimension
-from ryecore.state.model import MICROCENTS_PER_USD, thread_not_found
+from ryecore.state.model import (
+    MICROCENTS_PER_USD,
+    Follows,
+    Status,
+    has_ended,
+    thread_not_found,
+)
 
-__all__ = ["insufficient", "not_registered", "refuse_closed", "refuse_opening"]
+__all__ = [
+    "gone_on_with",
+    "insufficient",
+    "not_registered",
+    "refuse_another",
+    "refuse_closed",
+    "refuse_opening",
+]
 
 
 def not_registered(thread_id: str) -> BudgetNotRegistered:
@@ -74,4 +87,35 @@ def insufficient(
         remaining=left,
         requested=wanted,
         dimension=dimension,
+    )
+
+
+def refuse_another(run: sqlite3.Connection, follows: Follows | None) -> None:
+    """Refuse a thread that goes on from one with which another goes on already.
+
+    Raises:
+        ThreadConflict: Another one does.
+    """
+    if follows is None or follows.beside is None:
+        return
+    query = "SELECT thread_id, status FROM threads WHERE continuation_of = ?"
+    for other, status in run.execute(query, (follows.thread_id,)):
+        if other not in follows.beside:
+            raise gone_on_with(follows.thread_id, other, status)
+
+
+def gone_on_with(thread_id: str, other: str, status: Status) -> ThreadConflict:
+    """The error that says that another thread goes on with one already.
+
+    Args:
+        thread_id: The thread.
+        other: The one that goes on with it.
+        status: Its status.
+    """
+    verb = "was" if has_ended(status) else "is being"
+    return ThreadConflict(
+        f"{thread_id} {verb} gone on with already, by {other} ({status}).",
+        next_step=f"See what becomes of that one: rye threads show {other}",
+        thread_id=other,
+        state=status,
     )

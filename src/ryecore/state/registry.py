@@ -17,6 +17,7 @@ from ryecore.state.accounts import release
 from ryecore.state.liveness import LEASE_S, is_abandoned
 from ryecore.state.model import (
     Cost,
+    Follows,
     Status,
     ThreadRecord,
     check_status,
@@ -24,6 +25,7 @@ from ryecore.state.model import (
     thread_not_found,
 )
 from ryecore.state.queries import ThreadQueries
+from ryecore.state.refusals import refuse_another
 from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of, tenure
 from ryecore.state.schema import CLOCK, ENDED, MIGRATIONS, NOW, below
 
@@ -51,7 +53,7 @@ class ThreadRegistry(ThreadQueries):
         owner: ProcessId | None = None,
         model: str | None = None,
         limits: Mapping[str, object] | None = None,
-        continues: tuple[str | None, str] | None = None,
+        follows: Follows | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
@@ -65,19 +67,19 @@ class ThreadRegistry(ThreadQueries):
             owner: The process that answers for it until another one claims it; the calling one.
             model: The model that its turns will use.
             limits: Its limits by name, JSON-ready.
-            continues: The first thread of the chain that it goes on with, None for a fork; and
-                the thread that it goes on from.
+            follows: What it goes on from.
 
         Returns:
             The row.
 
         Raises:
             ThreadNotFound: There is no such parent.
-            ThreadConflict: A thread has this id.
+            ThreadConflict: A thread has this id, or another one goes on from the same already.
             StateError: Nothing can be written.
         """
         written = None if limits is None else as_json(limits)
         with self._database.write() as run:
+            refuse_another(run, follows)
             root_id, cancelled, killed = thread_id, False, False
             if parent_id is not None:
                 parent = self._row(run, parent_id)
@@ -92,7 +94,7 @@ class ThreadRegistry(ThreadQueries):
                     f" ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, {CLOCK} + {LEASE_S})",
                     (
                         *(thread_id, item_id, parent_id, root_id, model, written),
-                        *(continues or (None, None)),
+                        *((follows.chain_root_id, follows.thread_id) if follows else (None, None)),
                         *(cancelled, killed, *columns(owner or current_process())),
                     ),
                 )

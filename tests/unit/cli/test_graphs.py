@@ -145,6 +145,8 @@ def test_a_run_goes_on_from_an_earlier_step_with_values_that_are_set(run: Run, f
     assert "rye graph show" in run("graph", "resume", first, "--at", "9").err
     assert run("graph", "resume", first, "--rerun", "--result", "1").code == 2
     assert "is no JSON" in run("graph", "resume", first, "--result", "{").err
+    assert "--member is no JSON" in run("graph", "resume", first, "--member", "1={").err
+    assert "names no member" in run("graph", "resume", first, "--member", "one=1").err
 
 
 def test_validation_lists_every_problem_with_its_line(house: House, run: Run, flow: str) -> None:

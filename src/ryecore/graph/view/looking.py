@@ -101,6 +101,7 @@ def look_at_run(
         inputs=inputs if isinstance(inputs, Mapping) else {},
         state=None if position is None else position.state,
         checkpoints=tuple(dict.fromkeys(steps)),
+        only=str(started.get("only") or ""),
         followed_by=_follower(store, run_id),
         cost=_cost(store, run_id),
         problem=problem,
@@ -135,8 +136,23 @@ def _step(payload: Mapping[str, Any]) -> StepSeen:
 
 def _follower(store: "ThreadStore", run_id: str) -> str | None:
     """The last run that goes on with one: it may be taken up several times."""
-    following = store.registry.list_following(run_id)
-    return following[-1].thread_id if following else None
+    for one in reversed(store.registry.list_following(run_id)):
+        if not one.ended or _has_begun(store, one.thread_id):
+            return one.thread_id
+    return None
+
+
+def _has_begun(store: "ThreadStore", run_id: str) -> bool:
+    """Whether a run came to its first checkpoint, behind which it does something."""
+    fold = Fold()
+    try:
+        for record in read_records(store.folder_of(run_id) / TRANSCRIPT):
+            fold.take(record)
+            if fold.attested is not None:
+                return True
+    except StateError:  # it isn't there, or is no journal: going on with the run will tell
+        pass
+    return False
 
 
 def _cost(store: "ThreadStore", run_id: str) -> Amount:

@@ -49,6 +49,7 @@ class RunView:
         checkpoints: The last checkpoints, at most 1,000, oldest first.
         is_unknown: Whether something had begun when its process died, and nobody knows whether
             it was done: to resume it you have to say so.
+        only: The single node that it was of; empty where it walks the graph.
         followed_by: The run that goes on with it; None where none does.
         cost: The money and the tokens that it and all below it have used.
         graph: Its graph as it is now; None where that can't be loaded.
@@ -63,6 +64,7 @@ class RunView:
     state: Mapping[str, object] | None = None
     checkpoints: tuple[StepSeen, ...] = ()
     is_unknown: bool = False
+    only: str = ""
     followed_by: str | None = None
     cost: Amount = NOTHING
     graph: Graph | None = None
@@ -117,7 +119,7 @@ class RunView:
             return f"rye graph show {self.followed_by}"
         if not self.ended:
             return f"rye threads wait {self.run_id}"
-        if self.node is None or not self.seen.started_at:
+        if self.record.status == "completed" or self.only or not self.seen.started_at:
             return ""
         unknown = " --rerun, or --result JSON where it was done" if self.is_unknown else ""
         changed = " --changed" if self.is_changed else ""
