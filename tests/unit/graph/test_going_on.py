@@ -14,6 +14,7 @@ from ryecore.graph.journal.recovery import Found, read_run
 from ryecore.graph.model import Graph
 from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
 from ryecore.graph.wish import GoingOn
+from ryecore.state.transcript import Transcript
 from tests.graphs import graph
 from tests.house import House
 
@@ -126,6 +127,10 @@ def test_what_hooks_wanted_stands_with_the_end_of_a_node(tmp_path: Path) -> None
     failed = made.outcome_of(NodeResult(error=NodeError("load", "no")))
     made.tell("node_completed", {"node": "load", **failed, "control": "continue"})
     made.close()
+    # As whoever finds the run dead closes its journal.
+    left, _ = Transcript.resume(tmp_path / "transcript.jsonl", RUN, KEY, "process")
+    with left:
+        left.checkpoint(1)
     assert read_back(tmp_path).control == "continue"
 
 
