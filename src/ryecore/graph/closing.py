@@ -1,7 +1,10 @@
 """What is done once a run is over."""
 
+from contextlib import suppress
+
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.graph.host import GraphHost
+from ryecore.graph.journal.journal import Journal
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, Position
@@ -48,15 +51,23 @@ def made_result(
 
 
 def settle_failed(
-    host: GraphHost, run_id: str, item_id: str, fence: int, error: BaseException
+    host: GraphHost,
+    run_id: str,
+    item_id: str,
+    fence: int,
+    error: BaseException,
+    journal: Journal | None,
 ) -> None:
-    """End a run's row and account. What can't be written now, the keeper writes later."""
+    """End a run's journal, row and account. What can't be written now, the keeper writes later."""
     said = str(error) or type(error).__name__
     if isinstance(error, RyeError):
         error.facts = {**error.facts, "thread_id": run_id}
     status: Status = "error" if isinstance(error, Exception) else "cancelled"
     document = {"success": False, "status": status, "error": said, "graph_run_id": run_id}
     result = {"status": "error", "item_id": item_id, "error": said, "data": document}
+    if journal is not None:
+        with suppress(StateError):  # where that is what failed, what was committed stands
+            journal.break_off(f"run_{status}", {"error": said})
     try:
         host.store.settle(run_id, status, result, fence)
         host.store.end_file(run_id)

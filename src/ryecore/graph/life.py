@@ -350,6 +350,8 @@ class GraphLife:
         if status == "completed":
             await wait_for_children(host.store, run_id)
         await stop_children(host.store, run_id)
+        if status == "cancelled" and host.registry.get_thread(run_id).kill_requested:
+            status = "killed"
         cost = self._walk.agents.cost
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         host.ledger.report_actual(run_id, spent)
@@ -365,9 +367,6 @@ class GraphLife:
             file = evolve(self._file, status=status, cost=cost, updated_at=utc_now())
             folder = host.store.folder_of(run_id)
             write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
-        row = host.registry.get_thread(run_id)
-        if row.kill_requested and status == "cancelled":
-            status = "killed"
         result = made_result(
             self._loaded,
             run_id,
@@ -388,7 +387,8 @@ class GraphLife:
         return result
 
     def _end_badly(self, error: BaseException) -> None:
-        settle_failed(self._host, self.run_id, self.item_id, self._fence or 0, error)
+        journal = getattr(self, "journal", None)
+        settle_failed(self._host, self.run_id, self.item_id, self._fence or 0, error, journal)
         self._forget()
 
     def _forget(self) -> None:

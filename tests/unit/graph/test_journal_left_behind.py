@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from ryecore.errors import ThreadConflict
+from ryecore.errors import StateError, ThreadConflict
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import read_run
 from ryecore.graph.schedule import Position
@@ -15,6 +15,7 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, read_thread_file, write_thread_file
+from tests.graphs import graph
 from tests.stage import Stage
 from tests.unit.graph.small_run import RUN
 
@@ -78,6 +79,39 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
     found = read_run(folder, folder / "objects", RUN, key.public, head)
     assert found.position == Position("send", 1, {"count": 1})
     assert found.in_flight == "send"
+
+
+async def test_a_run_that_could_not_begin_is_closed_by_itself_and_proved(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    ref = graph(stage.house, {"done": {"type": "return", "output": "${state.x}"}}, state={"x": 0})
+    async with stage.open() as rye:
+        with pytest.raises(StateError, match="'x' holds what JSON lacks") as refused:
+            await rye.graphs.step(ref, "done", state={"x": {1, 2}})
+        run_id = str(refused.value.facts["thread_id"])
+        proof = await rye.threads.verify(run_id)
+        assert (proof.ok, proof.unattested_records) == (True, 0)
+        assert "'x' holds" in stage.records(run_id, "run_error")[0].payload["error"]
+        with pytest.raises(StateError, match="nothing to go on from"):
+            await rye.graphs.resume(run_id)
+
+
+async def test_a_run_that_was_killed_says_so_in_all_its_files(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.house.shell("acme/wait", "sleep 60")
+    ref = graph(stage.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}})
+    async with stage.open() as rye:
+        run = await rye.graphs.start(ref)
+        async for event in run.events():
+            if event.type == "node_started":
+                break
+        await rye.threads.kill(run.run_id)
+        await run.result()
+        assert run.status == "killed"
+        assert (await rye.threads.verify(run.run_id)).ok
+    assert stage.records(run.run_id, "run_killed")
+    key = load_run_key(stage.house.user / ".ai")
+    file = stage.store().folder_of(run.run_id) / THREAD_FILE
+    assert read_thread_file(file, key.public, run.run_id)["status"] == "killed"
 
 
 async def test_an_altered_run_is_told(tmp_path: Path) -> None:

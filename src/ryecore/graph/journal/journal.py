@@ -163,6 +163,9 @@ class Journal:
         for index, result in carried.items():
             about = {"node": position.node, "index": index, "carried": True}
             self.append("item_completed", {**about, **self.outcome_of(result)})
+        self._signed(step)
+
+    def _signed(self, step: int) -> None:
         self.head = head = self._transcript.checkpoint(step)
         self.step = step
         if self._bus is not None:
@@ -170,6 +173,17 @@ class Journal:
             self._bus.emit(GraphEvent(self._run_id, time.time(), CHECKPOINT, said))
         if self._set_head is not None:
             self._set_head(head)
+
+    def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Say how the run ends whose position can't be kept, and sign that with all before it.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        if self._is_closed:
+            return
+        self.append(kind, payload)
+        self._signed(self.step)
 
     def result_of(self, value: object) -> Mapping[str, object]:
         """How a value stands in a record: `result`, or `result_hash` where it is large.
