@@ -11,10 +11,10 @@ import anyio
 from ryecore.cli.live import LiveText, can_redraw, size_of, to_its_end
 from ryecore.cli.output import show
 from ryecore.errors import RyeError
-from ryecore.graph.progress import ProgressLines
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
 from ryecore.graph.view.live import render_live
+from ryecore.graph.view.progress import ProgressLines
 from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.styled import StyledText

@@ -68,7 +68,7 @@ class Drawing:
         Raises:
             InputError: The file can't be written.
         """
-        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
 
         self._show(graph_picture(graph, None if run is None else run.seen))
 

@@ -87,7 +87,7 @@ class GraphResult(ExecutionResult):
         if self.graph is None or self.seen is None:
             return self.render().html()
         from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.seen)) + self.render().html()
 

@@ -6,7 +6,7 @@ import anyio
 
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.life import GraphLife
+from ryecore.graph.lifecycle.life import GraphLife
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
 from ryecore.policy.budget import Amount

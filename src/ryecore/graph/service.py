@@ -5,7 +5,7 @@ Source: seed 002, "state-graph/runtime"; decision 30.
 
 from ryecore.errors import ConfigError
 from ryecore.graph.host import GraphHost
-from ryecore.graph.life import GraphLife
+from ryecore.graph.lifecycle.life import GraphLife
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.reading import GraphReport
 from ryecore.graph.result import GraphResult

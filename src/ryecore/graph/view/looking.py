@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from ryecore.errors import BudgetNotRegistered, StateError
-from ryecore.graph.going_on import is_unknown
 from ryecore.graph.journal.events import event_of
 from ryecore.graph.journal.recovery import Fold, Found
 from ryecore.graph.journal.states import PositionStore
+from ryecore.graph.journal.unknown import is_unknown
 from ryecore.graph.model import Graph, VertexOfGraph
 from ryecore.graph.view.run_view import RunView, StepSeen
 from ryecore.graph.view.seen import RunSight

@@ -234,7 +234,7 @@ class RunView:
         if self.graph is None:
             return html
         from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.seen)) + html
 

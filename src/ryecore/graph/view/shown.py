@@ -8,8 +8,8 @@ from ryecore.drawing import to_html
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import event_of
 from ryecore.graph.model import Graph
-from ryecore.graph.picture import graph_picture
 from ryecore.graph.view.live import render_live
+from ryecore.graph.view.picture import graph_picture
 from ryecore.graph.view.seen import RunSight
 from ryecore.state.transcript_check import read_records
 from ryecore.styled import StyledText

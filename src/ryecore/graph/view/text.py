@@ -12,7 +12,7 @@ from ryecore.graph.model import (
     VertexOfGraph,
 )
 from ryecore.graph.view.seen import NodeSeen, RunSeen, went_along
-from ryecore.graph.wording import edge_text
+from ryecore.graph.view.wording import edge_text
 from ryecore.runs.columns import cleaned, columns_of, cut, main_line, shown
 from ryecore.runs.figures import duration
 from ryecore.styled import Span, StyledText

@@ -8,9 +8,9 @@ from attrs import evolve
 
 from ryecore import SigningKey
 from ryecore.errors import InputError, StateError
-from ryecore.graph.going_on import begun_at
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found, read_run
+from ryecore.graph.lifecycle.going_on import begun_at
 from ryecore.graph.model import Graph
 from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
 from ryecore.graph.wish import GoingOn

@@ -8,9 +8,9 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import ThreadConflict
-from ryecore.graph.going_on import at_its_end
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.recovery import Found, never_began, read_run
+from ryecore.graph.lifecycle.going_on import at_its_end
 from ryecore.graph.wish import GoingOn
 from ryecore.state.model import Follows, ThreadRecord
 from ryecore.state.refusals import gone_on_with

@@ -18,17 +18,17 @@ from attrs import evolve
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.runner import create_agent_node_executor
 from ryecore.errors import StateError
-from ryecore.graph.closing import made_result, settle_failed
-from ryecore.graph.going_on import Begun, begun_at
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found
+from ryecore.graph.lifecycle.closing import made_result, settle_failed
+from ryecore.graph.lifecycle.going_on import Begun, begun_at
+from ryecore.graph.lifecycle.means import check_means, checked_inputs
+from ryecore.graph.lifecycle.taking_up import OBJECTS, take_up
 from ryecore.graph.loading import LoadedGraph
-from ryecore.graph.means import check_means, checked_inputs
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, NodeError, Position, first
-from ryecore.graph.taking_up import OBJECTS, take_up
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import ItemCaller
 from ryecore.graph.walk.offers import Offers, offers_of

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.drawing.picture import Box, BoxStatus, Line, Picture, Shape
 from ryecore.graph.view.seen import went_along
-from ryecore.graph.wording import edge_text
+from ryecore.graph.view.wording import edge_text
 from ryecore.runs.columns import main_line
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from attrs import evolve, frozen
 
 from ryecore.errors import InputError, StateError
 from ryecore.graph.journal.recovery import Found
-from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, Graph, VertexOfGraph
+from ryecore.graph.journal.unknown import is_unknown
+from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
 from ryecore.graph.schedule import NodeResult, Position, after, first
 from ryecore.graph.wish import GoingOn
 
-__all__ = ["Begun", "at_its_end", "begun_at", "is_unknown"]
+__all__ = ["Begun", "at_its_end", "begun_at"]
 
 
 @frozen
@@ -119,20 +120,6 @@ def at_its_end(run_id: str) -> InputError:
         f"The run {run_id} has come to its end: there is nothing to go on with.",
         next_step="Name an earlier step with --at, or run the graph anew.",
     )
-
-
-def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
-    """Whether something with an effect had begun that may not simply be done again."""
-    if isinstance(vertex, ForeachVertex):
-        return bool(found.items_in_flight) and not _may_repeat(vertex)
-    if isinstance(vertex, ActionVertex):
-        return found.in_flight is not None and not _may_repeat(vertex)
-    return found.in_flight is not None and isinstance(vertex, AgentVertex)
-
-
-def _may_repeat(vertex: ActionVertex | ForeachVertex) -> bool:
-    """Whether its author lets it be done more than once."""
-    return vertex.tries.max > 1 or vertex.cache_result
 
 
 def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
