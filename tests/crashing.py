@@ -1,6 +1,6 @@
 """A thread's life that is killed between any two of its writes, and what is found afterwards.
 
-`python -m tests.crashing TEMPLATE WORK FIRST STEP HOW` serves it; see `tests.killing`.
+`python -m tests.crashing TEMPLATE WORK BEGIN STEP HOW` serves it; see `tests.killing`.
 """
 
 import json
@@ -196,8 +196,8 @@ class _Life:
     def recover(self, root: Path, how: str) -> str:
         return json.dumps(anyio.run(_recover, root))
 
-    def first_death(self, at: int) -> int:
-        return _FIRST_DEATH
+    def first_death(self, how: str) -> int | None:
+        return _FIRST_DEATH if how == "again" else None
 
 
 if __name__ == "__main__":

@@ -58,8 +58,11 @@ class Life(Protocol):
         """Look at what is left, go on with it, and say what was found."""
         ...
 
-    def first_death(self, at: int) -> int:
-        """Where the life ends, with which the one that is killed at a point goes on."""
+    def first_death(self, how: str) -> int | None:
+        """Where the life ends that another one goes on with, which is killed then.
+
+        None where one alone is killed.
+        """
         ...
 
 
@@ -190,32 +193,31 @@ def lines_of(path: Path) -> list[str]:
 
 def main(life: Life) -> None:
     """Serve with the arguments of the command line; see `kill_at_points`."""
-    template, work, first, step, how = sys.argv[1:]
-    serve(life, Path(template), Path(work), int(first), int(step), how)
+    template, work, begin, step, how = sys.argv[1:]
+    serve(life, Path(template), Path(work), int(begin), int(step), how)
 
 
-def serve(life: Life, template: Path, work: Path, first: int, step: int, how: str) -> None:
-    """Kill a life at each point from `first` on, every `step`-th; the last line tells of the end.
+def serve(life: Life, template: Path, work: Path, begin: int, step: int, how: str) -> None:
+    """Kill a life at each point from `begin` on, every `step`-th; the last line tells of the end.
 
     Args:
         life: The life.
         template: The furnished house.
         work: Where copies are made.
-        first: The first point, from 1.
+        begin: The first point, from 1.
         step: How far the next one is.
-        how: `between` writes; `torn`, in the middle of one; `again`, between the writes of a life
-            that goes on with one that was killed already; `machine`, between the writes of one
-            that is to survive the loss of power.
+        how: `between` writes; `torn`, in the middle of one; what else there is, and which life
+            goes on with one that was killed already, its own module says.
     """
     warm = work / "warm"
     shutil.copytree(template, warm, symlinks=True)
     life.live(warm, how)  # what it imports need not be imported again for each point
-    at, ended = first, False
+    at, ended, first = begin, False, life.first_death(how)
     while not ended:
         root = work / str(at)
         shutil.copytree(template, root, symlinks=True)
-        if how == "again":  # in each copy: state that is copied is nobody's
-            code, said = forked(partial(_doomed, life, root, life.first_death(at), how))
+        if first is not None:  # in each copy: state that is copied is nobody's
+            code, said = forked(partial(_doomed, life, root, first, how))
             assert code == -signal.SIGKILL, said
         code, said = forked(partial(_doomed, life, root, at, how))
         ended = code != -signal.SIGKILL
@@ -284,7 +286,7 @@ def kill_at_points(
     """Have a module's life killed at its points, and see that each of them was survived.
 
     Args:
-        module: `python -m MODULE TEMPLATE WORK FIRST STEP HOW` serves; see `main`.
+        module: `python -m MODULE TEMPLATE WORK BEGIN STEP HOW` serves; see `main`.
         furnish: Makes the house that each life runs in a copy of.
         tmp_path: A folder.
         how: See `serve`.

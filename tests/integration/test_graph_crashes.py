@@ -12,8 +12,8 @@ from tests.killing import kill_at_points
 IS_SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 """`make soak` tries all points; else a sample that is spread over the whole life."""
 
-EVERY: Final = {"between": 12, "torn": 6, "again": 14, "machine": 30}
-LEAST: Final = {"between": 100, "torn": 40, "again": 60, "machine": 100}
+EVERY: Final = {"between": 14, "torn": 7, "again": 16, "later": 16, "machine": 40}
+LEAST: Final = {"between": 100, "torn": 40, "again": 80, "later": 60, "machine": 120}
 
 
 @pytest.mark.parametrize("how", EVERY)
