@@ -33,7 +33,7 @@ from ryecore.state.model import (
 from ryecore.state.records import indented_json, load_run_key
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.signs import Signs
-from ryecore.state.thread_file import THREAD_FILE, end_thread_file
+from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file
 
 __all__ = ["ThreadStore"]
 
@@ -216,6 +216,23 @@ class ThreadStore:
             self._settle_abandoned((record,))
             record = self.registry.get_thread(thread_id)
         return record
+
+    def look_closed(self, thread_id: str) -> ThreadRecord:
+        """A thread's row; what a dead one has left is closed, where its finder died before that.
+
+        For whoever goes on with it: what no checkpoint speaks for is of less use.
+
+        Raises:
+            ThreadNotFound: There is none of this id.
+        """
+        record = self.look(thread_id)
+        if not record.ended or self._user_root is None:
+            return record
+        path, key = self.folder_of(thread_id) / THREAD_FILE, load_run_key(self._user_root).public
+        with suppress(StateError):  # none is there, or it was altered: that is left to be found
+            if read_thread_file(path, key, thread_id).get("status") == "running":
+                self._close_left_behind(thread_id)
+        return self.registry.get_thread(thread_id)
 
     def look_at_all(
         self, find: Callable[[ThreadRegistry], tuple[ThreadRecord, ...]]

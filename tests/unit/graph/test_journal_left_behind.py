@@ -135,3 +135,21 @@ async def test_a_run_has_no_conversation_to_replay_or_resume(tmp_path: Path) -> 
         with pytest.raises(ThreadConflict, match="no conversation"):
             await rye.threads.resume(RUN, "Go on.")
     assert str(refused.value.next_step).endswith(f"rye graph resume {RUN}")
+
+
+async def test_whoever_goes_on_closes_what_the_finder_could_not(tmp_path: Path) -> None:
+    """Its finder died between the end of its row and that of its files."""
+    stage = Stage(tmp_path)
+    store, folder = dead_run(stage)
+    assert store.registry.settle_abandoned(store.registry.list_active()) == (RUN,)
+    key = load_run_key(stage.house.user / ".ai")
+    assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "running"
+    record = store.look_closed(RUN)
+    assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
+    last = stage.records(RUN)[-1]
+    assert last.type == "checkpoint"
+    assert record.transcript_head == (last.payload["offset"], last.payload["digest"])
+    content = (folder / "transcript.jsonl").read_bytes()
+    assert store.look_closed(RUN) == record
+    assert (folder / "transcript.jsonl").read_bytes() == content
+    store.close()

@@ -44,7 +44,7 @@ def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
         InputError: It has come to its end.
         StateError: What it left can't be read, or was altered; or it never began.
     """
-    record = host.store.look(goes_on.run_id)
+    record = host.store.look_closed(goes_on.run_id)
     if not record.ended:
         raise ThreadConflict(
             f"The run {goes_on.run_id} still goes on.",
