@@ -14,7 +14,7 @@ from ryecore import SigningKey
 from ryecore.errors import RyeError, StateError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import read_run
-from ryecore.graph.schedule import NodeResult, Position
+from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records
 from tests.unit.graph.small_run import NODES, RUN, done, effects, found_in, go_on, live
@@ -131,6 +131,31 @@ def test_a_state_that_no_signature_speaks_for_is_not_gone_on_from(tmp_path: Path
         transcript.checkpoint(2)
     again = found_in(tmp_path, KEY)
     assert again.position == found.position
+
+
+@pytest.mark.parametrize("behind", ["a result", "a copy", "no record", "a torn line"])
+def test_nothing_is_taken_from_behind_the_end_that_a_run_has_signed(
+    tmp_path: Path, behind: str
+) -> None:
+    """Somebody who can write there can't say what came of a node that has failed."""
+    journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process")
+    journal.tell("run_started", {"inputs": {}})
+    failed = Ending("error", error=NodeError("load", "no such tide"))
+    journal.append("run_error", {})
+    journal.checkpoint(Position("load", 0, {}, ending=failed))
+    journal.close()
+    path = tmp_path / "transcript.jsonl"
+    whole = path.read_bytes()
+    assert found_in(tmp_path, KEY).completed is None
+    forged = json.loads(whole.splitlines()[0])
+    forged |= {"event_type": "node_completed", "payload": {"node": "load", "result": "forged"}}
+    line = json.dumps(forged).encode()
+    more = {
+        "a result": line + b"\n", "a copy": whole, "no record": b"!\n", "a torn line": line,
+    }  # fmt: skip
+    path.write_bytes(whole + more[behind])
+    with pytest.raises(StateError, match="altered: something stands behind its end"):
+        found_in(tmp_path, KEY, head_of_whole(whole))
 
 
 @pytest.mark.parametrize("damage", ["missing", "altered", "empty"])

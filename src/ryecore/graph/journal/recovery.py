@@ -28,6 +28,7 @@ __all__ = ["STATE_CHECKPOINT", "Fold", "Found", "never_began", "read_run"]
 
 STATE_CHECKPOINT: Final = "state_checkpoint"
 _OF_ITEMS: Final = frozenset({"item_started", "item_retry", "item_completed"})
+_ENDS: Final = frozenset({"run_completed", "run_error", "run_cancelled", "run_killed"})
 _NO_ITEMS: Final[frozenset[int]] = frozenset()
 
 
@@ -116,9 +117,14 @@ class Fold:
 
     Args:
         at: The step behind which the run is to be looked at; its end where None.
+
+    Attributes:
+        is_over: Whether a checkpoint speaks for its end. What stands behind that nobody of the
+            run has written, and it isn't taken.
     """
 
     def __init__(self, at: int | None = None) -> None:
+        self.is_over = False
         self.started: Mapping[str, Any] | None = None
         self.stand = _Stand()
         self.attested: tuple[int, str] | None = None
@@ -126,10 +132,14 @@ class Fold:
         self._found_at: _Stand | None = None
         self._unattested: tuple[int, _Stand] | None = None  # with its place in the segment
         self._records = 0
+        self._has_end = False
 
     def take(self, record: Record) -> None:
         """Take the next record."""
         kind, payload = record.type, record.payload
+        if self.is_over:
+            return
+        self._has_end = self._has_end or kind in _ENDS
         if kind == CHECKPOINT:
             self._close(payload.get("unattested", 0))
             return
@@ -150,6 +160,7 @@ class Fold:
 
     def _close(self, left_by_a_crash: int) -> None:
         self.attested = None
+        self.is_over = self._has_end
         if self._unattested is not None and self._unattested[0] > left_by_a_crash:
             self.stand = self._unattested[1]
             self.attested = (self.stand.step, self.stand.digest)
@@ -237,6 +248,11 @@ def read_run(
     for record in _fed(path, chain):
         fold.take(record)
     chain.check(path)
+    if fold.is_over and (chain.tail().records or chain.dropped()):
+        raise StateError(
+            f"The journal {path} was altered: something stands behind its end.",
+            next_step=f"See what: rye threads verify {run_id}",
+        )
     if fold.started is None:
         return Found({}, None)
     states = PositionStore(objects, run_id, durable=False)
