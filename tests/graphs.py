@@ -6,9 +6,10 @@ from typing import Any
 from ryecore.graph.model import GRAPH_RUNTIME
 from tests.house import House
 
-__all__ = ["ALL_OF_ACME", "graph"]
+__all__ = ["ADDING", "ALL_OF_ACME", "adding", "graph"]
 
 ALL_OF_ACME = "rye.execute.tool.acme.*"
+ADDING = "def execute(params, project):\n  return {'sum': params['a'] + params['b']}"
 
 
 def graph(
@@ -37,3 +38,17 @@ def graph(
         config=declared,
         **more,
     )
+
+
+def adding(house: House) -> str:
+    """A graph that adds one to what it is given."""
+    house.python("acme/add", ADDING)
+    nodes = {
+        "add": {
+            "action": {"item_id": "tool:acme/add", "params": {"a": "${inputs.a}", "b": 1}},
+            "assign": {"sum": "${result.sum}"},
+            "next": "done",
+        },
+        "done": {"type": "return", "output": {"sum": "${state.sum}"}},
+    }
+    return graph(house, nodes, inputs={"a": {"type": "integer"}}, state={"sum": 0})

@@ -16,35 +16,28 @@ import anyio
 import pytest
 
 from ryecore import ExecutionResult, Rye
-from ryecore.errors import CallCancelled, IncompatibleChain, InvalidParameters
+from ryecore.errors import CallCancelled, GraphInvalid, IncompatibleChain, InvalidParameters
 from ryecore.policy import CallContext, CancelToken
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 from tests.detached import PATIENCE_S, end_of, launch, log_of, until_printed
-from tests.graphs import ALL_OF_ACME, graph
+from tests.graphs import ADDING, ALL_OF_ACME, adding, graph
 from tests.house import PYTHON, House
+from tests.loops import ON_BOTH_LOOPS
 from tests.thread_deps import DEPS, ROOT
 from tests.unit.lillux.system import is_alive, wait_until_dead
 
 pytestmark = pytest.mark.anyio
 
-ADD = "def execute(params, project):\n  return {'sum': params['a'] + params['b']}"
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The child's loop is its own, whatever its host runs on."""
+    return "asyncio"
+
+
 SECRET = "s3cret-of-the-caller"
-
-
-def adding(house: House) -> str:
-    """A graph that adds one to what it is given."""
-    house.python("acme/add", ADD)
-    nodes = {
-        "add": {
-            "action": {"item_id": "tool:acme/add", "params": {"a": "${inputs.a}", "b": 1}},
-            "assign": {"sum": "${result.sum}"},
-            "next": "done",
-        },
-        "done": {"type": "return", "output": {"sum": "${state.sum}"}},
-    }
-    return graph(house, nodes, inputs={"a": {"type": "integer"}}, state={"sum": 0})
 
 
 def hanging(house: House, script: str = "wait") -> str:
@@ -95,6 +88,7 @@ async def running(rye: Rye, ref: str, **options: Any) -> AsyncGenerator[list[Exe
             yield done
 
 
+@ON_BOTH_LOOPS
 async def test_a_graph_runs_and_its_document_is_the_data(house: House) -> None:
     async with house.open() as rye:
         done = await rye.execute(adding(house), {"a": 41})
@@ -155,7 +149,7 @@ async def test_a_dry_run_registers_and_mints_nothing(house: House) -> None:
 
 
 async def test_a_parameter_raises_no_capability(house: House) -> None:
-    house.python("other/add", ADD)
+    house.python("other/add", ADDING)
     nodes = {"add": {"action": {"item_id": "tool:other/add", "params": {"a": 1, "b": 1}}}}
     ref = graph(house, nodes, permissions=(ALL_OF_ACME, "rye.execute.tool.other.add"))
     raised = {"capabilities": ["*"], "permissions": ["*"], "context": {"capabilities": None}}
@@ -185,14 +179,15 @@ async def test_the_file_that_was_planned_is_the_one_that_runs(house: House) -> N
 
 
 async def test_a_graph_changes_nothing_of_how_its_process_is_started(house: House) -> None:
-    ref = graph(
-        house, {"done": {"type": "return", "output": 1}},
-        command="/bin/echo", args=["hi"], cwd="/", input_data="{}", keep_warm="x", timeout=7,
-    )  # fmt: skip
+    nodes = {"done": {"type": "return", "output": 1}}
+    graph(house, nodes, "acme/steering", command="/bin/echo", args=["hi"], input_data="{}")
+    ref = graph(house, nodes, timeout=7)
     async with house.open() as rye:
+        with pytest.raises(GraphInvalid, match="'command' is no key of config"):
+            await rye.execute("tool:acme/steering", dry_run=True)
+        assert (await rye.execute("tool:acme/steering")).data["status"] == "error"
         plan = (await rye.execute(ref, dry_run=True)).plan
-    assert plan is not None
-    assert (plan.command, plan.timeout_s, plan.keep) == (sys.executable, 7, None)
+    assert plan and (plan.command, plan.timeout_s, plan.keep) == (sys.executable, 7, None)
     assert plan.args[-1].endswith("/walker.py")
 
 
@@ -251,6 +246,7 @@ def _decoded(text: str) -> dict[str, str]:
 # How it is stopped
 
 
+@ON_BOTH_LOOPS
 async def test_a_run_is_cancelled_by_its_id(house: House) -> None:
     async with house.open() as rye, running(rye, hanging(house)) as done:
         pids = await pids_of(house)
@@ -262,6 +258,7 @@ async def test_a_run_is_cancelled_by_its_id(house: House) -> None:
     assert not any(map(is_alive, pids))
 
 
+@ON_BOTH_LOOPS
 async def test_a_cancelled_caller_leaves_nothing_running(house: House) -> None:
     stop, pids = CancelToken(), list[int]()
     async with house.open() as rye:
@@ -291,6 +288,7 @@ async def test_term_is_a_wish_to_stop(house: House) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [0, 100, 200, 300, 400])
+@ON_BOTH_LOOPS
 async def test_a_caller_that_goes_at_any_time_leaves_a_run_that_has_ended(
     house: House, delay_ms: int
 ) -> None:
@@ -304,6 +302,7 @@ async def test_a_caller_that_goes_at_any_time_leaves_a_run_that_has_ended(
     assert not any(map(is_alive, pids_so_far(house)))
 
 
+@ON_BOTH_LOOPS
 async def test_a_timeout_ends_the_run_and_says_so(house: House) -> None:
     ref = hanging(house)
     async with house.open() as rye:
@@ -316,6 +315,7 @@ async def test_a_timeout_ends_the_run_and_says_so(house: House) -> None:
     assert not any(map(is_alive, pids))
 
 
+@ON_BOTH_LOOPS
 async def test_a_run_whose_process_is_killed_has_ended_once(house: House) -> None:
     async with house.open() as rye, running(rye, hanging(house)) as done:
         walker, tool, child = await pids_of(house)

@@ -16,10 +16,18 @@ from ryecore.runs.naming import register_thread
 from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
 from tests.house import House
+from tests.loops import ON_BOTH_LOOPS
 from tests.thread_host import COST, FACTORY, Theatre
 from tests.unit.lillux.system import is_alive
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The child's loop is its own, whatever its host runs on."""
+    return "asyncio"
+
 
 WRITING = {
     "write": {"type": "agent", "agent_ref": "writer", "prompt_template": "Say PLAN\n[]",
@@ -55,6 +63,7 @@ async def test_a_models_graph_is_a_child_of_its_thread_and_spends_its_money(
     store.close()
 
 
+@ON_BOTH_LOOPS
 async def test_a_thread_that_is_stopped_takes_its_graph_along(theatre: Theatre) -> None:
     house = theatre.house
     house.shell("acme/hang", f"echo $PPID $$ end >> {house.root}/pids\nexec sleep 300")

@@ -9,7 +9,7 @@ __all__ = ["graph_plan"]
 
 
 def graph_plan(chain: ValidChain) -> dict[str, object] | None:
-    """What a graph would do; None where the chain's tool is none.
+    """What a graph would do; None where the chain's tool is none that ryecore itself walks.
 
     Args:
         chain: The tool's verified chain.
@@ -18,7 +18,8 @@ def graph_plan(chain: ValidChain) -> dict[str, object] | None:
         GraphInvalid: It has problems; all are listed, each with its line.
     """
     head = chain.head
-    if head.item is None or head.spec.executor_id != GRAPH_RUNTIME:
+    is_graph = head.spec.executor_id == GRAPH_RUNTIME and chain.is_own_process
+    if head.item is None or not is_graph:
         return None
     graph = read_graph(head.item, head.spec)
     return {

@@ -15,6 +15,13 @@ from tests.unit.graph.asking import Asking, agent, asks, gives
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What is granted is no matter of the loop."""
+    return "asyncio"
+
+
 OPEN, SECRET = "rye.execute.tool.acme.open", "rye.execute.tool.acme.secret"
 EVERYTHING = {
     "permissions": ["rye.*"],

@@ -15,10 +15,18 @@ from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CallContext
 from ryecore.state.records import sign_record
 from tests.house import FUNCTION, House
+from tests.loops import ON_BOTH_LOOPS
 from tests.mcp_house import mcp_tool, stdio_server
 from tests.unit.graph.asking import RUNTIME
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What is remembered, and when, is no matter of the loop."""
+    return "asyncio"
+
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -109,6 +117,7 @@ def journal(house: House, run_id: str, *kinds: str) -> list[dict[str, Any]]:
     return [one["payload"] for one in said if one.get("event_type") in kinds]
 
 
+@ON_BOTH_LOOPS
 async def test_what_is_remembered_is_not_run_again(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
     first = await counted.run()

@@ -19,6 +19,12 @@ from tests.house import House
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Files are written on threads, whichever loop waits for them."""
+    return "asyncio"
+
+
 async def test_what_is_old_is_computed_again(tmp_path: Path) -> None:
     house = House(tmp_path)
     entries = _entries(house)

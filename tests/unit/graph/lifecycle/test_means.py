@@ -22,6 +22,7 @@ async def test_a_runtime_that_stands_in_for_ours_is_not_walked_by_ours(house: Ho
                 await refused(ref)
             assert "rye execute" in str(caught.value.next_step)
         assert (await rye.execute(ref)).data == {"by": "another"}
+        assert (await rye.execute(ref, dry_run=True)).status == "validation_passed"
 
 
 @pytest.mark.parametrize("of", ["graph", "node"])
