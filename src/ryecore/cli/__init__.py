@@ -7,6 +7,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command; see `rye --help`."""
-    from ryecore.cli.commands import rye  # noqa: PLC0415 - `rye` is also a library
+    try:
+        from ryecore.cli.commands import rye  # noqa: PLC0415 - `rye` is also a library
+    except KeyboardInterrupt:  # before there is anything to stop
+        sys.exit("\nAborted!")
 
     sys.exit(rye.main(standalone_mode=True))

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from ryecore.cli.live import LiveText, can_redraw, size_of, to_its_end
-from ryecore.cli.output import show
+from ryecore.cli.output import tell
 from ryecore.errors import RyeError
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
@@ -58,7 +58,7 @@ async def _tell(run: GraphRun) -> None:
         if line is not None:
             text = StyledText()
             text.line(line)
-            show(text, to_stderr=True)
+            tell(text)
 
 
 async def _draw(run: GraphRun) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "show_json",
     "show_piece",
     "show_text",
+    "tell",
 ]
 
 EXIT_FAILED: Final = 1
@@ -33,12 +34,21 @@ class _OutputLostError(Exception):
 
 
 def show(text: StyledText, *, to_stderr: bool = False) -> None:
-    """Print styled text: with colours on a terminal, plain elsewhere and where NO_COLOR is set."""
+    """Print styled text: with colours on a terminal that has them, unless NO_COLOR is set."""
     out = _stream("stderr" if to_stderr else "stdout")
     if out is None:
         return
-    coloured = out.isatty() and not os.environ.get("NO_COLOR")
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    coloured = out.isatty() and not is_plain
     _write(out, _encodable(out, text.ansi() if coloured else text.plain()))
+
+
+def tell(text: StyledText) -> None:
+    """Print on the standard error what nobody need read: what runs goes on without a reader."""
+    try:
+        show(text, to_stderr=True)
+    except _OutputLostError:
+        _discard(sys.stderr)
 
 
 def show_text(text: str, rendered: StyledText) -> None:
@@ -118,8 +128,15 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
 
 
 def _give_up_output(why: BaseException | None) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would try again
+    _discard(sys.stdout)
     # Where whoever read the output has gone, there is nobody left to tell.
     if isinstance(why, OSError) and not isinstance(why, BrokenPipeError):
         with suppress(OSError):
             sys.stderr.write(f"rye: the output can't be written: {why.strerror}\n")
+
+
+def _discard(out: TextIO) -> None:
+    """Let go what is still to be written there: Python would try again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, out.fileno())
+    os.close(nowhere)

@@ -206,6 +206,7 @@ def test_a_terminal_has_colours_unless_no_color_is_set(house):
     house.shell("a/t", "echo hi")
     assert "\x1b[32m" in on_terminal(house, "execute", "tool:a/t")
     assert "\x1b" not in on_terminal(house, "execute", "tool:a/t", NO_COLOR="1")
+    assert "\x1b" not in on_terminal(house, "execute", "tool:a/t", TERM="dumb")
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])

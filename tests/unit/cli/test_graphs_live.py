@@ -50,6 +50,29 @@ def until_it_waits(process: "subprocess.Popen[bytes]", project: Path) -> None:
             process.wait(0.05)
 
 
+@pytest.mark.parametrize("reader", ["has gone", "is full"])
+def test_a_run_goes_on_where_nobody_reads_of_it(house: House, reader: str) -> None:
+    """As `rye graph run REF 2>&1 >result | head -1`, which stopped it in the middle."""
+    house.shell("acme/mark", "echo done >> marks")
+    names = "abcdef"
+    nodes = {
+        name: {"action": {"item_id": "tool:acme/mark"}, "next": after}
+        for name, after in zip(names, [*names[1:], "end"], strict=True)
+    }
+    ref = graph(house, {**nodes, "end": {"type": "return", "output": "over"}})
+    if reader == "has gone":
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
+    process = start(house, ref, "--json", err=writing)
+    os.close(writing)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(out)["data"]["output"] == "over"
+    assert (house.project / "marks").read_text().count("done") == len(names)
+
+
 def test_a_run_is_drawn_over_itself_and_the_cursor_is_given_back(
     house: House, waiting: str
 ) -> None:

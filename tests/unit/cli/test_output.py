@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 
 import pytest
 
@@ -91,3 +92,20 @@ def test_a_folder_that_has_gone_is_no_project(house):
     assert done.returncode == 2
     assert "is not a folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_before_anything_runs_shows_no_traceback():
+    """It takes a moment to import all that the command needs."""
+    interrupted = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "  def find_spec(self, name, path=None, target=None):\n"
+        "    if name == 'ryecore.cli.commands': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from ryecore.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "\nAborted!\n")
