@@ -28,7 +28,8 @@ def close_left_behind(
     """Say in a dead thread's files how it ended.
 
     A torn line of its transcript is dropped. What no checkpoint speaks for stays, and the closing
-    checkpoint says, signed, how many records that are. What was altered is left to be found.
+    checkpoint says, signed, how many records that are. What was altered is left to be found, and
+    what is closed already stays so.
 
     Args:
         folder: The thread's folder.
@@ -42,13 +43,16 @@ def close_left_behind(
     if not (folder / THREAD_FILE).exists():  # it never came to run
         return None
     head = None
+    kind = "thread" if record.item_id.startswith("directive:") else "run"
+    end = f"{kind}_{record.status}"
     with suppress(StateError):
         transcript, found = Transcript.resume(
             folder / TRANSCRIPT, record.thread_id, key, durability, head=record.transcript_head
         )
         with transcript:
-            kind = "thread" if record.item_id.startswith("directive:") else "run"
-            transcript.append(f"{kind}_{record.status}", {"error": "Its process died."})
-            head = transcript.checkpoint(found.turn + bool(found.tail_records))
+            head = found.head
+            if found.tail_records or found.last_type != end:
+                transcript.append(end, {"error": "Its process died."})
+                head = transcript.checkpoint(found.turn + bool(found.tail_records))
     end_thread_file(folder / THREAD_FILE, record, key)
     return head

@@ -50,6 +50,7 @@ class Recovery:
     Attributes:
         head: Its last checkpoint; None where it has none.
         turn: The turn that this checkpoint closes; 0 for none.
+        last_type: The type of the last record that is no checkpoint; empty where there is none.
         tail_records: How many records stand behind it. They are kept, and no digest speaks for
             them: the next checkpoint says so.
         is_torn: Whether something behind the last whole record was dropped.
@@ -57,6 +58,7 @@ class Recovery:
 
     head: Head | None
     turn: int
+    last_type: str
     tail_records: int
     is_torn: bool
 
@@ -146,10 +148,12 @@ class Transcript:
             raise _unusable(path, problem) from problem
         try:
             _lock(descriptor, path)
-            chain = Chain(thread_id, key.public, head)
+            chain, last_type = Chain(thread_id, key.public, head), ""
             with open(descriptor, "rb", closefd=False) as file:
                 for line in lines_of(file, 0, os.fstat(descriptor).st_size):
-                    chain.feed(line)
+                    record = chain.feed(line)
+                    if record is not None and record.type != CHECKPOINT:
+                        last_type = record.type
             chain.check(path)
             tail = chain.tail()
             if chain.dropped():
@@ -164,7 +168,7 @@ class Transcript:
         made = cls(descriptor, thread_id, key, durability)
         turn, previous = (0, "") if chain.last is None else (chain.last.turn, chain.last.digest)
         made._offset, made._chain = tail.end, (tail.digest, previous, tail.records)
-        return made, Recovery(chain.head, turn, tail.records, chain.dropped())
+        return made, Recovery(chain.head, turn, last_type, tail.records, chain.dropped())
 
     @property
     def offset(self) -> int:

@@ -151,5 +151,9 @@ async def test_whoever_goes_on_closes_what_the_finder_could_not(tmp_path: Path) 
     assert record.transcript_head == (last.payload["offset"], last.payload["digest"])
     content = (folder / "transcript.jsonl").read_bytes()
     assert store.look_closed(RUN) == record
+    # Or died later, before its file said so: what is closed is not closed once more.
+    write_thread_file(folder / THREAD_FILE, _file(record), key, "process")
+    assert store.look_closed(RUN).transcript_head == record.transcript_head
+    assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
     assert (folder / "transcript.jsonl").read_bytes() == content
     store.close()
