@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
+from ryecore.actions.given import checked_mapping
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.executor import PrimitiveExecutor
@@ -84,7 +85,7 @@ class ExecuteAction:
             check_cell(ref.kind, options.target, options.thread, async_=options.async_)
             _check_options(ref.kind, options)
             check_capability("execute", ref, ctx)
-            given = _check_mapping(parameters)
+            given = checked_mapping(parameters)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -176,7 +177,7 @@ class ExecuteAction:
             check_capability("execute", ref, ctx)
             options = ExecuteOptions(thread="fork", model=model, limit_overrides=limits)
             return await self._threads().start(
-                thread_wish(ref, _check_mapping(inputs), options), ctx
+                thread_wish(ref, checked_mapping(inputs), options), ctx
             )
         except RyeError as error:
             error.during(str(item))
@@ -218,7 +219,7 @@ class ExecuteAction:
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             raise InputError("A directive has no plan.", next_step="Name a tool.").during(str(ref))
-        chain, plan = await self._executor.plan(ref, _check_mapping(parameters), ctx)
+        chain, plan = await self._executor.plan(ref, checked_mapping(parameters), ctx)
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
@@ -279,14 +280,3 @@ def _check_options(kind: str, options: ExecuteOptions) -> None:
     for name in foreign:
         if getattr(options, name) is not None:
             raise InputError(f"{name} is {why}.", next_step="Leave it out.")
-
-
-def _check_mapping(parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if parameters is None:
-        return {}
-    if not isinstance(parameters, Mapping) or not all(isinstance(key, str) for key in parameters):
-        raise InputError(
-            f"Parameters are a mapping with text keys, not {type(parameters).__name__}.",
-            next_step='Pass one, such as {"path": "sales.csv"}.',
-        )
-    return parameters

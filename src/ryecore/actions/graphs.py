@@ -8,8 +8,9 @@ import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
+from ryecore.actions.given import checked_mapping
 from ryecore.actions.running import Running
-from ryecore.errors import InputError, RyeError
+from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.graph.wish import GoingOn, GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
@@ -154,7 +155,7 @@ class Graphs:
             RyeError: Nothing ran.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(self._ref(ref, ctx), inputs or {}, _limits(limits))
+        wish = GraphWish(self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), _limits(limits))
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
 
     async def carry_out(self, wish: GraphWish, ctx: CallContext) -> "GraphRun":
@@ -179,7 +180,7 @@ class Graphs:
             RyeError: Nothing runs.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(self._ref(ref, ctx), inputs or {}, _limits(limits))
+        wish = GraphWish(self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), _limits(limits))
         return await self._running.run(ref, partial(self._service().start, wish, ctx))
 
     async def step(
@@ -210,7 +211,11 @@ class Graphs:
         """
         ctx = ctx or CallContext()
         wish = GraphWish(
-            self._ref(ref, ctx), inputs or {}, _limits(limits), only=node, state=state or {}
+            self._ref(ref, ctx),
+            checked_mapping(inputs, "Inputs"),
+            _limits(limits),
+            only=node,
+            state=_state(state),
         )
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
 
@@ -227,7 +232,11 @@ class Graphs:
         """Run a single node like `step`, and return as soon as it runs."""
         ctx = ctx or CallContext()
         wish = GraphWish(
-            self._ref(ref, ctx), inputs or {}, _limits(limits), only=node, state=state or {}
+            self._ref(ref, ctx),
+            checked_mapping(inputs, "Inputs"),
+            _limits(limits),
+            only=node,
+            state=_state(state),
         )
         return await self._running.run(ref, partial(self._service().start, wish, ctx))
 
@@ -427,8 +436,9 @@ class Graphs:
         return found
 
     def _named(self, text: str) -> ItemRef:
-        is_bare = isinstance(text, str) and ":" not in text
-        return ItemRef.parse(text, "tool") if is_bare else named(text, self._spaces)
+        if not isinstance(text, str) or not text:
+            raise InvalidItemId("A graph is required.", next_step="Pass its id, or tool:ID.")
+        return ItemRef.parse(text, "tool") if ":" not in text else named(text, self._spaces)
 
 
 def _how(
@@ -443,7 +453,13 @@ def _how(
     """How a run is gone on with that is still to be found."""
     answers = result is not ...
     answer = result if answers else None
-    return GoingOn("", at, again, rerun, answers, answer, dict(members or {}), changed, state or {})
+    return GoingOn(
+        "", at, again, rerun, answers, answer, dict(members or {}), changed, _state(state)
+    )
+
+
+def _state(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return checked_mapping(given, "Values of the state", '{"total": 0}')
 
 
 def _limits(given: Limits | Mapping[str, float] | None) -> Limits:
@@ -452,6 +468,6 @@ def _limits(given: Limits | Mapping[str, float] | None) -> Limits:
     if isinstance(given, Limits):
         return given
     try:
-        return read_limits(given)
+        return read_limits(checked_mapping(given, "Limits", "{'spend': 0.5}"))
     except ValueError as problem:
         raise InputError(f"{problem}.", next_step="Pass such as {'spend': 0.5}.") from None

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 import anyio
 
+from ryecore.errors import RyeClosed
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.lifecycle.life import GraphLife
@@ -30,7 +31,7 @@ class GraphRun:
         self._host = host
         self._life = life
         self._result: GraphResult | None = None
-        self._failed: BaseException | None = None
+        self._failed: Exception | None = None
         self._ended = anyio.Event()
         self.run_id = life.run_id
         self.item_id = life.item_id
@@ -69,6 +70,7 @@ class GraphRun:
         """Wait until it has ended.
 
         Raises:
+            RyeClosed: The Rye was closed before that.
             RyeError: It ended, but that could not be written.
         """
         await self._ended.wait()
@@ -86,8 +88,11 @@ class GraphRun:
             self._result = await self._life.finish()
         except Exception as error:
             self._failed = error
-        except BaseException as error:
-            self._failed = error
+        except BaseException:  # who waits elsewhere isn't cancelled with it
+            self._failed = RyeClosed(
+                f"The Rye was closed while {self.run_id} ran.",
+                next_step=f"Go on with it: rye graph resume {self.run_id}",
+            )
             raise
         finally:
             self._ended.set()

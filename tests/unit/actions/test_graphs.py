@@ -1,0 +1,56 @@
+"""rye.graphs: what callers give it, and what they are told once its Rye is closed."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from ryecore.errors import InputError, InvalidItemId, RyeClosed
+from tests.graphs import graph
+from tests.house import House
+
+pytestmark = pytest.mark.anyio
+
+NOTHING = {"done": {"type": "return"}}
+
+
+@pytest.mark.parametrize("given", [[1], "x", 5, [("x", 1)], {1: 2}])
+async def test_what_is_no_mapping_is_refused_by_its_name(house: House, given: Any) -> None:
+    ref = graph(house, NOTHING)
+    async with house.open() as rye:
+        ended = await rye.graphs.run(ref)
+        with pytest.raises(InputError, match="Inputs are a mapping with text keys, not"):
+            await rye.graphs.run(ref, given)
+        with pytest.raises(InputError, match="Inputs are a mapping"):
+            await rye.graphs.start(ref, given)
+        with pytest.raises(InputError, match="Limits are a mapping"):
+            await rye.graphs.run(ref, limits=given)
+        with pytest.raises(InputError, match="Values of the state are a mapping"):
+            await rye.graphs.step(ref, "done", state=given)
+        with pytest.raises(InputError, match="Values of the state are a mapping"):
+            await rye.graphs.resume(ended.run_id, at=0, state=given)
+        assert len(await rye.graphs.list()) == 1
+
+
+@pytest.mark.parametrize("given", [None, 5, "", b"x"])
+async def test_what_names_no_graph_is_refused(house: House, given: Any) -> None:
+    async with house.open() as rye:
+        with pytest.raises(InvalidItemId, match="A graph is required"):
+            await rye.graphs.run(given)
+
+
+async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(house: House) -> None:
+    """And isn't cancelled himself by the cancellation that ended the run."""
+    house.shell("acme/stay", "sleep 300")
+    async with house.open() as rye:
+        run = await rye.graphs.start(
+            graph(house, {"stay": {"action": {"item_id": "tool:acme/stay"}}})
+        )
+    with (
+        anyio.fail_after(10),
+        pytest.raises(RyeClosed, match="closed while acme/flow/flow-") as told,
+    ):
+        await run.result()
+    assert told.value.next_step == f"Go on with it: rye graph resume {run.run_id}"
+    async with house.open() as rye:
+        assert (await rye.graphs.show(run.run_id)).status == "cancelled"
