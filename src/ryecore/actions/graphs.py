@@ -214,7 +214,7 @@ class Graphs:
             self._ref(ref, ctx),
             checked_mapping(inputs, "Inputs"),
             _limits(limits),
-            only=node,
+            only=_node(node),
             state=_state(state),
         )
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
@@ -235,7 +235,7 @@ class Graphs:
             self._ref(ref, ctx),
             checked_mapping(inputs, "Inputs"),
             _limits(limits),
-            only=node,
+            only=_node(node),
             state=_state(state),
         )
         return await self._running.run(ref, partial(self._service().start, wish, ctx))
@@ -456,6 +456,12 @@ def _how(
     return GoingOn(
         "", at, again, rerun, answers, answer, dict(members or {}), changed, _state(state)
     )
+
+
+def _node(given: str) -> str:
+    if not isinstance(given, str):  # None would be all nodes
+        raise InputError(f"{given!r} is no node.", next_step="Pass a node's id.")
+    return given
 
 
 def _state(given: Mapping[str, Any] | None) -> Mapping[str, Any]:

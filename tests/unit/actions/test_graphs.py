@@ -39,6 +39,17 @@ async def test_what_names_no_graph_is_refused(house: House, given: Any) -> None:
             await rye.graphs.run(given)
 
 
+async def test_a_step_of_no_node_runs_none(house: House) -> None:
+    """It ran the whole graph."""
+    nothing: Any = None
+    async with house.open() as rye:
+        with pytest.raises(InputError, match="None is no node"):
+            await rye.graphs.step(graph(house, NOTHING), nothing)
+        with pytest.raises(InputError, match="None is no node"):
+            await rye.graphs.start_step(graph(house, NOTHING), nothing)
+        assert await rye.graphs.list() == ()
+
+
 async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(house: House) -> None:
     """And isn't cancelled himself by the cancellation that ended the run."""
     house.shell("acme/stay", "sleep 300")
