@@ -320,3 +320,19 @@ def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
     with pytest.raises(RyeError):
         found_in(tmp_path, KEY)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("code", "in_flight"), [("cancelled", "a"), ("tool_failed", None)])
+def test_a_node_that_was_broken_off_is_in_flight_still(
+    tmp_path: Path, code: str, in_flight: str | None
+) -> None:
+    journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process")
+    journal.append("run_started", {"inputs": {}})
+    journal.checkpoint(Position("a"))
+    journal.tell("node_started", {"node": "a", "try": 1})
+    error = NodeError("a", "it ended", code)
+    journal.append("node_completed", {"node": "a", **journal.outcome_of(NodeResult(error=error))})
+    journal.checkpoint(Position("a", 1, ending=Ending("error", error=error)))
+    journal.close()
+    found = read_run(tmp_path, tmp_path / "objects", RUN, KEY.public, None)
+    assert found.in_flight == in_flight

@@ -96,8 +96,7 @@ class _Behind:
         left.items = {index: one for index, one in self.items.items() if not one.get("error")}
         left.items_in_flight = set(self.items_in_flight)
         if self.completed is not None:
-            error = self.completed.get("error")
-            left.is_in_flight = isinstance(error, Mapping) and error.get("code") == "cancelled"
+            left.is_in_flight = self.completed.get("code") == "cancelled"
             left.completed = None
         return left
 
