@@ -81,7 +81,6 @@ class Action:
         thread: `fork` runs a directive in a managed thread; `inline` gets its directions.
         model: The model of a fork; as the directive says where None.
         limits: The limits of a fork.
-        target: Where; `local` alone until there are others.
     """
 
     ref: ItemRef
@@ -89,7 +88,6 @@ class Action:
     thread: Literal["inline", "fork"] = "inline"
     model: str | None = None
     limits: Mapping[str, float] = Factory(dict)
-    target: str = "local"
 
 
 @frozen(kw_only=True)

@@ -83,14 +83,13 @@ class Ending:
     Attributes:
         status: How.
         output: What it gives.
-        error: Why it failed; with the node where one did.
-        limit: `max_steps` where that ended it.
+        error: Why it failed; with the node where one did. Its code is `turn_limit` where the steps
+            were used up.
     """
 
     status: EndStatus
     output: object = None
     error: NodeError | None = None
-    limit: str = ""
 
 
 @frozen
@@ -129,7 +128,6 @@ class Position:
                 "status": self.ending.status,
                 "output": self.ending.output,
                 "error": self.ending.error.to_dict() if self.ending.error else None,
-                "limit": self.ending.limit,
             }
         return document
 
@@ -143,7 +141,6 @@ class Position:
                 ending["status"],
                 ending["output"],
                 NodeError(**error) if error else None,
-                ending["limit"],
             )
         return cls(
             document["node"],
@@ -196,7 +193,7 @@ def after(
     if moved.ending is None and moved.step >= graph.max_steps:
         said = f"The run's {graph.max_steps} steps are used up before '{moved.node}'."
         error = NodeError(moved.node or "", said, "turn_limit")
-        return evolve(moved, ending=Ending("error", error=error, limit="max_steps"))
+        return evolve(moved, ending=Ending("error", error=error))
     return moved
 
 

@@ -194,8 +194,8 @@ def test_the_steps_of_a_run_are_bounded() -> None:
         assert at.ending is None
         at = after(drawn, at, {}, NodeResult())
     assert at.ending is not None
-    assert (at.step, at.ending.limit) == (3, "max_steps")
     assert at.ending.error is not None
+    assert (at.step, at.ending.error.code) == (3, "turn_limit")
     assert "3 steps are used up" in at.ending.error.error
 
 

@@ -1,6 +1,6 @@
 """What happened in a run, node by node, as its events come. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ryecore.graph.journal.events import GraphEvent
     from ryecore.graph.model import VertexOfGraph
 
-__all__ = ["NodeSeen", "RunSeen", "RunSight", "see_run", "went_along"]
+__all__ = ["NodeSeen", "RunSeen", "RunSight", "went_along"]
 
 _ENDS: Final[Mapping[str, str]] = {
     "run_completed": "completed",
@@ -95,18 +95,6 @@ def went_along(node: "VertexOfGraph", to: str, taken: frozenset[tuple[str, str, 
     """Whether a run took an edge of a node: also after an error that was passed over."""
     was_passed_over = node.on_error != to and (node.id, to, True) in taken
     return was_passed_over or (node.id, to, False) in taken
-
-
-def see_run(events: "Iterable[GraphEvent]") -> RunSeen:
-    """Fold what a run told into what is to be seen of it.
-
-    Args:
-        events: The events of one run, in order; so far, or all of them.
-    """
-    sight = RunSight()
-    for event in events:
-        sight.take(event)
-    return sight.seen()
 
 
 @define

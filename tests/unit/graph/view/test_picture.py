@@ -5,10 +5,11 @@ import pytest
 from ryecore.drawing import to_mermaid, to_svg
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.view.picture import graph_picture
-from ryecore.graph.view.seen import RunSeen, see_run
+from ryecore.graph.view.seen import RunSeen
 from ryecore.graph.view.wording import condition_text
 from ryecore.policy.conditions import read_condition
 from tests.house import House
+from tests.unit.graph.view.folding import see_run
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,13 @@ import pytest
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.model import Graph
 from ryecore.graph.view.live import render_live
-from ryecore.graph.view.seen import RunSeen, see_run
+from ryecore.graph.view.seen import RunSeen
 from ryecore.graph.view.text import bar, render_graph
 from ryecore.policy.budget import Amount
 from ryecore.runs.columns import columns_of, main_line, shown
 from tests.graphs import graph as written
 from tests.house import House
+from tests.unit.graph.view.folding import see_run
 
 RUN = "acme/flow/flow-1"
 Told = tuple[str, Mapping[str, object]]
