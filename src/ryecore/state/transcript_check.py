@@ -15,6 +15,7 @@ from attrs import define, frozen
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
+from ryecore.state.model import TERMINAL
 from ryecore.state.transcript_lines import Line, Record, lines_of, open_plain, parse_line
 from ryecore.styled import StyledText
 
@@ -44,6 +45,7 @@ _SHOWN: Final = {
     "attested": ("✓", "good"), "altered": ("✗", "bad"), "cut": ("✗", "bad"),
     "unattested": ("!", "warn"),
 }  # fmt: skip
+_ENDS: Final = frozenset(f"thread_{status}" for status in TERMINAL)
 _MAX_NAMED: Final = 100  # of the turns that a gap may hold
 _MAX_BROKEN: Final = 1000  # reports of a file of somebody's making
 
@@ -235,7 +237,7 @@ def verified_records(
         line that is none.
 
     Raises:
-        StateError: It can't be read, or was altered or cut.
+        StateError: It can't be read, or was altered or cut, or something stands behind its end.
 
     Source: decision 47.
     """
@@ -248,7 +250,15 @@ def verified_records(
     except OSError as problem:
         raise _unreadable(path, problem) from problem
     chain.check(path)
-    return tuple(record for record in fed if record is not None)
+    records = tuple(record for record in fed if record is not None)
+    behind = chain.tail().records
+    attested = records[: len(records) - behind]
+    if behind and any(record.type in _ENDS for record in attested):
+        raise StateError(
+            f"The transcript {path} was altered or cut: something stands behind its end.",
+            next_step=f"See what: rye threads verify {thread_id}",
+        )
+    return records
 
 
 @frozen

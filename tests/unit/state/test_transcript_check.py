@@ -352,8 +352,9 @@ def test_records_to_go_on_from_are_those_of_a_chain_that_holds(written: Written)
 
     whole = list(read_records(written.path))
     assert read() == whole
-    written.path.write_bytes(written.content + RECORD + b"garbage\n" + RECORD + b"torn")
-    assert [record.type for record in read()] == [*(one.type for one in whole), "hook"]
+    begun = b"".join(written.lines[:4])
+    written.path.write_bytes(begun + RECORD + b"garbage\n" + RECORD + b"torn")
+    assert [record.type for record in read(None)] == [*(one.type for one in whole[:4]), "hook"]
     for altered in (
         written.content.replace(b'"parts":[]', b'"parts":[ ]', 1),
         b"".join(written.lines[:7]),
@@ -366,3 +367,16 @@ def test_records_to_go_on_from_are_those_of_a_chain_that_holds(written: Written)
     written.path.unlink()
     with pytest.raises(StateError, match="can't be read"):
         read()
+
+
+def test_nothing_behind_the_signed_end_of_a_thread_is_gone_on_from(tmp_path: Path) -> None:
+    path = tmp_path / "transcript.jsonl"
+    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+        transcript.append("thread_started", {})
+        transcript.append("thread_error", {})
+        transcript.checkpoint(1)
+    assert len(verified_records(path, THREAD, KEY.public, None)) == 3
+    with open(path, "ab") as file:
+        file.write(RECORD)
+    with pytest.raises(StateError, match="something stands behind its end"):
+        verified_records(path, THREAD, KEY.public, None)
