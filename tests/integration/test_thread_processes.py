@@ -14,6 +14,7 @@ CHILDREN = 3
 
 
 def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(house: House) -> None:
+    before = _below(os.getpid())
     theatre = Theatre(house)
     child = theatre.write("child", ["mark", {"text": "child"}], limits='spend="0.5"')
     fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
@@ -52,7 +53,7 @@ def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(house: Hous
         assert account.held.spend_microcents == account.reserved.spend_microcents == 0
         assert len(store.registry.list_children(one["thread_id"])) == CHILDREN
     store.close()
-    assert _below(os.getpid()) == set()
+    assert _below(os.getpid()) <= before  # other tests' processes may be ending still
 
 
 def _below(pid: int) -> set[int]:
