@@ -175,7 +175,7 @@ class Walker:
             "type": vertex.type,
             "status": "completed" if result.error is None else "failed",
             "elapsed_ms": round(elapsed_ms, 3),
-            "next": following.node,
+            "next": following.node if following.ending is None else None,
             **self._walk.vertices.facts,
             **self._walk.journal.outcome_of(result),
         }
