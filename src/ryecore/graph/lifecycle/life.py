@@ -40,7 +40,7 @@ from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import Above, depth_used_up, read_above
+from ryecore.runs.above import Above, depth_used_up, read_above, within_bounds
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
@@ -70,6 +70,7 @@ class GraphLife:
 
     _loaded: LoadedGraph
     _limits: Limits
+    _held: frozenset[str] | None
     _position: Position
     _offers: Offers
     _walk: Walk
@@ -111,6 +112,11 @@ class GraphLife:
             begun = self._begun(found, inputs)
             self._offers = await offers_of(graph, self._deps(), self._host.dispatcher)
             above = self._above()
+            self._held = within_bounds(
+                self._ctx.capabilities,
+                None if above is None else above.capabilities,
+                None if found is None else found.started.get("held"),
+            )
             self._register(above, None if taken is None else taken.follows)
             self._open_account(above)
             self._claim()
@@ -180,11 +186,11 @@ class GraphLife:
         tell_wish(host.registry.get_thread(run_id), self)  # what was wished before that
 
     def _capabilities(self, graph: Graph) -> frozenset[str]:
-        """What its actions may do: what its file says, within what its caller may.
+        """What its actions may do: what its file says, within what its starters may.
 
         Source: decision 41: never from parameters.
         """
-        return frozenset(attenuate(graph.permissions, self._ctx.capabilities))
+        return frozenset(attenuate(graph.permissions, self._held))
 
     def _open_journal(self, inputs: dict[str, object], begun: Begun) -> None:
         host, graph, run_id = self._host, self._loaded.graph, self.run_id
@@ -225,6 +231,7 @@ class GraphLife:
         host.running[run_id] = self
         self._position = begun.position
         started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": inputs}
+        started["held"] = None if self._held is None else sorted(self._held)
         if self._wish.only is not None:
             started["only"] = self._wish.only
         self.journal.append("run_started", started)

@@ -20,7 +20,7 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import Above, depth_used_up, read_above
+from ryecore.runs.above import Above, depth_used_up, read_above, within_bounds
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
@@ -42,7 +42,6 @@ from ryecore.threads.lifecycle.closing import (
     settle_failed,
 )
 from ryecore.threads.lifecycle.continuing import continued_record, handoff_of
-from ryecore.threads.lifecycle.held import held_within
 from ryecore.threads.lifecycle.leaving import (
     leave_capabilities,
     started_payload,
@@ -230,7 +229,12 @@ class ThreadLifecycle:
     async def _build_harness(self) -> None:
         """Step 10."""
         permissions, host = self._composed.permissions, self._host
-        held = held_within(self._ctx.capabilities, self._above, self._wish.continues)
+        above, goes_on = self._above, self._wish.continues
+        held = within_bounds(
+            self._ctx.capabilities,
+            None if above is None else above.capabilities,
+            None if goes_on is None else goes_on.capabilities,
+        )
         granted = attenuate(permissions.capabilities, held)
         risks = check_risks(granted, permissions.risks, host.planner.risks(self._log), self._log)
         self._warnings = risks.warnings
