@@ -129,6 +129,7 @@ class _NodeSight:
         self.failed += payload.get("error") is not None
 
     def completed(self, payload: Mapping[str, Any]) -> None:
+        """Take the end of the node, well or not."""
         is_well = payload.get("status") == "completed"
         is_cancelled = payload.get("code") == "cancelled"
         self.status = "completed" if is_well else "cancelled" if is_cancelled else "failed"
