@@ -229,13 +229,11 @@ class ThreadLifecycle:
     async def _build_harness(self) -> None:
         """Step 10."""
         permissions, host = self._composed.permissions, self._host
-        above, goes_on = self._above, self._wish.continues
-        held = within_bounds(
-            self._ctx.capabilities,
-            None if above is None else above.capabilities,
-            None if goes_on is None else goes_on.capabilities,
+        earlier = (self._above, self._wish.continues)
+        bounds = (one.capabilities for one in earlier if one is not None)
+        granted = attenuate(
+            permissions.capabilities, within_bounds(self._ctx.capabilities, *bounds)
         )
-        granted = attenuate(permissions.capabilities, held)
         risks = check_risks(granted, permissions.risks, host.planner.risks(self._log), self._log)
         self._warnings = risks.warnings
         self._limits = limits_until(self._limits, self._ctx.deadline)
