@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:Oh0F9Nwyt_JtYr28MZNhzweN4wFPkGm3zirge6SSOP11HZCvEzKu8Bc7gwW1wjWPZ4f94btbLarMwpd2BKWOBA:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:uLJNViAokPupB0MfhuRTZSDCaFrC02cHoLXjJvDwqvdqEUnwCaMrzLFjO9GjZi0VK_TDDPVPiSTgImOSkzVHAw:c895c953fb2fda05
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

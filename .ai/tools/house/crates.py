@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:yuozM69NtWriG9JVRxi8kGSk3WheHRMtQ_JXrppyy0s9uAslFQcTLn6-qGq16XSDga8xl5y247y5S-sIwdTFBA:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:Bu9D1-6E8CcZsgqakau3H9GDJri5BE8mqAa9_zW523OrNOme2zaqaOGlB3lntJKnzFz4Q1TjRkiI2qkQT0PWCA:c895c953fb2fda05
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

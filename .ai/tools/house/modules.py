@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:O-ApK_BswpuykhFJGV6iC1KpLIFtLJ6RjdPBEvztxgvqxABH939GRg6AXeEfokehIcriia6yj44FI8yCXudVCQ:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:qqAVU1oPjT6UbQWLJg-nzj2F8RYc4tXCZ2b8Vlad1YHKKdpwvstlSczc-IYYdfRq21krIjaVxXxEgZJE9UBECQ:c895c953fb2fda05
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

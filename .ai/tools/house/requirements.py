@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:XQ4exbgGM4O_zkcABvcPX5H1isJY7KXQtIhjiUEf2Udxs50_2qR0G-4npg-ODw7N0j6n_X9FBmkB56tRUjbdDg:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:oI84ESWKQdjvntBEbCPWHNrsIPK0v7aLN_pluvUXl_RQYOu5UjPf-ApTqIlLKkPfsejJHsXeOd_ZBHY_V86jBw:c895c953fb2fda05
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

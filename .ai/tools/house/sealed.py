@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:DNyOyj3E6uy5ND90eeWS88OCfBmeYGnD4EOnNGy-F5IHr5YTyN97a33Tyvxr_mZ_i9MbATqENMTsEqEgScTZDg:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:hxP6vr-Cj95pNpdV8gi86vRXXRPtDJ_2dvgpAkgynuMNXo3yd5_iD1dlQUC3aDgvn0phQcOFMk6wo4gDr9IaDA:c895c953fb2fda05
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

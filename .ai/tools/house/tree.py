@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:-t4R5DTms1SMketHBSGJ7pL_kH7mJkz17_14H-2FTqXOshoIfQuoQJ7zg2osGysKVbjISp7HbEJk9OUWJUjMDQ:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:AgWSrpCxREeu9be2Pe40gvtJEeE_yWWuTHPiGhdykRJ1slATw15kkyhBheCeJC2ba8nZrlht6oG1XC2djGFUCQ:c895c953fb2fda05
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T11:08:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:6DTJ5nXCuGZEo_Zb7LSq5HO6B7Mo4Vj1zTXzk6eOgmRUeZKIdujlA4R6ehtLByi30wYAnEOw68pDIW9LUc_aCA:347ae6e3aba3c559
+# rye:signed:2026-11-22T14:08:29Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:pmzCb_EUjvOSALbKhjUBUZKTwl5iVHehDsDYMEdLSRFWQ6lp_gNEEivI-slWflndHHZ8J0hoxdsEUOEJR18KDw:c895c953fb2fda05
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Clpewa7sRXZHoChHWNBYR2lFBjTFgRF4X7JfX75eHZ70thab-QYoY1H9qIIKbh1AIUcOaW6U8XX-e3c5-RcmAA:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:iIijnzK9Y2DXOceTeg4fox0884gUXWVb4qrWdeIQc_2nuWAGgLiW1cjWyQM3VQcIbM6qZG4yYiMm5h3uB_aJCA:6f9391e1faf1f962
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

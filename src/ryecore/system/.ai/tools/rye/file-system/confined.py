@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:cKd5qChYaDIsAoPaBp3OMq4g1-DRwpJBnikq9NSxqG-j0dKj9Sy4lokhD-it2Q1HPxdgp5M-BFUIVKLyf6q7Ag:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:lt3PsOhDz9oaHP2SeO_h2tyqBRVbmX87NddbVp9xiL_SY-_YDV70cE-NJyJfz7lMqBxxKDoiVqZJRWHJtUDoBQ:6f9391e1faf1f962
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:6Uk8y3Wysl94hNRbNk_s9qCcR-32WSMioUO1TpD8yCdvNVZkI6N-oRtVGGsE63H4tI2lF5Rf1ujvEMe-nZ-1Ag:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:RH9C3efk_27E_0q2HrrxVQ3IgJXh7jaVu54TbkdeP0LdcX_Q69gfBvVJVxI4JLasgVEF_-9hEZEzpS-FSNzZAg:6f9391e1faf1f962
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:BqfY_pCqG7z7x93NK-8lAvccRRl43QSjzROeyEQ62wfxjHxCa4UmsN4yKTWkpnZM-dnhrPiPVQOjSMQ3YY8UDw:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:V7XCNrjgftcQpqSlAoa7M-MP5JPNngZBO-TvxWo5J7ujhI1Zme8yf4xB2gv-eosFrUP5x2zx9GoAzXpH71OpDQ:6f9391e1faf1f962
 """List what lies in a folder."""
 
 from __future__ import annotations

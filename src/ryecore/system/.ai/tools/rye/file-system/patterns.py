@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:q-GEPKy06nXYXO_MBV6bdFU0Zx1je1YEV0UIDvF377IcLbfo5ewa8Tebh6mv8N6Yux8WF6fJ5-D_9pROUk-eDg:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:C-k-wwcKvLWrgpzvWA_UKgN3Kp7aW-KiTchU8JD3bey6ElwTZE812bz_wl5McHlm-Iww6ZGBVA2vHKRdm0JMBQ:6f9391e1faf1f962
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

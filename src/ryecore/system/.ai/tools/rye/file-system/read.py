@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:et52NJt2ewjm03AmIlEc_z_8HxpFP7PMzfvlhDoPF2W5pBvqPMYt9FRANFIvQw7Jk8CJlafqSoKd2bju9YPuBQ:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:McFToDHpJZFENd5_xMpljrxPfJgZVtzwJof0BiUsqiI9XPdnClqfBWfTdemnpyw0pFSxTl87Nu5yaZC39hLPCw:6f9391e1faf1f962
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:5BVWtP1ysU-_HIocqEMrMXXolGI7ML78UcUhcZJ2ezm3sHfAIN3M8Ou7UVTzNj1ijpSQSgkhH3jTl1Zc_OFaBA:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:IdqnU01c-C7VAD0CXpmxYCc-qJa_8abprH9eyswfzXvEi-WfJBCa9QUStur8Vt6UBIXZI9HS3o2PZ43OVrGlBw:6f9391e1faf1f962
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

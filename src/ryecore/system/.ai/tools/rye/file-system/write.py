@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:_Csx4NRe2hY5FGi31RGIOCEZMhgyA0IEeG4mAx_Y7Q-TShEGE_Gf9T5TqpZREZF7pCyqoS4RXWxPG-7HeibYCw:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:fkxJ-6Vc1Qcjc6Bqtkq8zwokG67dvNuIuFocOtMzgRX6R28CyiXeOEuHyuuPTe11SgKm8NFPUje6kLdpKHv5Aw:6f9391e1faf1f962
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T10:47:38Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:jdZISvuEW7bk7elNu44oylUfxNtzwDWz8hhUQMzdnHuaAAdja2hMonUL40ue22lo2kgXBglL8n1WHLF4nvj_BQ:262a65692183577b
+# rye:signed:2026-11-22T14:08:28Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:pHVPVfN4irSGSHwt1yAB5rRYcOshSeLM2pZssM-U76j-QvJfmPiE8_wwwUMEnnLnaF5FE-3lHm3haOffXDTmAw:6f9391e1faf1f962
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and
