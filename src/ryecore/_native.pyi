@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, final
 __all__ = [
     "ContentStore",
     "Mailbox",
+    "Pool",
     "SchemaValidator",
     "Watcher",
     "Witness",
@@ -78,7 +79,20 @@ class Witness:
     def holds(self) -> bool: ...
     def broken(self) -> str | None: ...
 
-# runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes, log
+# warm starts: state, pid, spares, forks, memory_bytes, failures, reason
+
+_Standing: TypeAlias = tuple[
+    Literal["starting", "ready", "failed", "refused"], int, int, int, int, int, str
+]
+
+@final
+class Pool:
+    def __new__(cls, memory_bytes: int, /) -> Pool: ...
+    def close(self) -> bool: ...
+    def stats(self) -> list[_Standing]: ...
+
+# runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes, log,
+# warm (pool, index of the argument, that argument in the template, program, settings)
 
 _Spec: TypeAlias = tuple[
     str,
@@ -91,9 +105,10 @@ _Spec: TypeAlias = tuple[
     float,
     int,
     _Path | None,
+    tuple[Pool, int, str, bytes, bytes] | None,
 ]
 # status, exit_code, signal, stdout, stderr, stdout_total_bytes, stderr_total_bytes, duration_ms,
-# pid, left_behind
+# pid, left_behind, warm
 _Report: TypeAlias = tuple[
     Literal["exited", "signaled", "timed_out", "cancelled", "unknown"],
     int | None,
@@ -105,6 +120,7 @@ _Report: TypeAlias = tuple[
     float,
     int,
     tuple[int, ...],
+    bool,
 ]
 
 @final

@@ -11,6 +11,7 @@ mod processes;
 mod runs;
 mod schema;
 mod store;
+mod warm;
 mod watch;
 mod witness;
 
@@ -36,6 +37,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     runs::register(module)?;
     schema::register(module)?;
     store::register(module)?;
+    warm::register(module)?;
     watch::register(module)?;
     witness::register(module)
 }

@@ -12,6 +12,7 @@ use ryecore_core::OsFailure;
 use ryecore_core::process::{self, Ending, Inbox, Limits, Outcome, Program, Report, Token, Waiter};
 
 use crate::convert::{duration, os_pairs, os_text, os_texts, raise, raise_os, size};
+use crate::warm::WarmStart;
 
 /// Between two looks at whether a signal wants the calling thread.
 const SLICE: Duration = Duration::from_millis(50);
@@ -29,12 +30,24 @@ struct Spec<'py>(
     f64,
     i64,
     Option<PathBuf>,
+    Option<WarmStart<'py>>,
 );
 
 impl Spec<'_> {
     fn start(&self, inbox: Arc<dyn Inbox>) -> PyResult<Token> {
-        let Self(command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_bytes, log) =
-            self;
+        let Self(
+            command,
+            args,
+            cwd,
+            env,
+            stdin,
+            timeout_s,
+            kill_grace_s,
+            drain_s,
+            max_bytes,
+            log,
+            warm,
+        ) = self;
         let program = program(command, args, cwd, env)?;
         let limits = Limits {
             timeout: timeout_s
@@ -44,9 +57,10 @@ impl Spec<'_> {
             drain: duration("drain_s", *drain_s)?,
             max_output_bytes: size("max_output_bytes", *max_bytes)?,
         };
+        let warm = warm.as_ref().map(|warm| warm.on(&program)).transpose()?;
         // The lock of the interpreter is held, so that no fork happens in the middle.
         let stdin = stdin.as_bytes().to_vec();
-        process::start(program, stdin, limits, log.as_deref(), inbox).map_err(raise_os)
+        process::start(program, stdin, limits, log.as_deref(), inbox, warm).map_err(raise_os)
     }
 }
 
@@ -87,6 +101,7 @@ fn report_tuple(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyTuple>> 
         duration,
         pid,
         left_behind,
+        warm,
     } = report;
     (
         status(py, ending),
@@ -99,6 +114,7 @@ fn report_tuple(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyTuple>> 
         duration.as_secs_f64() * 1e3,
         pid,
         PyTuple::new(py, left_behind)?,
+        warm,
     )
         .into_pyobject(py)
 }

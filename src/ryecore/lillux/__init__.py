@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ryecore.lillux.schema import SchemaFailure as SchemaFailure
     from ryecore.lillux.schema import SchemaValidator as SchemaValidator
     from ryecore.lillux.store import ContentStore as ContentStore
+    from ryecore.lillux.warm import TemplateStats as TemplateStats
+    from ryecore.lillux.warm import WarmPool as WarmPool
+    from ryecore.lillux.warm import WarmStart as WarmStart
     from ryecore.lillux.watching import Watcher as Watcher
     from ryecore.lillux.watching import wait_for_change as wait_for_change
     from ryecore.lillux.watching import watch as watch
@@ -50,9 +53,12 @@ _HOMES = {
     "SchemaFailure": "schema",
     "SchemaValidator": "schema",
     "SigningKey": "keys",
+    "TemplateStats": "warm",
     "TreeDigest": "digests",
     "TreeFilter": "digests",
     "TreeStat": "witness",
+    "WarmPool": "warm",
+    "WarmStart": "warm",
     "Watcher": "watching",
     "Witness": "witness",
     "current_process": "processes",
@@ -86,9 +92,12 @@ __all__ = [
     "SchemaFailure",
     "SchemaValidator",
     "SigningKey",
+    "TemplateStats",
     "TreeDigest",
     "TreeFilter",
     "TreeStat",
+    "WarmPool",
+    "WarmStart",
     "Watcher",
     "Witness",
     "current_process",

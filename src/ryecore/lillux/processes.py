@@ -19,6 +19,7 @@ from attrs import field, frozen
 from ryecore import _native
 from ryecore.errors import ProcessError, SpawnFailed
 from ryecore.lillux.mailbox import current_mailroom
+from ryecore.lillux.warm import WarmStart
 
 if TYPE_CHECKING:
     from ryecore._native import _ProcessId, _Spec  # pyright: ignore[reportPrivateUsage]
@@ -55,6 +56,8 @@ class ProcessSpec:
         max_output_bytes: How much of each stream is kept. What follows is counted.
         log_path: A file that both streams are appended to as they come, up to 256 MiB; it is made
             with mode 0600.
+        warm: How a template serves it, where one is ready; None starts it cold. So does an empty
+            `stdin`.
     """
 
     command: str
@@ -67,6 +70,7 @@ class ProcessSpec:
     drain_s: float = field(default=0.25, kw_only=True)
     max_output_bytes: int = field(default=_MAX_OUTPUT_BYTES, kw_only=True)
     log_path: str | PathLike[str] | None = field(default=None, kw_only=True)
+    warm: WarmStart | None = field(default=None, kw_only=True, repr=False)
 
 
 @frozen
@@ -85,6 +89,7 @@ class ProcessResult:
         pid: The number that it had.
         left_behind: Processes that left the child's group, and were seen at an untidy end
             (timeout, cancellation, a pipe held open). They were not ended.
+        warm: Whether it ran in a child that a template had forked ahead.
     """
 
     status: Literal["exited", "signaled", "timed_out", "cancelled", "unknown"]
@@ -97,6 +102,7 @@ class ProcessResult:
     duration_ms: float
     pid: int
     left_behind: tuple[int, ...]
+    warm: bool = False
 
 
 @frozen
@@ -296,6 +302,7 @@ def _native_spec(spec: ProcessSpec) -> "_Spec":
         spec.drain_s,
         spec.max_output_bytes,
         spec.log_path,
+        None if spec.warm is None else spec.warm.native(),
     )
 
 

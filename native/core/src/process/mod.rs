@@ -13,6 +13,7 @@ mod serving;
 mod signal;
 mod spec;
 mod streams;
+mod warm;
 
 pub use detach::start_detached;
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
@@ -22,3 +23,4 @@ pub use procfs::ProcessId;
 pub use reactor::{Token, cancel, shut_down, start};
 pub use run::{Ending, Inbox, Outcome, Report};
 pub use spec::{Limits, Program};
+pub use warm::{Pool, Standing as TemplateStanding, Warm};

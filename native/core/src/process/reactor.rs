@@ -23,6 +23,7 @@ use super::run::{Inbox, Job};
 use super::serving::{BELL, Serving, Turn};
 use super::spec::{Limits, Program};
 use super::streams::Log;
+use super::warm::Warm;
 use crate::error::OsFailure;
 
 /// Names a run for as long as the host lives.
@@ -166,6 +167,7 @@ pub fn start(
     limits: Limits,
     log: Option<&Path>,
     inbox: Arc<dyn Inbox>,
+    warm: Option<Warm>,
 ) -> Result<Token, OsFailure> {
     let log = log.map(Log::open).transpose()?.map(Arc::new);
     let token = next_token();
@@ -177,6 +179,7 @@ pub fn start(
         limits,
         log,
         inbox,
+        warm,
     };
     reactor()?.submit(Command::Start(job));
     Ok(token)

@@ -16,6 +16,7 @@ use super::reactor::Token;
 use super::signal::signal_group;
 use super::spec::{Limits, Program};
 use super::streams::{Capture, Feed, Log, above_stdio};
+use super::warm::Warm;
 use crate::error::OsFailure;
 
 /// How a run ended.
@@ -44,6 +45,8 @@ pub struct Report {
     pub pid: i32,
     /// Processes that left the group, and were seen at an untidy end.
     pub left_behind: Vec<i32>,
+    /// Whether it ran in a child that a template had forked ahead.
+    pub warm: bool,
 }
 
 pub type Outcome = std::result::Result<Report, OsFailure>;
@@ -61,6 +64,9 @@ pub(super) struct Job {
     pub(super) limits: Limits,
     pub(super) log: Option<Arc<Log>>,
     pub(super) inbox: Arc<dyn Inbox>,
+    /// Until it is decided that it starts cold.
+    #[expect(dead_code, reason = "every start is cold yet")]
+    pub(super) warm: Option<Warm>,
 }
 
 /// What every launch needs, made once.
@@ -199,6 +205,7 @@ impl Run {
             duration: self.started.elapsed(),
             pid: self.pid.as_raw_nonzero().get(),
             left_behind,
+            warm: false,
         };
         // Descriptors go before the word: who has it finds none of them open.
         drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd));
@@ -240,6 +247,7 @@ impl Job {
             duration: Duration::ZERO,
             pid: 0,
             left_behind: Vec::new(),
+            warm: false,
         };
         self.inbox.deliver(self.token, Ok(report));
     }

@@ -1,0 +1,83 @@
+//! The pool of warm templates.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use ryecore_core::process::{self, Program, TemplateStanding, Warm};
+
+use crate::convert::{os_text, raise, size};
+
+/// KILL needs no grace, and a host that closes must not hang.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Standing = (&'static str, i32, usize, u64, u64, u32, String);
+
+#[pyclass(frozen, module = "ryecore._native")]
+pub struct Pool(Arc<process::Pool>);
+
+#[pymethods]
+impl Pool {
+    #[new]
+    #[pyo3(signature = (memory_bytes, /))]
+    fn new(memory_bytes: i64) -> PyResult<Self> {
+        let bytes = size("memory_bytes", memory_bytes)?;
+        Ok(Self(process::Pool::new(bytes as u64)))
+    }
+
+    fn close(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.0.close(PATIENCE))
+    }
+
+    fn stats(&self, py: Python<'_>) -> Vec<Standing> {
+        let standings = py.detach(|| self.0.stats());
+        standings.into_iter().map(to_tuple).collect()
+    }
+}
+
+fn to_tuple(standing: TemplateStanding) -> Standing {
+    (
+        standing.state,
+        standing.pid,
+        standing.spares,
+        standing.forks,
+        standing.memory_bytes,
+        standing.failures,
+        standing.reason,
+    )
+}
+
+/// The part of a spec that says how it is warm.
+#[derive(FromPyObject)]
+pub struct WarmStart<'py>(
+    Bound<'py, Pool>,
+    usize,
+    Bound<'py, PyAny>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+);
+
+impl WarmStart<'_> {
+    pub fn on(&self, program: &Program) -> PyResult<Warm> {
+        let Self(pool, arg_index, arg, script, settings) = self;
+        let arg = CString::new(os_text(arg)?.into_vec())
+            .map_err(|_| PyValueError::new_err("an argument contains a NUL character"))?;
+        let warm = Warm {
+            pool: Arc::clone(&pool.get().0),
+            arg_index: *arg_index,
+            arg,
+            program: script.as_bytes().into(),
+            settings: settings.as_bytes().into(),
+        };
+        warm.check(program).map_err(raise)?;
+        Ok(warm)
+    }
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Pool>()
+}
