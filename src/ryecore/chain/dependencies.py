@@ -119,6 +119,27 @@ class Dependencies:
             evidence.add(seen, but_files_below=str(path.parent))
         return found
 
+    def verify_beside(self, name: str, owner: VerifiedItem, evidence: Evidence) -> VerifiedItem:
+        """Verify a file in a runtime's own folder that its processes are started with.
+
+        Args:
+            name: The file's name.
+            owner: The runtime.
+            evidence: Told the file's content.
+
+        Returns:
+            The verified file.
+
+        Raises:
+            IntegrityError: It doesn't verify.
+            AnchorError: It isn't there, can't be read, or is a link that leaves the folder.
+        """
+        path, root = _named(name, owner), owner.source.path.parent
+        batch = _Batch(self._verifier, root, owner, "names")
+        batch.check_link(str(path))
+        with _readable(root):
+            return batch.verify_file(str(path), evidence)
+
     def package_folders(
         self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
     ) -> tuple[dict[str, Path], bool]:

@@ -254,6 +254,7 @@ class PrimitiveExecutor:
                     cwd=prepared.cwd,
                     resolved_config=prepared.resolved_config,
                     timeout_s=timeout_s,
+                    warm=prepared.layout.warm,
                 ),
                 prepared.layout.deps,
                 unknown,

@@ -11,11 +11,12 @@ from attrs import evolve, frozen
 
 from ryecore.chain.anchor import find_anchor
 from ryecore.chain.dependencies import Dependencies
-from ryecore.chain.model import Chain, ChainElement, Deps
+from ryecore.chain.model import Chain, ChainElement, Deps, WarmTemplate
 from ryecore.chain.plan import merge_configs
 from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
+from ryecore.chain.warm import template_of, warm_of
 from ryecore.errors import AnchorError, ConfigError
 from ryecore.items.evidence import Evidence
 from ryecore.items.sealed import NOWHERE, SealedTree, Seals
@@ -37,8 +38,10 @@ class Layout:
         anchor: What the anchor changes in the environment.
         deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
-        dependencies: The files that were verified and sealed with the tool, and it among them.
+        dependencies: The files that were verified with the tool, and it among them.
         links: Where the items stand whose paths the runtime takes, by placeholder.
+        warm: What makes a template of the process; None where it starts cold, as all does that
+            is not verified.
     """
 
     tool_path: Path
@@ -50,12 +53,19 @@ class Layout:
     origins: Mapping[str, str] = {}
     dependencies: tuple[ItemSource, ...] = ()
     links: Mapping[str, Path] = {}
+    warm: WarmTemplate | None = None
 
     def as_authored(self, text: str) -> str:
         """A text with the author's own paths in place of sealed ones."""
         for sealed, authored in self.origins.items():
             text = text.replace(sealed, authored)
         return text
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether what runs is a copy of verified bytes; package folders may be linked to it."""
+        roots = (self.anchor_path or self.tool_path.parent, self.runtime_lib)
+        return all(root is None or str(root) in self.origins for root in roots)
 
     def holds(self, path: str) -> bool:
         """Whether a path leads into one of the sealed folders, and not through a link out again."""
@@ -126,9 +136,11 @@ class Sealer:
                 else None
             )
             if root is None:
-                return self._single_file(layout, tool, trace, evidence)
-            named = _named_files(chain, deps)
-            return self._anchored(layout, tool, root, deps, named, trace, evidence)
+                layout = self._single_file(layout, tool, trace, evidence)
+            else:
+                named = _named_files(chain, deps)
+                layout = self._anchored(layout, tool, root, deps, named, trace, evidence)
+        return self._with_warm(layout, chain, trace, evidence)
 
     def _with_links(self, layout: Layout, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
         """With the items whose paths the runtime takes, each sealed by itself."""
@@ -244,6 +256,20 @@ class Sealer:
             origins={**layout.origins, str(sealed.root): str(folder)},
             dependencies=tuple(item.source for item in files.values()),
         )
+
+    def _with_warm(self, layout: Layout, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
+        """With what makes a template of the process; it lies beside the runtime's own file."""
+        with trace.failing("read_metadata", item_id=chain.head.item_id):
+            found = warm_of(chain)
+        if found is None:
+            return layout
+        owner, spec = found
+        with trace.failing("verify_integrity", item_id=owner.source.ref.id, verified=False):
+            program = self._dependencies.verify_beside(spec.template, owner, evidence)
+        layout = evolve(layout, dependencies=(*layout.dependencies, program.source))
+        if not (program.is_verified and chain.is_verified and layout.is_sealed):
+            return layout
+        return evolve(layout, warm=template_of(spec, program.content, layout.tool_path))
 
 
 def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:

@@ -24,6 +24,8 @@ __all__ = [
     "ExecutionResult",
     "Link",
     "ValidChain",
+    "WarmPlan",
+    "WarmTemplate",
 ]
 
 _MAX_REPR: Final = 80
@@ -241,6 +243,36 @@ class ChainTrace:
 
 
 @frozen
+class WarmTemplate:
+    """What makes a template of a chain's process, whatever its parameters are.
+
+    Attributes:
+        fork_point: What stands for `{fork_point}` in its arguments.
+        program: What makes a process a template: the bytes that were verified.
+        settings: What that program is told, as a JSON object.
+    """
+
+    fork_point: str
+    program: bytes = field(repr=False)
+    settings: bytes = field(repr=False)
+
+
+@frozen
+class WarmPlan:
+    """How the process of a plan can be forked from a template that was started with the same plan.
+
+    Attributes:
+        arg_index: Which of the plan's arguments differs in the template.
+        arg: That argument in the template.
+        template: What else makes it one.
+    """
+
+    arg_index: int
+    arg: str
+    template: WarmTemplate
+
+
+@frozen
 class ExecutionPlan:
     """What a primitive is about to do, fully resolved. A dry run shows it.
 
@@ -256,6 +288,7 @@ class ExecutionPlan:
         keep: What tells processes that are kept apart from each other; None for a process that
             ends with its call.
         output_log: A file that the output is also written to as it comes.
+        warm: How the process can start warm; None where it can't. What comes of it is the same.
     """
 
     command: str
@@ -268,6 +301,7 @@ class ExecutionPlan:
     deps: Deps = "none"
     keep: str | None = None
     output_log: str | None = None
+    warm: WarmPlan | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, object]:
         """The plan as a dry run shows it: names of variables, never values."""

@@ -8,17 +8,34 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from ryecore.chain.model import ChainElement, Deps, ExecutionPlan, ValidChain
-from ryecore.chain.templating import Template, as_text
+from ryecore.chain.model import (
+    ChainElement,
+    Deps,
+    ExecutionPlan,
+    ValidChain,
+    WarmPlan,
+    WarmTemplate,
+)
+from ryecore.chain.templating import Template, as_text, count_of
 from ryecore.errors import ConfigError, InputError
 
-__all__ = ["PlanInputs", "build_plan", "positive_number", "with_defaults"]
+__all__ = [
+    "FORK_POINT",
+    "PlanInputs",
+    "build_plan",
+    "placeholder_names",
+    "positive_number",
+    "with_defaults",
+]
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 RESERVED_PARAMETER: Final = "resolved_config"
+FORK_POINT: Final = "fork_point"
+"""The placeholder for the place at which a template forks; no parameter can be what it is."""
+
 _MAX_NUMBER: Final = 2**53
 
 _BOUNDS: Final = frozenset({"timeout", "max_output_bytes"})
@@ -39,6 +56,7 @@ class PlanInputs:
         resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
         timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
         default_timeout_s: What holds where nobody says anything.
+        warm: What makes a template of the process; None where it starts cold.
     """
 
     parameters: Mapping[str, object]
@@ -48,6 +66,7 @@ class PlanInputs:
     resolved_config: object = None
     timeout_s: float | None = None
     default_timeout_s: float = DEFAULT_TIMEOUT_S
+    warm: WarmTemplate | None = None
 
 
 def build_plan(
@@ -86,7 +105,7 @@ def build_plan(
         unknown if unknown is not None else set(),
     )
     command = _command(config, template)
-    args = _args(config, taken.keys() | bound.keys(), command, template)
+    args, warm = _args(config, taken.keys() | bound.keys(), command, template, inputs.warm)
     timeout_s = inputs.timeout_s
     if timeout_s is None:
         timeout_s = positive_number(config.get("timeout", inputs.default_timeout_s), "timeout")
@@ -104,6 +123,7 @@ def build_plan(
         ),
         deps=deps,
         keep=_text_of(config.get("keep_warm"), template) or None,
+        warm=warm,
     )
 
 
@@ -149,13 +169,14 @@ def _placeholders_from_parameters(
     A tool that doesn't declare `command` keeps it as a mere parameter: whoever may call a
     signed script can't make its runtime run another one.
     """
-    by_runtimes = frozenset[str]().union(*map(_named_in, chain.elements[1:] or chain.elements))
-    by_tool = _named_in(chain.head)
-    if len(chain.elements) <= 2:  # the runtime itself was called
-        by_runtimes |= by_tool
-    return {
-        name: parameters[name] for name in by_runtimes & by_tool if parameters.get(name) is not None
-    }
+    names = placeholder_names(chain.elements) & _named_in(chain.head)
+    return {name: parameters[name] for name in names if parameters.get(name) is not None}
+
+
+def placeholder_names(elements: Sequence[ChainElement]) -> frozenset[str]:
+    """The names that parameters can set as placeholders, where the tool declares them too."""
+    # Without a tool before it, the runtime itself was called.
+    return frozenset[str]().union(*map(_named_in, elements[1:] if len(elements) > 2 else elements))
 
 
 def _command(config: Mapping[str, object], template: Template) -> str:
@@ -175,8 +196,12 @@ def _command(config: Mapping[str, object], template: Template) -> str:
 
 
 def _args(
-    config: Mapping[str, object], present: Collection[str], command: str, template: Template
-) -> tuple[str, ...]:
+    config: Mapping[str, object],
+    present: Collection[str],
+    command: str,
+    template: Template,
+    warm: WarmTemplate | None,
+) -> tuple[tuple[str, ...], WarmPlan | None]:
     args = config.get("args", [])
     alternatives = config.get("args_without")
     if isinstance(alternatives, Mapping):
@@ -186,6 +211,7 @@ def _args(
             "The chain's configuration has args that are no list.", next_step="Write a list."
         )
     rendered: list[str] = []
+    forks: list[tuple[int, str]] = []
     previous = ""
     for arg in args:
         text = as_text(arg)
@@ -196,6 +222,8 @@ def _args(
             and any(word.rpartition("/")[2] in _SHELLS for word in (command, *rendered))
         )
         value = template.render(text, quote=splices)
+        if warm is not None and count_of(FORK_POINT, text) == 1 and not splices:
+            forks.append((len(rendered), text))
         rendered += (
             [as_text(part) for part in value] if isinstance(value, list) else [as_text(value)]
         )
@@ -205,7 +233,12 @@ def _args(
             "A parameter that becomes an argument holds a NUL, which no program can be given.",
             next_step="Leave it out.",
         )
-    return tuple(rendered)
+    if warm is None or len(forks) != 1:  # a tool may bring arguments of its own
+        return tuple(rendered), None
+    index, text = forks[0]
+    in_template = evolve(template, values={**template.values, FORK_POINT: warm.fork_point})
+    arg = in_template.text(text)
+    return tuple(rendered), WarmPlan(index, arg, warm)
 
 
 def _call(chain: ValidChain, parameters: str) -> str:

@@ -17,7 +17,7 @@ from ryecore.chain.config import ConfigResolver
 from ryecore.chain.environment import EnvResolver, apply_env_paths
 from ryecore.chain.layout import Layout, Sealer
 from ryecore.chain.model import ValidChain
-from ryecore.chain.plan import positive_number
+from ryecore.chain.plan import FORK_POINT, positive_number
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Event, Trace
@@ -165,6 +165,8 @@ class Preparer:
     ) -> PreparedChain:
         layout = self._sealer.lay_out(chain, trace, evidence)
         context: dict[str, object] = {**self._places, **layout.values}
+        if any(element.spec.warm for element in chain.elements):
+            context[FORK_POINT] = ""  # be it used or not
         if _runs_on_own_interpreter(chain):
             # It starts programs itself, and has to know which of them may run.
             is_trusted = self._environments.is_project_trusted(evidence)

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from attrs import frozen
 
+from ryecore.chain.spec_schema import SPEC_SCHEMA
 from ryecore.errors import MetadataError
 from ryecore.lillux.schema import SchemaValidator
 
@@ -23,6 +24,7 @@ __all__ = [
     "PinSpec",
     "VerifyDepsSpec",
     "VersionRange",
+    "WarmSpec",
     "read_spec",
 ]
 
@@ -149,6 +151,23 @@ class VersionRange:
 
 
 @frozen
+class WarmSpec:
+    """How processes of a runtime can be forked from a template, instead of started one by one.
+
+    Attributes:
+        template: The program that makes a process such a template: a file beside the element's.
+        fork_point: What stands for `{fork_point}` in a template's arguments: where it forks.
+        preload: What the template imports ahead.
+        leading_imports: Whether it also imports what the tool begins with.
+    """
+
+    template: str
+    fork_point: str
+    preload: tuple[str, ...] = ()
+    leading_imports: bool = False
+
+
+@frozen
 class ElementSpec:
     """What a chain element declares of itself.
 
@@ -160,6 +179,7 @@ class ElementSpec:
         own_process: Whether its process is no tool but ryecore itself: it inherits the whole
             environment, is told on whose behalf it acts, and nothing before it in the chain
             changes how it is started. Only ryecore's own bundle may say so.
+        warm: How its processes start warm, or that none does; None where it says nothing.
     """
 
     executor_id: str | None = None
@@ -182,144 +202,12 @@ class ElementSpec:
     item_paths: Mapping[str, str] = {}
     pinned_by: PinSpec | None = None
     own_process: bool = False
-
-
-_TEXT: Final = {"type": "string"}
-_TEXTS: Final = {"type": "array", "items": _TEXT}
-_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
-_SCALARS: Final = {
-    "type": "object",
-    "additionalProperties": {"type": ["string", "number", "boolean"]},
-}
-_VERSIONS: Final = {
-    "type": "object",
-    "properties": {"min_version": _TEXT, "max_version": _TEXT},
-    "additionalProperties": False,
-}
-_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_CONFIG_SPEC: Final = {
-    "type": "object",
-    "properties": {
-        # Relative, and without a segment that leads upwards.
-        "path": {"type": "string", "pattern": r"^(?!.*(^|/)\.\.?(/|$))[^/\\\x00][^\\\x00]*$"},
-        "mode": {"enum": ["deep_merge", "first_match"]},
-        "signed": {"type": "boolean"},
-    },
-    "required": ["path"],
-    "additionalProperties": False,
-}
-
-
-def _required_with(types: Sequence[str], key: str) -> Mapping[str, object]:
-    """That an interpreter of these types declares a key."""
-    return {
-        "if": {"properties": {"type": {"enum": types}}, "required": ["type"]},
-        "then": {"required": [key]},
-    }
-
-
-_SCHEMA: Final[Mapping[str, object]] = {
-    "type": "object",
-    "properties": {
-        "executor_id": _TEXT_OR_NULL,
-        "version": _TEXT,
-        "tool_type": _TEXT_OR_NULL,
-        "category": _TEXT,
-        "description": _TEXT,
-        "env_config": {
-            "type": "object",
-            "properties": {
-                "interpreter": {
-                    "type": "object",
-                    "properties": {
-                        "type": {"enum": ["local_binary", "system_binary", "command", "own"]},
-                        "var": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
-                        "binary": _TEXT,
-                        "candidates": _TEXTS,
-                        "search_paths": _TEXTS,
-                        "search_roots": _TEXTS,
-                        "resolve_cmd": {**_TEXTS, "minItems": 1},
-                        "fallback": _TEXT,
-                        "system_tools": {"const": "own"},
-                        "modules": {"type": "object", "additionalProperties": _TEXT},
-                    },
-                    "required": ["type", "var"],
-                    "additionalProperties": False,
-                    "allOf": [
-                        _required_with(["command"], "resolve_cmd"),
-                        _required_with(["local_binary", "system_binary"], "binary"),
-                    ],
-                },
-                "env": _SCALARS,
-            },
-            "additionalProperties": False,
-        },
-        "config": {"type": "object"},
-        "config_schema": {"type": ["object", "null"]},
-        "config_resolve": {
-            "anyOf": [_CONFIG_SPEC, {"type": "array", "items": _CONFIG_SPEC}],
-        },
-        "anchor": {
-            "type": "object",
-            "properties": {
-                "enabled": {"type": "boolean"},
-                "mode": {"enum": ["auto", "always", "never", "disabled"]},
-                "markers_any": _TEXTS,
-                "root": {"enum": ["tool_dir", "tool_parent", "project_path"]},
-                "lib": _TEXT,
-                "cwd": _TEXT,
-                "env_paths": {
-                    "type": "object",
-                    "additionalProperties": {
-                        "type": "object",
-                        "properties": {"prepend": _TEXTS, "append": _TEXTS},
-                        "additionalProperties": False,
-                    },
-                },
-            },
-            "additionalProperties": False,
-        },
-        "verify_deps": {
-            "type": "object",
-            "properties": {
-                "enabled": {"type": "boolean"},
-                "scope": {"enum": ["anchor", "tool_dir", "tool_siblings", "tool_file"]},
-                "recursive": {"type": "boolean"},
-                "extensions": _TEXTS,
-                "exclude_dirs": _TEXTS,
-                "files": _TEXTS,
-            },
-            "additionalProperties": False,
-        },
-        "inputs": {"anyOf": [_TEXTS, {"type": "object"}]},
-        "outputs": {"anyOf": [_TEXTS, {"type": "object"}]},
-        "child_constraints": {
-            "anyOf": [_VERSIONS, {"type": "object", "additionalProperties": _VERSIONS}],
-        },
-        "file_types": {
-            "type": "object",
-            "propertyNames": {"pattern": r"^\.[A-Za-z0-9_]+$"},
-            "additionalProperties": {"enum": ["#", "//", "<!--", "--", ";"]},
-        },
-        "item_paths": {
-            "type": "object",
-            "propertyNames": {"pattern": _NAME},
-            "additionalProperties": {"type": "string", "pattern": _NAME},
-        },
-        "pinned_by": {
-            "type": "object",
-            "properties": {"config_key": _TEXT, "next_step": _TEXT},
-            "required": ["config_key", "next_step"],
-            "additionalProperties": False,
-        },
-        "own_process": {"type": "boolean"},
-    },
-}
+    warm: WarmSpec | Literal[False] | None = None
 
 
 @cache
 def _validator() -> SchemaValidator:
-    return SchemaValidator(json.dumps(_SCHEMA))
+    return SchemaValidator(json.dumps(SPEC_SCHEMA))
 
 
 def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
@@ -366,6 +254,7 @@ def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
         item_paths=metadata.get("item_paths", {}),
         pinned_by=PinSpec(**metadata["pinned_by"]) if "pinned_by" in metadata else None,
         own_process=metadata.get("own_process", False),
+        warm=_warm(metadata.get("warm")),
     )
 
 
@@ -418,6 +307,17 @@ def _verify_deps(declared: Mapping[str, Any]) -> VerifyDepsSpec:
         extensions=tuple(declared.get("extensions", default.extensions)),
         exclude_dirs=tuple(declared.get("exclude_dirs", default.exclude_dirs)),
         files=tuple(declared.get("files", default.files)),
+    )
+
+
+def _warm(declared: Mapping[str, Any] | Literal[False] | None) -> WarmSpec | Literal[False] | None:
+    if not declared:
+        return None if declared is None else False
+    return WarmSpec(
+        template=declared["template"],
+        fork_point=declared["fork_point"],
+        preload=tuple(declared.get("preload", ())),
+        leading_imports=declared.get("leading_imports", False),
     )
 
 

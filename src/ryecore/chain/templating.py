@@ -11,13 +11,14 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from attrs import field, frozen
 
 from ryecore.errors import ConfigError
 
-__all__ = ["Template", "as_text"]
+__all__ = ["Template", "as_text", "count_of"]
 
 _VARIABLE: Final = r"\$\{(?P<var>[A-Z_][A-Z0-9_]*)(?::-(?P<default>[^}]*))?\}"
 # `${name}` in lower case is left alone: in a script it is the shell's own variable.
@@ -25,6 +26,7 @@ _PLACEHOLDER: Final = r"(?<!\$)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"
 _EITHER: Final = re.compile(f"{_VARIABLE}|{_PLACEHOLDER}")
 _ONE_PLACEHOLDER: Final = re.compile(rf"\s*{_PLACEHOLDER}\s*\Z")
 _MAX_ROUNDS: Final = 3
+_MAX_REMEMBERED: Final = 1024
 
 
 @frozen
@@ -63,27 +65,36 @@ class Template:
         return as_text(self.render(text, quote=quote))
 
     def _render(self, text: str, quote: bool, rounds: int) -> object:
+        matches = _placeholders(text)
+        if not matches:
+            return text
         alone = _ONE_PLACEHOLDER.match(text)
         if alone is not None:
             found, value = self._value(alone["name"], rounds)
             return value if found else text
+        parts: list[str] = []
+        end = 0
+        for match in matches:
+            parts += (text[end : match.start()], self._replace(match, text, quote, rounds))
+            end = match.end()
+        parts.append(text[end:])
+        return "".join(parts)
+
+    def _replace(self, match: re.Match[str], text: str, quote: bool, rounds: int) -> str:
+        """What stands for one placeholder of a longer text."""
         write: Callable[[str], str] = shlex.quote if quote else str
-
-        def replace(match: re.Match[str]) -> str:
-            is_in_quotes = quote and _ends_in_quotes(text[: match.start()])
-            if match["var"] is not None:
-                if is_in_quotes:
-                    return match[0]  # the shell expands it itself, and never more than once
-                return write(self.environ.get(match["var"], match["default"] or ""))
-            found, value = self._value(match["name"], rounds)
-            if found and is_in_quotes:
-                raise ConfigError(
-                    f"The script {text!r} has {match[0]} in quotes, where a value could end them.",
-                    next_step="Write it without quotes around it: its value is quoted as one word.",
-                )
-            return write(as_text(value)) if found else match[0]
-
-        return _EITHER.sub(replace, text)
+        is_in_quotes = quote and _ends_in_quotes(text[: match.start()])
+        if match["var"] is not None:
+            if is_in_quotes:
+                return match[0]  # the shell expands it itself, and never more than once
+            return write(self.environ.get(match["var"], match["default"] or ""))
+        found, value = self._value(match["name"], rounds)
+        if found and is_in_quotes:
+            raise ConfigError(
+                f"The script {text!r} has {match[0]} in quotes, where a value could end them.",
+                next_step="Write it without quotes around it: its value is quoted as one word.",
+            )
+        return write(as_text(value)) if found else match[0]
 
     def _value(self, name: str, rounds: int) -> tuple[bool, object]:
         if name in self.values:
@@ -93,6 +104,17 @@ class Template:
             return False, None
         value = self.config[name]
         return True, self._render(value, False, rounds + 1) if isinstance(value, str) else value
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _placeholders(text: str) -> tuple[re.Match[str], ...]:
+    """Signed strings are rendered at each call, and the scripts among them are long."""
+    return tuple(_EITHER.finditer(text))
+
+
+def count_of(name: str, text: str) -> int:
+    """How often a placeholder stands in a signed string."""
+    return sum(match["name"] == name for match in _placeholders(text))
 
 
 def _ends_in_quotes(script: str) -> bool:

@@ -90,6 +90,7 @@ def _own_process_problems(elements: Sequence[ChainElement]) -> list[str]:
                 "env_config": one.spec.env != EnvSpec(),
                 "anchor": one.spec.anchor is not None,
                 "verify_deps": one.spec.verify_deps is not None,
+                "warm": one.spec.warm is not None,
             }
             problems += [
                 f"'{one.item_id}' declares {name}, which '{element.item_id}' does not take"

@@ -22,7 +22,7 @@ _PLAIN_KEYS: Final = frozenset({
     "version", "tool_type", "executor_id", "category", "description", "config_schema",
     "env_config", "config", "config_resolve", "anchor", "verify_deps", "inputs", "outputs",
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
-    "file_types", "transport", "permissions",
+    "file_types", "transport", "permissions", "warm",
 })  # fmt: skip
 # The names that seeds write without underscores. Others, such as VERSION, are the author's own.
 _CONSTANTS: Final = frozenset(

@@ -1,0 +1,320 @@
+"""What a runtime declares so that its processes can start warm, and what becomes of it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ryecore import CallContext
+from ryecore.chain.layout import Layout
+from ryecore.chain.model import ExecutionPlan, WarmTemplate
+from ryecore.chain.plan import PlanInputs, build_plan
+from ryecore.chain.prepared import PreparedChain
+from ryecore.errors import (
+    AnchorError,
+    ContentChanged,
+    MetadataError,
+    UnsignedItem,
+)
+from ryecore.items.refs import ItemRef
+from tests.house import PRIMITIVE, House
+from tests.unit.chain.elements import element, valid
+from tests.unit.chain.test_own_process import ours, problems_of
+
+pytestmark = pytest.mark.anyio
+
+FORK = "wait({fork_point}, {nowhere})"  # what stands for it is not read again
+WARM = {"template": "template.sh", "fork_point": FORK}
+ARGS = ["-c", "a=1\n{fork_point}\necho {tool_path}", "{tool_path}"]
+CONFIG = {"command": "/bin/echo", "args": ARGS}
+TEMPLATE = WarmTemplate(FORK, b"program", b"{}")
+
+
+def runtime(house: House, **declared: object) -> str:
+    """A runtime that can start warm, its template, and a tool of it."""
+    house.write("tools/a/template.sh", "# a template\n")
+    house.yaml("a/run", **{"warm": WARM, "config": CONFIG} | declared)
+    house.write("tools/a/t.sh", '# __executor_id__ = "a/run"\n')
+    return "tool:a/t"
+
+
+async def prepared_of(house: House, ref: str, **opened: object) -> PreparedChain:
+    async with house.open(**opened) as rye:
+        return await rye._parts.execute.inspect(ref, CallContext())
+
+
+async def layout_of(house: House, ref: str) -> Layout:
+    return (await prepared_of(house, ref)).layout
+
+
+async def test_the_template_is_told_what_to_import_and_owns_verified_bytes(house: House) -> None:
+    ref = runtime(house, warm=WARM | {"preload": ["json", "a.b"], "leading_imports": True})
+    layout = await layout_of(house, ref)
+    assert layout.warm is not None
+    assert layout.warm.fork_point == FORK
+    assert layout.warm.program == house.path("tools/a/template.sh").read_bytes()
+    told = json.loads(layout.warm.settings)
+    assert told == {"preload": ["json", "a.b"], "tool": str(layout.tool_path)}
+    assert "a template" not in repr(layout)
+
+
+async def test_without_leading_imports_the_template_is_not_told_the_tool(house: House) -> None:
+    layout = await layout_of(house, runtime(house))
+    assert layout.warm is not None
+    assert json.loads(layout.warm.settings) == {"preload": [], "tool": None}
+
+
+def test_no_file_of_the_template_is_among_the_elements_of_the_chain(house: House) -> None:
+    done = house.execute(runtime(house))
+    assert done.chain.ids == ("a/t", "a/run", PRIMITIVE)
+
+
+def test_in_a_cold_start_the_fork_point_is_empty_and_the_lines_stay(house: House) -> None:
+    done = house.execute(runtime(house))
+    assert done.success
+    assert str(done.data["stdout"]).startswith("-c a=1\n\necho /")
+
+
+def test_a_changed_template_is_refused_at_once_and_by_name(house: House) -> None:
+    ref = runtime(house)
+    path = house.path("tools/a/template.sh")
+    with house.sync() as rye:
+        assert rye.execute(ref).success
+        path.write_text(path.read_text() + "evil\n")
+        with pytest.raises(ContentChanged, match="'a/run' names a file") as refusal:
+            rye.execute(ref, trace=True)
+        assert str(path) in refusal.value.message
+        assert refusal.value.trace[-1]["step"] == "verify_integrity"
+        house.sign(path)
+        assert rye.execute(ref).success
+
+
+async def test_a_template_that_is_signed_anew_is_another_one(house: House) -> None:
+    ref = runtime(house)
+    path = house.path("tools/a/template.sh")
+    async with house.open() as rye:
+        seen = []
+        for _ in range(2):
+            plan = await plan_of(rye, ref)
+            assert plan.warm is not None
+            seen.append(plan.warm.template.program)
+            house.write("tools/a/template.sh", "# another\n")
+        assert seen[1] == path.read_bytes()
+        assert seen[0] != seen[1]
+
+
+def test_an_unsigned_template_is_refused(house: House) -> None:
+    ref = runtime(house)
+    house.write("tools/a/template.sh", "# mine\n", sign=False)
+    with pytest.raises(UnsignedItem, match=r"template\.sh"):
+        house.execute(ref)
+
+
+def test_a_template_that_is_missing_is_refused(house: House) -> None:
+    ref = runtime(house)
+    house.path("tools/a/template.sh").unlink()
+    with pytest.raises(AnchorError, match=r"template\.sh, which is not there"):
+        house.execute(ref)
+
+
+def test_a_template_that_is_a_link_out_of_the_folder_is_refused(house: House) -> None:
+    ref = runtime(house)
+    path = house.path("tools/a/template.sh")
+    path.rename(house.path("tools/elsewhere.sh"))
+    path.symlink_to("../elsewhere.sh")
+    with pytest.raises(AnchorError, match="leaves the anchor"):
+        house.execute(ref)
+
+
+def test_a_dry_run_verifies_the_template_anew(house: House, monkeypatch) -> None:
+    ref = runtime(house)
+    with house.sync() as rye:
+        seen = []
+        audit = rye._rye._parts._executor._auditor
+        verify = audit.verify
+        monkeypatch.setattr(audit, "verify", lambda source: seen.append(source) or verify(source))
+        rye.execute(ref, dry_run=True)
+    assert house.path("tools/a/template.sh") in [source.path for source in seen]
+
+
+async def plan_of(rye, ref: str, parameters: dict[str, object] | None = None) -> ExecutionPlan:
+    _, plan = await rye._parts._executor.plan(ItemRef.parse(ref), parameters or {}, CallContext())
+    return plan
+
+
+async def test_what_is_not_verified_starts_cold(house: House) -> None:
+    ref = runtime(house)
+    house.environ["RYE_DEV_MODE"] = "1"
+    for name in ("t.sh", "run.yaml", "template.sh"):
+        path = house.path(f"tools/a/{name}")
+        before = path.read_text()
+        path.write_text(before + "# edited\n")
+        with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
+            async with house.open() as rye:
+                assert (await plan_of(rye, ref)).warm is None
+        path.write_text(before)
+    with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
+        async with house.open() as rye:
+            assert (await plan_of(rye, ref)).warm is not None
+
+
+async def test_an_unverified_module_beside_the_tool_makes_it_start_cold(house: House) -> None:
+    anchor = {"enabled": True, "markers_any": ["pyproject.toml"]}
+    ref = runtime(house, anchor=anchor, verify_deps={"enabled": True, "extensions": [".sh"]})
+    house.write("tools/a/pyproject.toml", "", sign=False)
+    assert (await layout_of(house, ref)).warm is not None
+    house.write("tools/a/module.sh", "", sign=False)
+    house.environ["RYE_DEV_MODE"] = "1"
+    with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
+        layout = await layout_of(house, ref)
+    assert not layout.is_sealed
+    assert layout.warm is None
+
+
+# What rules it out
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"config": {**CONFIG, "args": ["{tool_path}"]}}, "stands 0 times"),
+        ({"config": {"command": "/bin/echo"}}, "stands 0 times"),
+        ({"config": {**CONFIG, "args": ["{fork_point}", "x{fork_point}"]}}, "stands 2 times"),
+        ({"config": {**CONFIG, "args": ["{fork_point} {fork_point}"]}}, "stands 2 times"),
+        ({"config": {**CONFIG, "args": ["${fork_point}"]}}, "stands 0 times"),
+        ({"config": {**CONFIG, "keep_warm": "{tool_path}"}}, "keep_warm"),
+        ({"config_schema": {"type": "object", "properties": {"fork_point": {}}}}, "reserved"),
+    ],
+)
+def test_a_declaration_that_cannot_be_kept_is_refused(house: House, declared, said) -> None:
+    ref = runtime(house, **declared)
+    with pytest.raises(MetadataError, match=said) as refusal:
+        house.execute(ref)
+    assert str(house.path("tools/a/run.yaml")) in refusal.value.message
+    assert "'a/t'" in refusal.value.message
+
+
+def test_a_process_of_ryecores_own_takes_none_from_its_tool() -> None:
+    for warm in (WARM, False):
+        said = problems_of(element("a/t", warm=warm), ours())
+        assert "'a/t' declares warm, which 'a/ours' does not take" in said
+
+
+@pytest.mark.parametrize(
+    "warm",
+    [
+        True,
+        {},
+        {"template": "t.py"},
+        {"fork_point": "x"},
+        WARM | {"more": 1},
+        WARM | {"template": "../t.py"},
+        WARM | {"template": ".."},
+        WARM | {"template": "/t.py"},
+        WARM | {"template": ""},
+        WARM | {"fork_point": ""},
+        WARM | {"fork_point": "a\nb"},
+        WARM | {"fork_point": "a\0b"},
+        WARM | {"preload": "json"},
+        WARM | {"preload": [1]},
+        WARM | {"leading_imports": 1},
+    ],
+)
+def test_another_form_is_refused_with_its_place(warm) -> None:
+    with pytest.raises(MetadataError) as refusal:
+        element("a/run", warm=warm)
+    assert all(problem.startswith("warm") for problem in refusal.value.problems)
+
+
+async def test_a_tool_may_say_that_it_starts_cold(house: House) -> None:
+    runtime(house)
+    house.write("tools/a/cold.sh", '# __executor_id__ = "a/run"\n# __warm__ = False\n')
+    prepared = await prepared_of(house, "tool:a/cold")
+    assert prepared.layout.warm is None
+    assert str(house.execute("tool:a/cold").data["stdout"]).startswith("-c a=1\n\necho /")
+
+
+def test_a_tool_may_have_a_constant_of_that_name(house: House) -> None:
+    runtime(house)
+    house.write("tools/a/mine.sh", '# __executor_id__ = "a/run"\n# WARM = [1, 2]\n')
+    assert house.execute("tool:a/mine").success
+
+
+# The plan
+
+
+def plan(
+    *args: str, parameters: dict[str, object] | None = None, config: object = None, **run: object
+) -> ExecutionPlan:
+    """A plan whose fork point is known, as in a chain whose runtime declares it."""
+    made = PlanInputs(
+        parameters=parameters or {},
+        context={"tool_path": "/t", "fork_point": ""},
+        env={"HOME": "/h"},
+        cwd="/p",
+        warm=TEMPLATE,
+    )
+    tool = element("a/t", config=config or {}, **run)
+    parent = element("a/run", config={"command": "/bin/run", "args": list(args)}, **run)
+    return build_plan(valid(tool, parent), made)
+
+
+def test_one_argument_differs_in_the_template() -> None:
+    made = plan("-x", "{tool_path} a\n{fork_point}\nb ${HOME}", "{tool_path}")
+    assert made.args == ("-x", "/t a\n\nb /h", "/t")
+    assert made.warm is not None
+    assert (made.warm.arg_index, made.warm.arg) == (1, f"/t a\n{FORK}\nb /h")
+    assert made.warm.template is TEMPLATE
+
+
+def test_an_argument_that_becomes_several_moves_the_place() -> None:
+    schema = {"type": "object", "properties": {"many": {"type": "array"}}}
+    made = plan(
+        "{many}", "{fork_point}", parameters={"many": ["a", "b", "c"]}, config_schema=schema
+    )
+    assert made.args == ("a", "b", "c", "")
+    assert made.warm is not None
+    assert (made.warm.arg_index, made.warm.arg) == (3, FORK)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20))
+def test_no_parameter_is_what_the_fork_point_stands_for(text: str) -> None:
+    schema = {"type": "object", "properties": {"fork_point": {}, "word": {}}}
+    for hostile in (text, "{fork_point}", "${HOME}{tool_path}"):
+        made = plan(
+            "say", "{fork_point}-{word}", "{word}",
+            parameters={"fork_point": hostile, "word": hostile}, config_schema=schema,
+            config={"fork_point": hostile},
+        )  # fmt: skip
+        assert made.args == ("say", f"-{hostile}", hostile)
+        assert made.warm is not None
+        assert made.warm.arg == f"{FORK}-{hostile}"
+
+
+@pytest.mark.parametrize(
+    "args", [["mine"], ["{fork_point}", "{fork_point}"], ["{fork_point}{fork_point}"]]
+)
+def test_a_tool_with_arguments_of_its_own_starts_cold(args) -> None:
+    made = plan("{fork_point}", config={"args": args})
+    assert made.warm is None
+    assert "fork_point" not in str(made.args)
+
+
+def test_a_shells_script_in_which_values_are_quoted_starts_cold() -> None:
+    made = plan("-c", "a {fork_point}", config={"command": "/bin/bash"})
+    assert (made.args, made.warm) == (("-c", "a ''"), None)
+
+
+def test_a_plan_shows_nothing_of_it() -> None:
+    made = plan("{fork_point}")
+    assert "warm" not in made.to_dict()
+    assert "program" not in repr(made)
+
+
+def test_where_nothing_declares_it_the_name_is_anybodys() -> None:
+    inputs = PlanInputs(parameters={}, context={}, env={}, cwd="/p")
+    unknown: set[str] = set()
+    tool = element("a/t", config={"command": "/bin/run", "args": ["{fork_point}"]})
+    made = build_plan(valid(tool), inputs, "none", unknown)
+    assert (made.args, made.warm, unknown) == (("{fork_point}",), None, {"fork_point"})
