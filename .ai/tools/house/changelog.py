@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:uLJNViAokPupB0MfhuRTZSDCaFrC02cHoLXjJvDwqvdqEUnwCaMrzLFjO9GjZi0VK_TDDPVPiSTgImOSkzVHAw:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:id9Rpc59ATGTzeGrgqbdvYzMvjbCkkoCGewcq1wOKSgaPeyrKQmFpHj7cPPvC7Ncxt9Um214-AjE_ioXJoAuBg:0bd8d5ab53e43ce7
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:Bu9D1-6E8CcZsgqakau3H9GDJri5BE8mqAa9_zW523OrNOme2zaqaOGlB3lntJKnzFz4Q1TjRkiI2qkQT0PWCA:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:f-YJg70X1iXuOnvqvivWe8FE-joJkN7ZGLdGBWkRLPsfrPqDTnoi8_xuljVVI-Y0NWRdjORJyxY2LczH_mx6Aw:0bd8d5ab53e43ce7
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

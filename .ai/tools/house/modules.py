@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:qqAVU1oPjT6UbQWLJg-nzj2F8RYc4tXCZ2b8Vlad1YHKKdpwvstlSczc-IYYdfRq21krIjaVxXxEgZJE9UBECQ:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:TbMCmgNHKj4aV1ZwP24f2pp4EPKkgsJReYBwPbzyXgBZZPy9pXffW48MMEYNpBEyeeENs2SYHDm8N2cPuTcwCQ:0bd8d5ab53e43ce7
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

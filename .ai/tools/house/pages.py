@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:b_i2XCuXVUnZ89Eut1Ch6QpJsQWK8ZcrZZLZCJbjCcmP94iNX36YSIQXHVNeTztkreAZOUGZLma0H7dEIyzHCw:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:DJaF8mcYOSImgc0Y8ArhOPZcGoXCVRsP0kanCZCDRwDndByyoGnl-uH92YyTGidHb_5vMdWD6aLEhTUmYbFBDQ:0bd8d5ab53e43ce7
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

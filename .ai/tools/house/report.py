@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:hbvM15_avA32PFHRHxxaEr5RHHaEw2I5iuF1q1_zbBuy6xu89HTTudqZY-ewmP9brkmyepTfDLD60_cYfI7ABw:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:WhnvRFVleyrE5fIrNVhmTtorjcGbXEhU1Vf5q0A5fIHfu2ikyo3keWFD_ruZb-ZKBr6id_RB_81hsc5rNRqIBA:0bd8d5ab53e43ce7
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

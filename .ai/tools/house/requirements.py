@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:oI84ESWKQdjvntBEbCPWHNrsIPK0v7aLN_pluvUXl_RQYOu5UjPf-ApTqIlLKkPfsejJHsXeOd_ZBHY_V86jBw:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:5Orb8W_bSNKvZAc0dekI6AM7H7TaZDIivuOe3G-mflNcUo9ZAGdmIeAhS1cdk2GjxsgGT8h7LZL2VRJXi-BfAA:0bd8d5ab53e43ce7
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

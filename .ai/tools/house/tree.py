@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:29Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:AgWSrpCxREeu9be2Pe40gvtJEeE_yWWuTHPiGhdykRJ1slATw15kkyhBheCeJC2ba8nZrlht6oG1XC2djGFUCQ:c895c953fb2fda05
+# rye:signed:2026-11-22T14:20:32Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:L9jqV_rHlR9oArnXIV-Ftlf8T40OmG7q9nGAuwAI0Go7T3-1aCfC41JyFYnqYKrSkdqLprMM_kH9g1j436q6Aw:0bd8d5ab53e43ce7
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

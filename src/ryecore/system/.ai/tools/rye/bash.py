@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:fs1luEMnAwsYOuNznkyta_643PWDxxudF-RWPsii4Y_ekVX5rxBQJebTO-BtMxtkt1pDYEhLGqKoXXLqEbKFBA:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:WhX0SPdNHKNG1MeLOWQntCYsOqROwen8gMxoyZKan9UF8X3lIfpHlPZji262ZudKdOEGT8rGUwgekQI5cMTGDA:9efc1bb77beeb2bf
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:Zzg4uAaEURZmLHWvKAjtI29bYHo7FMU__V2kb_tqafwE07UqJTCUKKAm9IwGGUM6kdakKtwAaBBSBmeHGTD8Aw:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:n1QfCx4zJlgHvzyEsFX_tJYETwqESf9z8m2aUQB7qTparS97tZfY8iKtOqn6aRM9U0SARBwEnn8eoYDorNVbAA:9efc1bb77beeb2bf
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:iIijnzK9Y2DXOceTeg4fox0884gUXWVb4qrWdeIQc_2nuWAGgLiW1cjWyQM3VQcIbM6qZG4yYiMm5h3uB_aJCA:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:h-IHICV__j4ZpmNh5F1lRMHHJjCRlogmbplz6VXt7dm6cg4hWI7tAqJdS1SSoJT0oWJ9rBA_sCkj7P8hjEtPDg:9efc1bb77beeb2bf
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:lt3PsOhDz9oaHP2SeO_h2tyqBRVbmX87NddbVp9xiL_SY-_YDV70cE-NJyJfz7lMqBxxKDoiVqZJRWHJtUDoBQ:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:oXRIEWvB-gV5mL8w7yg0BkT1jdYye0oHMrvFCeU8Ils6MiwqQTTYdMVHKoMF62rO5AL7U98N9kz9Fu1-xDF1DQ:9efc1bb77beeb2bf
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:M0zbgDeB8G-vxomVd2z-hMp8cBzU3xYdPxUYIdOY87qp-ZEmsJ1F9jxEj88bIJFXkOcKp8HOdi1-0cbJ6MRJBg:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:NJPNMzhmWEOwuuckiYF3OphxF8VkyYngCzD4gm-mPFghKMKF-MHyiZNA9_I0-YQfWphWtdt3nIX91ZMRn9fSAQ:9efc1bb77beeb2bf
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:9e9vBY7E2MvpdaD1T4WCVVt3gMhjw_k0Ba0cuqIsU3bEIytMscF-fyNcajymCH_mCNWFqYqMCxSvlXFe8gH1Aw:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:78prHMHjUbbji7GLelXPtbNBN2R5m422wrgoX81nUsD_g9TfzTfKhq3RZJjoacrj75vA-OgNaj4VMIFSYsYJAA:9efc1bb77beeb2bf
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

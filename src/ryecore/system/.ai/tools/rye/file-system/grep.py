@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:RH9C3efk_27E_0q2HrrxVQ3IgJXh7jaVu54TbkdeP0LdcX_Q69gfBvVJVxI4JLasgVEF_-9hEZEzpS-FSNzZAg:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:PVJ5iLInNGDvKXQ_BC3265UPFBqPyVcPyhZ0L2eJ2AtEptcdgcexHx1MhYT8Ta1FZDhz-ZGs-KZfEY2S5jo8AQ:9efc1bb77beeb2bf
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:V7XCNrjgftcQpqSlAoa7M-MP5JPNngZBO-TvxWo5J7ujhI1Zme8yf4xB2gv-eosFrUP5x2zx9GoAzXpH71OpDQ:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:IB9XWBbYJuPxwfX8YD1-9cupLKz1wwhFoTuoIY4zcFE_wK0X4ZU7Flo0SyWneQO_hdmrjw6a2oDTSGnY4-3FCA:9efc1bb77beeb2bf
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:n3THjBQM_VwAjORfl_SQEtd2siEquB6xvzkua_F1n_KfRK8vhtHXK-n0Y44jFa03HMhCFJy_eLzsd2tT1jj3AQ:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:8ibNh-JURqofH7Dh3IjjcwDbupQ59Rp5NiO1YXlORpGl-Swp4NlepQyACD_5n_XLzWDm-c_I7RFiBrB8bYLIDg:9efc1bb77beeb2bf
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:C-k-wwcKvLWrgpzvWA_UKgN3Kp7aW-KiTchU8JD3bey6ElwTZE812bz_wl5McHlm-Iww6ZGBVA2vHKRdm0JMBQ:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:epoirpnrZaQD2tGPDzQIrmPC4siUu7cAGId-Z_pTbcRqtMILY9jbd8wXD1Q3279zcsIgJ_otkU9tWGsGL1H7AA:9efc1bb77beeb2bf
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

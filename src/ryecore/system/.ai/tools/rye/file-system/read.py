@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:McFToDHpJZFENd5_xMpljrxPfJgZVtzwJof0BiUsqiI9XPdnClqfBWfTdemnpyw0pFSxTl87Nu5yaZC39hLPCw:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:64mulnw464yQo7sMWYNDDx3brSS-GWvFDijqvAG6Aavs-EZM4hBRiI28XtxKcO2g-kaYhJpoi2E8I0EAWF3dBQ:9efc1bb77beeb2bf
 """Read a part of a text file."""
 
 from __future__ import annotations

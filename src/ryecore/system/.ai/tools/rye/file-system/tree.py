@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:IdqnU01c-C7VAD0CXpmxYCc-qJa_8abprH9eyswfzXvEi-WfJBCa9QUStur8Vt6UBIXZI9HS3o2PZ43OVrGlBw:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:5iqflTiGtzgwFU87uQSJtUstYEBhDb9ceHYJLijKvzxpEYWxA6xCxFSyZxyNabhtuwRJgUFUNPaVm47wJosQAQ:9efc1bb77beeb2bf
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:fkxJ-6Vc1Qcjc6Bqtkq8zwokG67dvNuIuFocOtMzgRX6R28CyiXeOEuHyuuPTe11SgKm8NFPUje6kLdpKHv5Aw:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:W0JKCyxL_X-ELOaNcrGXd4NYhQ26Apsk_BGf73mzL6oobxVFUCKbE_DL7YgiMvlGjywdCdrypU9jA0C7sEWWDQ:9efc1bb77beeb2bf
 """Write a text file in one step."""
 
 from __future__ import annotations

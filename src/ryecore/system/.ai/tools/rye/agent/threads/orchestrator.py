@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:08:28Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:pHVPVfN4irSGSHwt1yAB5rRYcOshSeLM2pZssM-U76j-QvJfmPiE8_wwwUMEnnLnaF5FE-3lHm3haOffXDTmAw:6f9391e1faf1f962
+# rye:signed:2026-11-22T14:20:31Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:aGybXl1472e9t3ibp_AhjUJ5NQ3s2VGiEafMVcc7TpT2xOccZSDDmEAvJBAxQLFgJZ4GJ5HGO1BiddG3zH-IDg:9efc1bb77beeb2bf
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

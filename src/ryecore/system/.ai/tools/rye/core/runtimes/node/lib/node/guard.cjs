@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T14:08:28Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:00yoKCQSzLRSmw_YDvJ0sJ0uDd1fyxiheOWN1Age_6y03_zY_IGUYJK1Z_4U8nb_-VWyPLGJz_-8SHNBBypUDw:6f9391e1faf1f962
+// rye:signed:2026-11-22T14:20:31Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:2IaEuvohD-8iF8-eybHSqULHN3JiaVAQjNZjcmZXyGbXHCGAKh8u9D6GMB3H4muu1kWXe3mVwOHaH7D3XMbhDg:9efc1bb77beeb2bf
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

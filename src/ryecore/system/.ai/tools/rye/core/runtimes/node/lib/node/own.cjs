@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T14:08:28Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:guNsGfomDYSXFgRe1cH1MaBqhRb-j_8w-QxuWp8v0RWnvO7Ye_myea8XxnZsv5XWzUKB2utVjdbdx2jvAWVgAA:6f9391e1faf1f962
+// rye:signed:2026-11-22T14:20:31Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:WWLxAdvJwVkiPXXdPwSUiaVOkl0UN9HkJLE9yxCRWhb4QBfduAJBj6lH4jnMQ3OTZERKXAZB_y081_R8SMn_BA:9efc1bb77beeb2bf
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
