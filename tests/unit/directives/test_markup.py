@@ -83,7 +83,7 @@ def test_a_name_that_begins_like_an_opaque_one_is_not_opaque():
     "part", ["<raw ", "<raw>", "<!--", "<![CDATA[", "<raw a='", "</raw", "<a>"]
 )
 def test_hostile_repetition_is_refused_in_well_under_a_second(part):
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(DirectiveProblem):
         parse_markup(part * (MAX_XML_BYTES // len(part)), 1)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -33,7 +33,7 @@ def test_a_header_is_read_from_the_comment_of_any_language(token: str) -> None:
 @pytest.mark.parametrize("line", ["'a':", "CONFIG_SCHEMA = {"])
 def test_a_literal_that_never_ends_costs_no_more_than_a_moment(line: str) -> None:
     hostile = f"# CONFIG_SCHEMA = {{\n{f'# {line}{chr(10)}' * 30_000}"
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(MetadataError, match="too long for a comment"):
         parse_metadata(hostile.encode(), Path("a.sh"))
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5

@@ -74,7 +74,7 @@ def test_a_number_of_more_digits_than_python_writes_is_not_shown(name, content):
     ["# a" + " " * 60_000 + "b", "```yaml\n" * 8000, "<directive><description>" * 2500],
 )
 def test_a_hostile_header_costs_no_more_than_reading_it(hostile):
-    begun = time.perf_counter()
+    begun = time.process_time()
     for kind in ("directive", "knowledge"):
         describe(kind, "a.md", hostile.encode())
-    assert time.perf_counter() - begun < 0.5
+    assert time.process_time() - begun < 0.5

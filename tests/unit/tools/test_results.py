@@ -176,12 +176,12 @@ async def test_one_list_that_is_held_over_and_over_is_refused_in_time() -> None:
     bomb: Any = ["x"] * 10
     for _ in range(12):
         bomb = [bomb] * 10
-    started = time.perf_counter()
+    started = time.process_time()
 
     error = await refused(ToolExecutionError, giving(bomb))
 
     assert "more than" in str(error)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 async def test_fifty_megabytes_are_kept_whole_and_shown_in_part() -> None:
