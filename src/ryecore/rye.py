@@ -12,7 +12,12 @@ import anyio
 from ryecore.actions.graphs import Graphs
 from ryecore.actions.options import ExecuteOptions
 from ryecore.actions.running import Running
-from ryecore.actions.settings import Settings, check_factory
+from ryecore.actions.settings import (
+    WARM_MEMORY_MIB,
+    Settings,
+    check_factory,
+    check_warm_memory,
+)
 from ryecore.actions.threads import Threads
 from ryecore.chain.config import HostConfig
 from ryecore.chain.environment import InheritEnv
@@ -88,6 +93,7 @@ class Rye:
         agent: "AgentRunnerDeps | None" = None,
         deps_factory: str | None = None,
         durability: Durability = "process",
+        warm_memory_mib: int = WARM_MEMORY_MIB,
     ) -> Self:
         """Open a project.
 
@@ -111,13 +117,15 @@ class Rye:
                 can't travel.
             durability: What a change of `.ai/state` survives: the death of the `process`, or the
                 loss of power too (`machine`).
+            warm_memory_mib: What the templates that Python tools start warm from may take, in MiB,
+                with what they have forked ahead; with 0 every process starts cold.
 
         Returns:
             The open Rye, to be used as an asynchronous context manager.
 
         Raises:
-            ConfigError: The project isn't a folder, another path can be none, or a bundle can't
-                be loaded.
+            ConfigError: The project isn't a folder, another path can be none, a bundle can't be
+                loaded, or an option has no such value.
         """
         environ = dict(os.environ if environ is None else environ)
         base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
@@ -134,6 +142,7 @@ class Rye:
             cache_dir=str(cache),
             durability=durability,
             deps_factory=check_factory(deps_factory),
+            warm_memory_mib=check_warm_memory(warm_memory_mib),
         )
         return cls(Parts(settings, environ, approve, agent))
 

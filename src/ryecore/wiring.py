@@ -129,7 +129,12 @@ class Parts:
             },
         )
         self._executor = PrimitiveExecutor(
-            preparer, interpreters, auditor, _keep_connectors, lambda: self._graph_processes
+            preparer,
+            interpreters,
+            auditor,
+            _keep_connectors,
+            lambda: self._graph_processes,
+            settings.warm_memory_mib * 1024 * 1024,
         )
         self.execute = ExecuteAction(
             self.spaces,

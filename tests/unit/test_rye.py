@@ -132,6 +132,13 @@ async def test_a_failed_run_has_the_documented_form(house):
     assert document["data"]["return_code"] == 1
 
 
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, "256", None, 2**40], ids=repr)
+async def test_a_bound_for_warm_starts_that_is_none_is_refused(house, wrong):
+    with pytest.raises(ConfigError, match="warm_memory_mib") as refusal:
+        house.open(warm_memory_mib=wrong)
+    assert "0 (every process starts cold)" in refusal.value.next_step
+
+
 async def test_trace_shows_the_chain_and_runs_nothing(house):
     ref = house.shell("a/t", "touch ran")
     async with house.open() as rye:

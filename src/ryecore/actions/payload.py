@@ -18,7 +18,7 @@ from ryecore.policy import CallContext
 
 __all__ = ["Fork", "Payload", "Walk"]
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
 @frozen

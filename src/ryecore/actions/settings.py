@@ -10,7 +10,12 @@ from ryecore.errors import ConfigError
 from ryecore.items.spaces import Space
 from ryecore.state.model import Durability
 
-__all__ = ["Settings", "check_factory"]
+__all__ = ["WARM_MEMORY_MIB", "Settings", "check_factory", "check_warm_memory"]
+
+WARM_MEMORY_MIB: Final = 256
+"""What the templates of warm starts may take by default."""
+
+_MAX_WARM_MEMORY_MIB: Final = 1024 * 1024
 
 _FACTORY: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -30,6 +35,7 @@ class Settings:
         cache_dir: Where verified files are sealed.
         durability: What a change of state survives.
         deps_factory: `package.module:function`, which rebuilds what the host injects.
+        warm_memory_mib: What the templates of warm starts may take; 0 starts everything cold.
     """
 
     project_path: str
@@ -42,6 +48,7 @@ class Settings:
     cache_dir: str
     durability: Durability
     deps_factory: str | None
+    warm_memory_mib: int = WARM_MEMORY_MIB
 
     def to_options(self) -> dict[str, Any]:
         """The settings as the arguments of `Rye.open`."""
@@ -56,6 +63,7 @@ class Settings:
             "cache_dir": self.cache_dir,
             "durability": self.durability,
             "deps_factory": self.deps_factory,
+            "warm_memory_mib": self.warm_memory_mib,
         }
 
 
@@ -69,4 +77,19 @@ def check_factory(deps_factory: str | None) -> str | None:
         return deps_factory
     raise ConfigError(
         f"deps_factory is {deps_factory!r}.", next_step="Write package.module:function."
+    )
+
+
+def check_warm_memory(warm_memory_mib: int) -> int:
+    """A bound of memory, as it is.
+
+    Raises:
+        ConfigError: It is no whole number from 0 to 1,048,576.
+    """
+    if type(warm_memory_mib) is int and 0 <= warm_memory_mib <= _MAX_WARM_MEMORY_MIB:
+        return warm_memory_mib
+    raise ConfigError(
+        f"warm_memory_mib is {warm_memory_mib!r}.",
+        next_step=f"Write a whole number of MiB, from 0 (every process starts cold) to "
+        f"{_MAX_WARM_MEMORY_MIB}.",
     )

@@ -33,6 +33,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
+from ryecore.lillux.warm import WarmPool
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CallContext
 
@@ -49,6 +50,8 @@ class PrimitiveExecutor:
         keeper: Makes what keeps processes for the next call, when one is first to be kept;
             without it, each ends with its call.
         own: Makes what runs processes of ryecore's own, when the first one is needed.
+        warm_memory_bytes: What templates, and what they have forked ahead, may take; with 0 every
+            process starts cold.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class PrimitiveExecutor:
         auditor: Verifier,
         keeper: Callable[[], KeptProcesses] | None = None,
         own: Callable[[], OwnProcesses] | None = None,
+        warm_memory_bytes: int = 0,
     ) -> None:
         self._preparer = preparer
         self._interpreters = interpreters
@@ -65,6 +69,8 @@ class PrimitiveExecutor:
         self._keeper = keeper
         self._own = own
         self._kept: KeptProcesses | None = None
+        self._warm_memory_bytes = warm_memory_bytes
+        self._pool: WarmPool | None = None
         self._cache = ChainCache()
         self._making: dict[ItemRef, anyio.Lock] = {}
         self._unremembered: set[ItemRef] = set()
@@ -133,7 +139,7 @@ class PrimitiveExecutor:
         # What was left of a deadline is a number that nobody has written.
         timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
         outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
-        log.add("execute", **_execute_event(ref, done, outcome))
+        log.add("execute", **_execute_event(ref, plan, done, outcome))
         return ExecutionResult(
             "success" if outcome.success else "error",
             str(ref),
@@ -293,9 +299,13 @@ class PrimitiveExecutor:
         )
 
     async def aclose(self) -> None:
-        """End the processes that are kept, and wait until none is left."""
-        if self._kept is not None:
-            await self._kept.aclose()
+        """End the processes that are kept or forked ahead, and wait until none is left."""
+        try:
+            if self._kept is not None:
+                await self._kept.aclose()
+        finally:
+            if self._pool is not None:
+                await _close(self._pool)
 
     async def _carry_out(
         self, plan: ExecutionPlan, chain: Chain, ref: ItemRef, ctx: CallContext
@@ -305,10 +315,16 @@ class PrimitiveExecutor:
                 raise ConfigError("This executor starts no process of ryecore's own.")
             return await self._own().run(plan, ref, ctx)
         if plan.keep is None or self._keeper is None:
-            return await PRIMITIVE_MAP[chain.elements[-1].item_id]().run(plan)
+            pool = self._warm_pool() if plan.warm is not None else None
+            return await PRIMITIVE_MAP[chain.elements[-1].item_id](pool).run(plan)
         if self._kept is None:
             self._kept = self._keeper()
         return await self._kept.run(plan)
+
+    def _warm_pool(self) -> WarmPool | None:
+        if self._pool is None and self._warm_memory_bytes:
+            self._pool = WarmPool(self._warm_memory_bytes)
+        return self._pool
 
     async def _run(
         self,
@@ -329,6 +345,13 @@ class PrimitiveExecutor:
                 self._cache.forget(ref)  # an interpreter may have gone; look again next time
                 raise
             raise CallCancelled(f"{ref} was cancelled by its caller.")
+
+
+async def _close(pool: WarmPool) -> None:
+    try:
+        await anyio.to_thread.run_sync(pool.close)
+    except RuntimeError:  # no thread can be started any more while the interpreter ends
+        pool.close()
 
 
 def _check_pinned(chain: Chain, ctx: CallContext) -> None:
@@ -366,13 +389,17 @@ def _is_past(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def _execute_event(ref: ItemRef, done: ProcessResult, outcome: Outcome) -> dict[str, object]:
+def _execute_event(
+    ref: ItemRef, plan: ExecutionPlan, done: ProcessResult, outcome: Outcome
+) -> dict[str, object]:
     event: dict[str, object] = {
         "item_id": ref.id,
         "status": done.status,
         "exit_code": done.exit_code,
         "duration_ms": round(done.duration_ms, 3),
     }
+    if plan.keep is None:  # one that is kept was not started for this call
+        event["start"] = "warm" if done.warm else "cold"
     return event if outcome.success else event | {"failed": True, "error": outcome.error}
 
 

@@ -3,13 +3,14 @@
 Source: seed 000, "Layer 1: Primitives"; decision 14.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
+from ryecore.lillux.warm import WarmPool, WarmStart
 from ryecore.policy.context import CallContext
 
 __all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses", "Primitive"]
@@ -57,7 +58,14 @@ class OwnProcesses(Protocol):
 
 
 class ExecutePrimitive:
-    """Runs a plan as a process of its own group, under lillux."""
+    """Runs a plan as a process of its own group, under lillux.
+
+    Args:
+        pool: The templates that a plan's process may be forked from; None starts it cold.
+    """
+
+    def __init__(self, pool: WarmPool | None = None) -> None:
+        self._pool = pool
 
     async def run(self, plan: ExecutionPlan) -> ProcessResult:
         """Run the process and wait for it.
@@ -81,9 +89,19 @@ class ExecutePrimitive:
                 timeout_s=plan.timeout_s,
                 max_output_bytes=plan.max_output_bytes,
                 log_path=plan.output_log,
+                warm=self._warm_start(plan),
             )
         )
 
+    def _warm_start(self, plan: ExecutionPlan) -> WarmStart | None:
+        warm = plan.warm
+        if warm is None or self._pool is None:
+            return None
+        template = warm.template
+        return WarmStart(self._pool, warm.arg_index, warm.arg, template.program, template.settings)
 
-PRIMITIVE_MAP: Final[Mapping[str, type[Primitive]]] = {EXECUTE_ID: ExecutePrimitive}
+
+PRIMITIVE_MAP: Final[Mapping[str, Callable[[WarmPool | None], Primitive]]] = {
+    EXECUTE_ID: ExecutePrimitive
+}
 """The primitives by id."""

@@ -3,7 +3,9 @@
 import pytest
 
 from ryecore import MAX_CHAIN_DEPTH, PRIMITIVE_MAP, ExecutePrimitive, ExecutionPlan
+from ryecore.chain.model import WarmPlan, WarmTemplate
 from ryecore.errors import SpawnFailed
+from ryecore.lillux.warm import WarmPool
 
 pytestmark = pytest.mark.anyio
 
@@ -28,3 +30,14 @@ async def test_a_plan_is_carried_out_to_the_letter():
 async def test_a_program_that_is_not_there_is_refused():
     with pytest.raises(SpawnFailed):
         await ExecutePrimitive().run(plan("/nowhere/program"))
+
+
+async def test_a_plan_that_can_start_warm_starts_cold_without_a_template():
+    warm = WarmPlan(1, "exit 3", WarmTemplate("exit 3", b"", b"{}"))
+    can = plan("/bin/sh", "-c", "cat", warm=warm)
+    pool = WarmPool(1024)
+    for primitive in (ExecutePrimitive(), ExecutePrimitive(pool)):
+        done = await primitive.run(can)
+        assert (done.stdout, done.exit_code, done.warm) == (b"in", 0, False)
+    assert pool.close()
+    assert (await ExecutePrimitive(pool).run(can)).stdout == b"in"

@@ -1,0 +1,32 @@
+"""How a Rye was opened, as it goes to another process."""
+
+import inspect
+import json
+
+import pytest
+from attrs import asdict
+
+from ryecore import Rye
+from ryecore.actions.settings import Settings, check_warm_memory
+from ryecore.errors import ConfigError
+
+INJECTED = {"environ", "approve", "agent"}  # what can't travel, or is the other process's own
+
+
+def test_every_option_that_can_travel_does() -> None:
+    options = set(inspect.signature(Rye.open).parameters) - INJECTED
+    settings = Settings("/p", "/u", (), "safe", (), False, {}, "/c", "process", None, 7)
+    assert set(settings.to_options()) == options
+    assert settings.to_options()["warm_memory_mib"] == 7
+    assert json.loads(json.dumps(asdict(settings)))["warm_memory_mib"] == 7
+
+
+@pytest.mark.parametrize("bound", [0, 1, 256, 1024 * 1024])
+def test_a_bound_for_warm_starts_is_a_number_of_mib(bound: int) -> None:
+    assert check_warm_memory(bound) == bound
+
+
+@pytest.mark.parametrize("bound", [-1, 1024 * 1024 + 1, True, 0.5])
+def test_another_bound_is_refused(bound: int) -> None:
+    with pytest.raises(ConfigError, match="warm_memory_mib is"):
+        check_warm_memory(bound)
