@@ -66,15 +66,8 @@ impl WarmStart<'_> {
         let Self(pool, arg_index, arg, script, settings) = self;
         let arg = CString::new(os_text(arg)?.into_vec())
             .map_err(|_| PyValueError::new_err("an argument contains a NUL character"))?;
-        let warm = Warm {
-            pool: Arc::clone(&pool.get().0),
-            arg_index: *arg_index,
-            arg,
-            program: script.as_bytes().into(),
-            settings: settings.as_bytes().into(),
-        };
-        warm.check(program).map_err(raise)?;
-        Ok(warm)
+        let (script, settings) = (script.as_bytes(), settings.as_bytes());
+        Warm::new(&pool.get().0, program, *arg_index, arg, script, settings).map_err(raise)
     }
 }
 

@@ -76,14 +76,14 @@ impl Detachment {
             stdout: self.log.as_fd(),
             stderr: self.log.as_fd(),
         };
-        let Launched { pid, pidfd } = match launch(proof, &kit.stack, &self.program, &stdio, false)
-        {
-            Ok(launched) => launched,
-            Err(failure) => {
-                self.answer.put(Err(failure.into()));
-                return None;
-            }
-        };
+        let Launched { pid, pidfd } =
+            match launch(proof, &kit.stack, &self.program, &stdio, None, false) {
+                Ok(launched) => launched,
+                Err(failure) => {
+                    self.answer.put(Err(failure.into()));
+                    return None;
+                }
+            };
         let token = next_token();
         let failed = |errno| OsFailure::new("watch", self.program.command(), errno);
         let identity = watch(token, &pidfd).map_err(|errno| failed(errno).into());

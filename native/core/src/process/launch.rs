@@ -20,6 +20,8 @@ use crate::error::OsFailure;
 const STACK_BYTES: usize = 64 * 1024;
 const GUARD_BYTES: usize = 64 * 1024;
 const LAST_SIGNAL: c_int = 64;
+/// Where a template hears its host.
+const CONTROL: RawFd = 3;
 
 /// Proof that this thread takes no signals: no handler can run in a child that shares its memory.
 #[derive(Debug)]
@@ -119,6 +121,8 @@ struct Plan {
     env: *const *const c_char,
     cwd: *const c_char,
     stdio: [RawFd; 3],
+    /// Becomes descriptor 3; -1 is none.
+    control: RawFd,
     host: libc::pid_t,
     dies_with_host: bool,
     /// The step that failed, and its errno: written by the child, read after the clone.
@@ -128,12 +132,14 @@ struct Plan {
 
 /// Starts `program` as the leader of its own session.
 ///
+/// `control` becomes its descriptor 3; nothing else but `stdio` reaches it.
 /// With `dies_with_host` the kernel kills it when the launching *thread* ends.
 pub(super) fn launch(
     _proof: &SignalsBlocked,
     stack: &Stack,
     program: &Program,
     stdio: &Stdio<'_>,
+    control: Option<BorrowedFd<'_>>,
     dies_with_host: bool,
 ) -> Result<Launched, OsFailure> {
     let pointers = |texts: &[std::ffi::CString]| -> Vec<*const c_char> {
@@ -151,6 +157,7 @@ pub(super) fn launch(
             stdio.stdout.as_raw_fd(),
             stdio.stderr.as_raw_fd(),
         ],
+        control: control.map_or(-1, |fd| fd.as_raw_fd()),
         host: getpid().as_raw_nonzero().get(),
         dies_with_host,
         failed_step: AtomicI32::new(Step::None as i32),
@@ -245,6 +252,10 @@ fn prepare_and_exec(plan: &Plan) -> Step {
         if !close_others_on_exec() {
             return Step::Seal;
         }
+        // The streams have their places, so that 3 is nobody's any more.
+        if plan.control >= 0 && !keep_as_control(plan.control) {
+            return Step::Stdio;
+        }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
@@ -274,6 +285,19 @@ unsafe fn reset_signals() {
                 mask_bytes,
             )
         };
+    }
+}
+
+/// # Safety
+/// Only in a child that does not share its descriptor table.
+unsafe fn keep_as_control(fd: RawFd) -> bool {
+    // SAFETY: plain numbers. A copy onto itself would keep its mark.
+    unsafe {
+        if fd == CONTROL {
+            libc::fcntl(fd, libc::F_SETFD, 0) == 0
+        } else {
+            libc::dup2(fd, CONTROL) == CONTROL
+        }
     }
 }
 
@@ -345,7 +369,7 @@ mod tests {
                 vec![("PATH".into(), "/usr/bin:/bin".into())],
                 "/".into(),
             );
-            let child = launch(proof, stack, &shell.unwrap(), &stdio, true).unwrap();
+            let child = launch(proof, stack, &shell.unwrap(), &stdio, None, true).unwrap();
             drop((input, output));
             rustix::io::write(&mut feeding, b"fed").unwrap();
             drop(feeding);
@@ -381,7 +405,15 @@ mod tests {
                     stdout: null.as_fd(),
                     stderr: null.as_fd(),
                 };
-                launch(proof, stack, &program(command, &[], cwd), &stdio, false).unwrap_err()
+                launch(
+                    proof,
+                    stack,
+                    &program(command, &[], cwd),
+                    &stdio,
+                    None,
+                    false,
+                )
+                .unwrap_err()
             });
             assert_eq!(failed, OsFailure::new(step, path, errno));
         }

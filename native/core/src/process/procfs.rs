@@ -21,12 +21,17 @@ pub struct ProcessId {
     pub start_ticks: u64,
 }
 
+/// The kernel's PF_FORKNOEXEC.
+const FORKED_NOT_EXECUTED: u32 = 0x40;
+
 /// A line of `/proc/PID/stat`, as far as it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) state: u8,
+    parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
+    flags: u32,
     pub(super) start_ticks: u64,
 }
 
@@ -92,10 +97,28 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let mut number = |skipped: usize| fields.nth(skipped);
     Some(Stat {
         state,
-        group: number(1)?.parse().ok()?,
+        parent: number(0)?.parse().ok()?,
+        group: number(0)?.parse().ok()?,
         session: number(0)?.parse().ok()?,
-        start_ticks: number(15)?.parse().ok()?,
+        flags: number(2)?.parse().ok()?,
+        start_ticks: number(12)?.parse().ok()?,
     })
+}
+
+/// Children of this process, dead ones too, that have not become another program since their
+/// fork: their numbers and sessions.
+pub(super) fn forked_children() -> Vec<(i32, i32)> {
+    let own = getpid().as_raw_nonzero().get();
+    let children = numbers().filter_map(|pid| {
+        let stat = stat_of(pid)?;
+        (stat.parent == own && stat.flags & FORKED_NOT_EXECUTED != 0).then_some((pid, stat.session))
+    });
+    children.collect()
+}
+
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Every process of this namespace that is alive, at one moment.
@@ -104,9 +127,7 @@ pub(super) struct Snapshot(Vec<(i32, Stat)>);
 
 impl Snapshot {
     pub(super) fn take() -> Self {
-        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let living = pids.filter_map(|pid: i32| {
+        let living = numbers().filter_map(|pid| {
             let stat = stat_of(pid)?;
             (!stat.is_dead()).then_some((pid, stat))
         });
@@ -167,11 +188,13 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_and_spaces_is_skipped() {
-        let line = b"42 (a ) R 1 (b) S 1 42 41 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n";
+        let line = b"42 (a ) R 1 (b) S 1 42 41 0 -1 64 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n";
         let expected = Stat {
             state: b'S',
+            parent: 1,
             group: 42,
             session: 41,
+            flags: 0x40,
             start_ticks: 777,
         };
         assert_eq!(parse_stat(line), Some(expected));

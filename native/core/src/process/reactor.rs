@@ -40,6 +40,8 @@ pub(super) enum Command {
     Cancel(Token),
     Detach(Detachment),
     ShutDown(Arc<Waiter<()>>),
+    /// What belongs to this pool; the waiter learns of the end.
+    ClosePool(u64, Option<Arc<Waiter<()>>>),
 }
 
 /// The reactor of this process. It is never freed: its thread lives as long as the process.
@@ -138,6 +140,7 @@ impl Reactor {
                 serving.obey(command, &turn);
             }
             serving.on_time(&turn);
+            serving.tend(&turn);
             idle_time = serving.idle_time();
         }
     }

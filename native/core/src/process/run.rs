@@ -16,7 +16,7 @@ use super::reactor::Token;
 use super::signal::signal_group;
 use super::spec::{Limits, Program};
 use super::streams::{Capture, Feed, Log, above_stdio};
-use super::warm::Warm;
+use super::warm::{Child, Go, Key, Spare, Warm};
 use crate::error::OsFailure;
 
 /// How a run ended.
@@ -65,7 +65,6 @@ pub(super) struct Job {
     pub(super) log: Option<Arc<Log>>,
     pub(super) inbox: Arc<dyn Inbox>,
     /// Until it is decided that it starts cold.
-    #[expect(dead_code, reason = "every start is cold yet")]
     pub(super) warm: Option<Warm>,
 }
 
@@ -86,7 +85,16 @@ pub(super) struct Run {
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
     pub(super) started: Instant,
+    /// Of a run in a child that was forked ahead.
+    pub(super) loan: Option<Box<Loan>>,
     inbox: Arc<dyn Inbox>,
+}
+
+/// What a run needs that was given a spare: it may turn out that it never began.
+pub(super) struct Loan {
+    pub(super) job: Job,
+    pub(super) key: Key,
+    go: Go,
 }
 
 impl Kit {
@@ -99,18 +107,18 @@ impl Kit {
     }
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((above_stdio(reader)?, above_stdio(writer)?))
 }
 
-fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+pub(super) fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (ours, theirs) = pipe()?;
     ioctl_fionbio(&ours, true)?;
     Ok((ours, theirs))
 }
 
-fn input_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+pub(super) fn input_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (theirs, ours) = pipe()?;
     ioctl_fionbio(&ours, true)?;
     Ok((ours, theirs))
@@ -143,13 +151,42 @@ impl Run {
             stdout: pipes.output.1.as_fd(),
             stderr: pipes.error.1.as_fd(),
         };
-        // What fits into the pipe needs no further care.
-        let feed = ours.map(|pipe| Feed::new(pipe, Arc::clone(&job.stdin)));
-        let feed = feed.and_then(|mut feed| (!feed.pump()).then_some(feed));
+        let feed = ours.and_then(|pipe| rest_of(pipe, job));
         let started = Instant::now();
-        let Launched { pid, pidfd } = launch(proof, &kit.stack, &job.program, &stdio, true)?;
+        let launched = launch(proof, &kit.stack, &job.program, &stdio, None, true)?;
+        let output = (pipes.output.0, pipes.error.0);
+        Ok(Self::of(launched, feed, output, started, job))
+    }
+
+    /// Gives the job to a child that was forked ahead, if that is alive.
+    pub(super) fn adopt(spare: Spare, key: Key, job: Job) -> Result<Self, Box<(Child, Job)>> {
+        let Spare { child, wires } = spare;
+        let feed = rest_of(wires.input, &job);
+        let started = Instant::now();
+        if !wires.go.tell() {
+            return Err(Box::new((child, job)));
+        }
+        let launched = Launched {
+            pid: child.pid,
+            pidfd: child.pidfd,
+        };
+        let output = (wires.output, wires.error);
+        let mut run = Self::of(launched, feed, output, started, &job);
+        let go = wires.go;
+        run.loan = Some(Box::new(Loan { job, key, go }));
+        Ok(run)
+    }
+
+    fn of(
+        Launched { pid, pidfd }: Launched,
+        feed: Option<Feed>,
+        (stdout, stderr): (OwnedFd, OwnedFd),
+        started: Instant,
+        job: &Job,
+    ) -> Self {
         let limits = job.limits;
-        Ok(Self {
+        let capture = |pipe| Capture::new(pipe, limits.max_output_bytes, job.log.clone());
+        Self {
             pid,
             pidfd,
             phase: Phase::Running,
@@ -157,11 +194,18 @@ impl Run {
             // A time too far away to be represented never comes.
             deadline: limits.timeout.and_then(|time| started.checked_add(time)),
             feed,
-            stdout: Capture::new(pipes.output.0, limits.max_output_bytes, job.log.clone()),
-            stderr: Capture::new(pipes.error.0, limits.max_output_bytes, job.log.clone()),
+            stdout: capture(stdout),
+            stderr: capture(stderr),
             started,
+            loan: None,
             inbox: Arc::clone(&job.inbox),
-        })
+        }
+    }
+
+    /// Whether its child, dead now, never took the word to go on, and nobody ended it.
+    pub(super) fn never_began(&self) -> bool {
+        let loan = self.loan.as_ref().filter(|_| self.phase.cause().is_none());
+        loan.is_some_and(|loan| !loan.go.was_taken())
     }
 
     pub(super) fn pipes_open(&self) -> bool {
@@ -171,6 +215,13 @@ impl Run {
     pub(super) fn signal_group(&self, signal: Signal) {
         // A group that is gone already is what the signal was for.
         let _ = signal_group(self.pidfd.as_fd(), self.pid, signal);
+    }
+
+    /// Buries a child whose call never began, and gives the call back.
+    pub(super) fn into_job(self) -> Option<(Job, Key)> {
+        self.signal_group(Signal::KILL);
+        reap(&self.pidfd);
+        self.loan.map(|loan| (loan.job, loan.key))
     }
 
     /// Ends a run that can't be served.
@@ -205,12 +256,18 @@ impl Run {
             duration: self.started.elapsed(),
             pid: self.pid.as_raw_nonzero().get(),
             left_behind,
-            warm: false,
+            warm: self.loan.is_some(),
         };
         // Descriptors go before the word: who has it finds none of them open.
-        drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd));
+        drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd, self.loan));
         self.inbox.deliver(token, Ok(report));
     }
+}
+
+/// What does not fit into the pipe of a job's input needs further care.
+fn rest_of(pipe: OwnedFd, job: &Job) -> Option<Feed> {
+    let mut feed = Feed::new(pipe, Arc::clone(&job.stdin));
+    (!feed.pump()).then_some(feed)
 }
 
 /// The status of a dead leader; `None` when somebody else has taken it.

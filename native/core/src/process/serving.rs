@@ -18,6 +18,7 @@ use super::procfs::Snapshot;
 use super::reactor::{Command, Token};
 use super::run::{Job, Kit, Run, reap};
 use super::streams::{Capture, Feed};
+use super::warm::{Hand, Key, Spare, Standing as TemplateStanding, Start, Templates};
 use crate::error::OsFailure;
 
 const SCRATCH_BYTES: usize = 256 * 1024;
@@ -45,6 +46,7 @@ pub(super) struct Serving {
     /// Detached children, to be reaped while the host lives.
     detached: HashMap<Token, OwnedFd>,
     deadlines: BTreeSet<(Instant, Token)>,
+    templates: Templates,
     scratch: Vec<u8>,
     closing: Vec<Arc<Waiter<()>>>,
 }
@@ -73,6 +75,7 @@ impl Serving {
             waiting: VecDeque::new(),
             detached: HashMap::new(),
             deadlines: BTreeSet::new(),
+            templates: Templates::new(epoll),
             scratch: vec![0; SCRATCH_BYTES],
             closing: Vec::new(),
         })
@@ -80,8 +83,9 @@ impl Serving {
 
     /// How long nothing is due.
     pub(super) fn idle_time(&self) -> Option<Duration> {
-        let (first, _) = self.deadlines.first()?;
-        Some(first.saturating_duration_since(Instant::now()))
+        let first = self.deadlines.first().map(|(due, _)| *due);
+        let due = [first, self.templates.due()].into_iter().flatten().min()?;
+        Some(due.saturating_duration_since(Instant::now()))
     }
 
     pub(super) fn obey(&mut self, command: Command, turn: &Turn<'_>) {
@@ -93,6 +97,7 @@ impl Serving {
             Command::Cancel(token) => self.cancel(token, turn),
             Command::Detach(detachment) => self.detach(detachment, turn),
             Command::ShutDown(waiter) => self.shut_down(waiter, turn),
+            Command::ClosePool(pool, waiter) => self.close_pool(pool, waiter),
         }
     }
 
@@ -100,7 +105,7 @@ impl Serving {
         let data = event.data.u64();
         let (token, source) = (data >> 2, data & 3);
         let Some(run) = self.runs.get_mut(&token) else {
-            return self.on_detached_end(token);
+            return self.on_other(token, source, turn);
         };
         match source {
             LEADER => self.on_leader_end(token, turn),
@@ -121,6 +126,13 @@ impl Serving {
     }
 
     pub(super) fn on_time(&mut self, turn: &Turn<'_>) {
+        if self
+            .templates
+            .due()
+            .is_some_and(|due| due <= Instant::now())
+        {
+            self.with_hand(turn, Templates::on_time);
+        }
         let now = Instant::now();
         while let Some(&(due, token)) = self.deadlines.first() {
             if due > now {
@@ -140,6 +152,11 @@ impl Serving {
             let Some(job) = self.waiting.pop_front() else {
                 return;
             };
+            if job.warm.is_some() {
+                self.templates.offer(job, Instant::now());
+                self.go_on();
+                continue;
+            }
             match Run::start(&self.kit, turn.proof, &job) {
                 Ok(run) => self.serve(job.token, run),
                 Err(failure) if is_shortage(&failure) && !self.runs.is_empty() => {
@@ -153,16 +170,115 @@ impl Serving {
 
     /// Whether another run leaves the host a quarter of its descriptors.
     fn has_room(&self) -> bool {
-        if self.runs.len() < FEWEST_RUNS {
-            return true;
+        self.runs.len() < FEWEST_RUNS || self.room(allowed()) >= DESCRIPTORS_A_RUN
+    }
+
+    /// How many of the allowed descriptors are left.
+    fn room(&self, allowed: u64) -> u64 {
+        let used = self.runs.len() as u64 * DESCRIPTORS_A_RUN + self.templates.descriptors();
+        allowed.saturating_sub(used)
+    }
+
+    fn with_hand<T>(
+        &mut self,
+        turn: &Turn<'_>,
+        act: impl FnOnce(&mut Templates, &mut Hand<'_>) -> T,
+    ) -> T {
+        let allowed = allowed();
+        let mut hand = Hand {
+            kit: &self.kit,
+            proof: turn.proof,
+            allowed,
+            room: self.room(allowed),
+            scratch: &mut self.scratch,
+            runs: &self.runs,
+            now: Instant::now(),
+        };
+        act(&mut self.templates, &mut hand)
+    }
+
+    /// The end of a turn: what can wait until here.
+    pub(super) fn tend(&mut self, turn: &Turn<'_>) {
+        // Those who were answered come before anything else is asked for.
+        self.go_on();
+        if self.templates.is_stirred() {
+            self.with_hand(turn, Templates::tend);
+            self.go_on();
         }
-        let most = getrlimit(Resource::Nofile).current;
-        let most = most.map_or(u64::MAX, |most| most / 4 * 3 / DESCRIPTORS_A_RUN);
-        (self.runs.len() as u64) < most
+        self.start_waiting(turn);
+    }
+
+    /// Begins the jobs that the templates let go.
+    fn go_on(&mut self) {
+        while let Some(start) = self.templates.last_start() {
+            match start {
+                Start::Cold(mut job) => {
+                    job.warm = None;
+                    self.waiting.push_front(job);
+                }
+                Start::Warm(job, spare, key) => self.adopt(job, spare, key),
+            }
+        }
+    }
+
+    fn adopt(&mut self, job: Job, spare: Spare, key: Key) {
+        let token = job.token;
+        match Run::adopt(spare, key, job) {
+            Ok(run) => {
+                // From here on its end is the run's.
+                let _ = epoll::delete(self.epoll, &run.pidfd);
+                self.serve(token, run);
+            }
+            Err(refused) => {
+                let (child, job) = *refused;
+                self.templates.refuse(child, key);
+                self.waiting.push_front(job);
+            }
+        }
+    }
+
+    /// The call of a dead child never began: it begins now.
+    fn begin_anew(&mut self, token: Token, turn: &Turn<'_>) {
+        self.set_deadline(token, None);
+        let Some(run) = self.runs.remove(&token) else {
+            return;
+        };
+        for fd in [run.stdout.fd(), run.stderr.fd()].into_iter().flatten() {
+            let _ = epoll::delete(self.epoll, fd);
+        }
+        if let Some((mut job, key)) = run.into_job() {
+            job.warm = None;
+            self.templates.returned(key, false);
+            self.waiting.push_front(job);
+        }
+        self.start_waiting(turn);
+    }
+
+    fn close_pool(&mut self, pool: u64, waiter: Option<Arc<Waiter<()>>>) {
+        self.templates.close(Some(pool));
+        if let Some(waiter) = waiter {
+            self.templates.wait(pool, waiter);
+        }
+    }
+
+    pub(super) fn standings(&self, pool: u64) -> Vec<TemplateStanding> {
+        self.templates.standings(pool)
+    }
+
+    /// Whoever waits for the end of everything learns of it.
+    fn tell_if_empty(&mut self) {
+        if self.runs.is_empty() && self.templates.is_empty() {
+            for waiter in self.closing.drain(..) {
+                waiter.put(());
+            }
+        }
     }
 
     fn serve(&mut self, token: Token, run: Run) {
         if let Err(errno) = self.register(token, &run) {
+            if let Some(loan) = &run.loan {
+                self.templates.returned(loan.key, true);
+            }
             return run.give_up(token, OsFailure::new("watch", "a child's pipes", errno));
         }
         if let Some(deadline) = run.deadline {
@@ -193,6 +309,9 @@ impl Serving {
             return;
         };
         let _ = epoll::delete(self.epoll, &run.pidfd);
+        if run.never_began() {
+            return self.begin_anew(token, turn);
+        }
         // What the dead have written is there already.
         pump(self.epoll, &mut run.stdout, &mut self.scratch);
         pump(self.epoll, &mut run.stderr, &mut self.scratch);
@@ -200,7 +319,13 @@ impl Serving {
         self.apply(token, Event::LeaderDied { pipes_open }, turn);
     }
 
-    fn on_detached_end(&mut self, token: Token) {
+    /// About no run: a template, what it forked, or a detached child.
+    fn on_other(&mut self, token: Token, source: u64, turn: &Turn<'_>) {
+        if self.with_hand(turn, |templates, hand| {
+            templates.on_ready(token, source, hand)
+        }) {
+            return self.tell_if_empty();
+        }
         if let Some(pidfd) = self.detached.remove(&token) {
             let _ = epoll::delete(self.epoll, &pidfd);
             reap(&pidfd);
@@ -257,19 +382,19 @@ impl Serving {
         for fd in [run.stdout.fd(), run.stderr.fd()].into_iter().flatten() {
             let _ = epoll::delete(self.epoll, fd);
         }
+        if let Some(loan) = &run.loan {
+            self.templates.returned(loan.key, true);
+        }
         let look = || Arc::clone(turn.snapshot.get_or_init(|| Arc::new(Snapshot::take())));
         run.finish(token, look);
         self.start_waiting(turn);
-        if self.runs.is_empty() {
-            for waiter in self.closing.drain(..) {
-                waiter.put(());
-            }
-        }
+        self.tell_if_empty();
     }
 
     fn cancel(&mut self, token: Token, turn: &Turn<'_>) {
         let waiting = self.waiting.iter().position(|job| job.token == token);
-        match waiting.and_then(|position| self.waiting.remove(position)) {
+        let job = waiting.and_then(|position| self.waiting.remove(position));
+        match job.or_else(|| self.templates.cancel(token)) {
             Some(job) => job.never_started(),
             None => self.apply(token, Event::Cancel, turn),
         }
@@ -288,13 +413,13 @@ impl Serving {
 
     /// Kills every run; detached children live on.
     fn shut_down(&mut self, waiter: Arc<Waiter<()>>, turn: &Turn<'_>) {
+        self.templates.close(None);
+        self.go_on();
         for job in self.waiting.drain(..) {
             job.never_started();
         }
-        if self.runs.is_empty() {
-            return waiter.put(());
-        }
         self.closing.push(waiter);
+        self.tell_if_empty();
         let tokens: Vec<_> = self.runs.keys().copied().collect();
         for token in tokens {
             let Some(run) = self.runs.get_mut(&token) else {
@@ -327,6 +452,12 @@ fn pump(epoll: BorrowedFd<'_>, stream: &mut Capture, scratch: &mut [u8]) -> bool
     };
     let _ = epoll::delete(epoll, &ended);
     true
+}
+
+/// How many descriptors all of this may take: the host keeps a quarter for itself.
+fn allowed() -> u64 {
+    let most = getrlimit(Resource::Nofile).current;
+    most.map_or(u64::MAX, |most| most / 4 * 3)
 }
 
 /// Whether the end of another run may help.

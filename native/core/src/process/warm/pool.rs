@@ -1,79 +1,403 @@
-//! A pool as its host sees it, and what a start says to be served from it.
+//! What the reactor asks: whom a call is served by, and what is due.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
-use crate::error::{Error, Result};
-use crate::process::Program;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use rustix::process::Pid;
 
-/// Templates within one bound of memory; two pools share nothing.
-#[derive(Debug)]
-pub struct Pool {
-    memory_bytes: u64,
-    is_closed: AtomicBool,
+use super::entry::{Entry, Key, is_known};
+use super::grave::Grave;
+use super::handle::Standing;
+use super::policy;
+use super::spare::{Child, Spare, hold, kill_and_reap, watch};
+use super::template::{CONTROL, LEADER, Said, hear, reason_of};
+use super::witness::Surroundings;
+use crate::process::launch::SignalsBlocked;
+use crate::process::mailbox::Waiter;
+use crate::process::reactor::{Token, next_token};
+use crate::process::run::{Job, Kit, Run};
+
+/// Descriptors of a template, of a spare or one that was asked for, and how many more a run has
+/// that was served by one.
+const OF_A_TEMPLATE: usize = 3;
+pub(super) const OF_A_SPARE: usize = 5;
+const OF_A_LOAN: usize = 1;
+
+const MOST_SEEN: usize = 1024;
+const MOST_ENTRIES: usize = 64;
+
+/// How a job goes on.
+pub(in crate::process) enum Start {
+    Cold(Job),
+    Warm(Job, Spare, Key),
 }
 
-/// How one template stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    pub state: &'static str,
-    /// 0 where no process is.
-    pub pid: i32,
-    pub spares: usize,
-    pub forks: u64,
-    pub memory_bytes: u64,
-    /// How often in a row it has failed.
-    pub failures: u32,
-    /// Why it failed the last time.
-    pub reason: String,
+/// What the thread lends.
+pub(in crate::process) struct Hand<'turn> {
+    pub(in crate::process) kit: &'turn Kit,
+    pub(in crate::process) proof: &'turn SignalsBlocked,
+    pub(in crate::process) scratch: &'turn mut [u8],
+    pub(in crate::process) runs: &'turn HashMap<Token, Run>,
+    /// Descriptors that may be used, and how many of them are left.
+    pub(in crate::process) allowed: u64,
+    pub(in crate::process) room: u64,
+    pub(in crate::process) now: Instant,
 }
 
-/// From which pool, and how, a program is started warm.
-#[derive(Debug, Clone)]
-pub struct Warm {
-    pub pool: Arc<Pool>,
-    /// Which of the arguments (behind the command) is another in the template, and what it is.
-    pub arg_index: usize,
-    pub arg: std::ffi::CString,
-    /// What the template is sent.
-    pub program: Arc<[u8]>,
-    pub settings: Arc<[u8]>,
+/// All templates of this process.
+pub(in crate::process) struct Templates {
+    pub(super) epoll: BorrowedFd<'static>,
+    seen: HashMap<Key, Instant>,
+    pub(super) entries: HashMap<Key, Entry>,
+    /// Whose template or spare an event is about.
+    pub(super) owners: HashMap<Token, Key>,
+    pub(super) grave: Grave,
+    /// Entries for which something is to be done.
+    pub(super) stirred: Vec<Key>,
+    /// Jobs that are to go on.
+    outbox: VecDeque<Start>,
+    pub(super) around: Option<Surroundings>,
 }
 
-impl Pool {
-    #[must_use]
-    pub fn new(memory_bytes: u64) -> Arc<Self> {
-        Arc::new(Self {
-            memory_bytes,
-            is_closed: AtomicBool::new(false),
+impl Templates {
+    pub(in crate::process) fn new(epoll: BorrowedFd<'static>) -> Self {
+        Self {
+            epoll,
+            seen: HashMap::new(),
+            entries: HashMap::new(),
+            owners: HashMap::new(),
+            grave: Grave::new(epoll),
+            stirred: Vec::new(),
+            outbox: VecDeque::new(),
+            around: None,
+        }
+    }
+
+    /// A job that is to begin: it goes on at once, or when the next fork is there.
+    pub(in crate::process) fn offer(&mut self, job: Job, now: Instant) {
+        let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
+        let Some(key) = warm.filter(|_| !job.stdin.is_empty()).map(Key::of) else {
+            return self.outbox.push_back(Start::Cold(job));
+        };
+        let Some(entry) = self.entries.get_mut(&key) else {
+            self.count(key, &job, now);
+            return self.outbox.push_back(Start::Cold(job));
+        };
+        stir(&mut self.stirred, key);
+        entry.demand.call(entry.lent + entry.queue.len() + 1, now);
+        match &entry.template {
+            Some(template) if template.forks_at(now) => {
+                entry.queue.push_back(job);
+                self.serve_queue(key);
+            }
+            template => {
+                if template.is_none() {
+                    entry.want(&job, now);
+                }
+                self.outbox.push_back(Start::Cold(job));
+            }
+        }
+    }
+
+    /// The first call is counted alone.
+    fn count(&mut self, key: Key, job: &Job, now: Instant) {
+        let is_fresh = |time| policy::shows_demand(now.saturating_duration_since(time));
+        if self.seen.insert(key, now).is_some_and(is_fresh) {
+            self.seen.remove(&key);
+            self.make_room_for_entry();
+            self.entries.insert(key, Entry::new(job, now));
+            stir(&mut self.stirred, key);
+        } else if self.seen.len() > MOST_SEEN {
+            self.seen.retain(|_, time| is_fresh(*time));
+            if self.seen.len() > MOST_SEEN {
+                self.seen.clear();
+            }
+        }
+    }
+
+    /// Forgets the start that was not called for longest, of those that have nothing.
+    fn make_room_for_entry(&mut self) {
+        if self.entries.len() >= MOST_ENTRIES {
+            let idle = self.entries.iter().filter(|(_, entry)| entry.is_idle());
+            let oldest = idle.min_by_key(|(_, entry)| entry.demand.last_call());
+            if let Some(key) = oldest.map(|(key, _)| *key) {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    /// Gives waiting jobs the spares that are there, if these are what a start now would be.
+    fn serve_queue(&mut self, key: Key) {
+        let (Some(entry), Some(around)) = (self.entries.get_mut(&key), &self.around) else {
+            return;
+        };
+        let Some(template) = &mut entry.template else {
+            return;
+        };
+        if entry.queue.is_empty() || template.spares.is_empty() {
+            return;
+        }
+        if template.witness.broken(around).is_some() {
+            return self.retire(key);
+        }
+        while !entry.queue.is_empty() {
+            let Some(spare) = template.spares.pop_front() else {
+                return;
+            };
+            if let Some(job) = entry.queue.pop_front() {
+                self.owners.remove(&spare.child.token);
+                entry.lent += 1;
+                self.outbox.push_back(Start::Warm(job, spare, key));
+            }
+        }
+    }
+
+    /// A spare turned out to be dead before its go could be said.
+    pub(in crate::process) fn refuse(&mut self, child: Child, key: Key) {
+        self.grave.take_child(key.pool, child);
+        self.returned(key, false);
+    }
+
+    /// The run of a spare is over; whether its call ever began.
+    pub(in crate::process) fn returned(&mut self, key: Key, has_begun: bool) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        entry.lent = entry.lent.saturating_sub(1);
+        if let Some(template) = &mut entry.template {
+            template.stillborn = if has_begun { 0 } else { template.stillborn + 1 };
+            if !has_begun {
+                stir(&mut self.stirred, key);
+            }
+        }
+    }
+
+    /// Takes a job back that waits for a fork.
+    pub(in crate::process) fn cancel(&mut self, token: Token) -> Option<Job> {
+        self.entries.values_mut().find_map(|entry| {
+            let position = entry.queue.iter().position(|job| job.token == token)?;
+            entry.queue.remove(position)
         })
     }
 
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed) || self.memory_bytes == 0
-    }
-
-    /// Ends every template and what it forked ahead; whether all ended within `patience`.
-    pub fn close(&self, _patience: Duration) -> bool {
-        self.is_closed.store(true, Ordering::Relaxed);
+    /// Serves an event; whether it was about a template, a spare, or a dying one.
+    pub(in crate::process) fn on_ready(
+        &mut self,
+        token: Token,
+        source: u64,
+        hand: &mut Hand<'_>,
+    ) -> bool {
+        let Some(&key) = self.owners.get(&token) else {
+            let entries = &self.entries;
+            let is_known = |pid| is_known(entries, hand.runs, pid);
+            return self.grave.on_death(token, hand.scratch, &is_known);
+        };
+        let template = self
+            .entries
+            .get_mut(&key)
+            .and_then(|entry| entry.template.as_mut());
+        match template {
+            Some(template) if template.token != token => self.on_spare_death(key, token),
+            Some(template) => match source {
+                LEADER => self.fail(key, "it died".to_owned(), hand.now),
+                CONTROL => self.listen(key, hand),
+                _ => {
+                    if let Some(reason) = template.printed(self.epoll) {
+                        self.fail(key, reason, hand.now);
+                    }
+                }
+            },
+            None => {}
+        }
         true
     }
 
-    #[must_use]
-    pub fn stats(&self) -> Vec<Standing> {
-        Vec::new()
+    fn on_spare_death(&mut self, key: Key, token: Token) {
+        self.owners.remove(&token);
+        let entry = self.entries.get_mut(&key);
+        let Some(template) = entry.and_then(|entry| entry.template.as_mut()) else {
+            return;
+        };
+        template.stillborn += 1;
+        let position = template
+            .spares
+            .iter()
+            .position(|spare| spare.child.token == token);
+        if let Some(spare) = position.and_then(|position| template.spares.remove(position)) {
+            self.grave.take_child(key.pool, spare.child);
+        }
+        stir(&mut self.stirred, key);
+    }
+
+    pub(super) fn listen(&mut self, key: Key, hand: &mut Hand<'_>) {
+        loop {
+            let entry = self.entries.get_mut(&key);
+            let Some(template) = entry.and_then(|entry| entry.template.as_mut()) else {
+                return;
+            };
+            let is_ready = template.ready_at.is_some();
+            let failure = match hear(&template.socket, hand.scratch) {
+                None => return,
+                Some(Said::Ready(paths)) if !is_ready => {
+                    if template.witness.take_in(paths) {
+                        self.on_template_ready(key, hand.now)
+                    } else {
+                        Some("something that it has read is younger than it".to_owned())
+                    }
+                }
+                Some(Said::No(reason)) if !is_ready => Some(reason_of(reason)),
+                Some(Said::No(_)) => {
+                    template.answered(hand.now);
+                    self.rest(key, hand.now);
+                    None
+                }
+                Some(Said::Forked(pid)) if is_ready => self.on_forked(key, pid, hand),
+                Some(Said::Gone) => Some("it went away".to_owned()),
+                Some(_) => Some("it says what makes no sense".to_owned()),
+            };
+            if let Some(reason) = failure {
+                return self.fail(key, reason, hand.now);
+            }
+        }
+    }
+
+    /// Gives the reason why it is unfit.
+    fn on_template_ready(&mut self, key: Key, now: Instant) -> Option<String> {
+        let template = self.entries.get_mut(&key)?.template.as_mut()?;
+        if let Some(reason) = template.printed(self.epoll) {
+            return Some(reason);
+        }
+        template.ready_at = Some(now);
+        template.measure();
+        stir(&mut self.stirred, key);
+        self.keep_within_memory(key);
+        None
+    }
+
+    /// Gives the reason why it is unfit.
+    fn on_forked(&mut self, key: Key, pid: Pid, hand: &Hand<'_>) -> Option<String> {
+        let is_known = is_known(&self.entries, hand.runs, pid) || self.grave.holds(pid);
+        let template = self.entries.get_mut(&key)?.template.as_mut()?;
+        let Some(wires) = template.answered(hand.now).filter(|_| !is_known) else {
+            return Some("it names a process that it was not asked for".to_owned());
+        };
+        let pidfd = match hold(pid) {
+            Ok(pidfd) => pidfd,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                kill_and_reap(pid);
+                self.rest(key, hand.now);
+                return None;
+            }
+            Err(_) => return Some("it names a process that is not the host's child".to_owned()),
+        };
+        let token = next_token();
+        let child = Child { token, pid, pidfd };
+        if watch(self.epoll, token, LEADER, child.pidfd.as_fd()).is_err() {
+            kill_and_reap(pid);
+            self.rest(key, hand.now);
+            return None;
+        }
+        template.forks += 1;
+        template
+            .look_at
+            .get_or_insert(hand.now + policy::LOOK_EVERY);
+        template.spares.push_back(Spare { child, wires });
+        self.owners.insert(token, key);
+        self.serve_queue(key);
+        stir(&mut self.stirred, key);
+        None
+    }
+
+    /// Forks nothing for a while; who waits in vain starts cold.
+    pub(super) fn rest(&mut self, key: Key, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let coming = entry.template.as_mut().map_or(0, |template| {
+            template.rests_until = now.checked_add(policy::REST);
+            template.asked.len() + template.spares.len()
+        });
+        while entry.queue.len() > coming {
+            self.outbox.extend(entry.queue.pop_back().map(Start::Cold));
+        }
+    }
+
+    /// A template is none any more: it is tried again later.
+    pub(super) fn fail(&mut self, key: Key, reason: String, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            let served = entry.template.as_ref().map(|template| template.served(now));
+            entry.trouble.fail(reason, served.unwrap_or_default(), now);
+        }
+        self.retire(key);
+    }
+
+    /// Ends a template and its spares; who waits for them starts cold.
+    pub(super) fn retire(&mut self, key: Key) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        self.outbox.extend(entry.queue.drain(..).map(Start::Cold));
+        if let Some(template) = entry.template.take() {
+            self.owners.remove(&template.token);
+            for spare in &template.spares {
+                self.owners.remove(&spare.child.token);
+            }
+            self.grave.take_template(key.pool, template);
+        }
+    }
+
+    pub(in crate::process) fn is_stirred(&self) -> bool {
+        !self.stirred.is_empty()
+    }
+
+    /// A job that is to go on; the last one comes first.
+    pub(in crate::process) fn last_start(&mut self) -> Option<Start> {
+        self.outbox.pop_back()
+    }
+
+    /// Descriptors that stand open for all this.
+    pub(in crate::process) fn descriptors(&self) -> u64 {
+        let of_entry = |entry: &Entry| {
+            let of_template = entry.template.as_ref().map_or(0, |template| {
+                OF_A_TEMPLATE + (template.spares.len() + template.asked.len()) * OF_A_SPARE
+            });
+            of_template + entry.lent * OF_A_LOAN
+        };
+        let standing: usize = self.entries.values().map(of_entry).sum();
+        (standing + self.grave.len()) as u64
+    }
+
+    pub(in crate::process) fn is_empty(&self) -> bool {
+        self.grave.len() == 0 && self.entries.values().all(|entry| entry.template.is_none())
+    }
+
+    /// Ends what belongs to a pool, or everything.
+    pub(in crate::process) fn close(&mut self, pool: Option<u64>) {
+        let is_of_pool = |key: &Key| pool.is_none_or(|pool| key.pool == pool);
+        let keys: Vec<_> = self.entries.keys().copied().filter(is_of_pool).collect();
+        for key in keys {
+            self.retire(key);
+            self.entries.remove(&key);
+        }
+        self.seen.retain(|key, _| !is_of_pool(key));
+    }
+
+    /// Takes the word when nothing of a pool is left.
+    pub(in crate::process) fn wait(&mut self, pool: u64, waiter: Arc<Waiter<()>>) {
+        self.grave.wait(pool, waiter);
+    }
+
+    pub(in crate::process) fn standings(&self, pool: u64) -> Vec<Standing> {
+        let of_pool = self.entries.iter().filter(|(key, _)| key.pool == pool);
+        of_pool.filter_map(|(_, entry)| entry.standing()).collect()
     }
 }
 
-impl Warm {
-    /// Whether `program` has the argument that is to be another one.
-    pub fn check(&self, program: &Program) -> Result<()> {
-        if self.arg_index + 1 < program.argv.len() {
-            return Ok(());
-        }
-        let message = format!("there is no argument {} to be warm with", self.arg_index);
-        Err(Error::Invalid(message))
+fn stir(stirred: &mut Vec<Key>, key: Key) {
+    if !stirred.contains(&key) {
+        stirred.push(key);
     }
 }

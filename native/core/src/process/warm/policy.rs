@@ -1,0 +1,263 @@
+//! When there are templates and spares, how many, and until when: pure decisions.
+
+use std::time::{Duration, Instant};
+
+/// A second call within that time shows demand.
+const REPEATED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a peak of calls at once is remembered, at least.
+const PEAK_WINDOW: Duration = Duration::from_secs(5);
+const MOST_SPARES: usize = 16;
+/// How many requests a template has before it at once: it serves one after the other.
+pub(super) const MOST_UNANSWERED: usize = 16;
+pub(super) const MOST_TEMPLATES: usize = 16;
+/// A template that was used that recently makes no way for another one.
+const IN_USE_WITHIN: Duration = Duration::from_secs(1);
+/// Without a call: when the spares go, and when the template does.
+pub(super) const SPARES_IDLE: Duration = Duration::from_secs(10);
+pub(super) const TEMPLATE_IDLE: Duration = Duration::from_secs(60);
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const FORKED_WITHIN: Duration = Duration::from_secs(1);
+/// After a fork that the system refused.
+pub(super) const REST: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+const MOST_FORKS: u64 = 10_000;
+const GROWTH_BYTES: u64 = 16 * 1024 * 1024;
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+/// So many spares in a row that died before their go are the template's fault.
+const MOST_STILLBORN: u32 = 4;
+
+/// Whether a call that was preceded by another one `since` ago has a template started.
+pub(super) fn shows_demand(since: Duration) -> bool {
+    since <= REPEATED_WITHIN
+}
+
+/// What is remembered of the calls of one start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demand {
+    last_call: Instant,
+    window: Instant,
+    peak: usize,
+    peak_before: usize,
+}
+
+impl Demand {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            last_call: now,
+            window: now,
+            peak: 1,
+            peak_before: 0,
+        }
+    }
+
+    /// Another call begins, and so many are under way with it.
+    pub(super) fn call(&mut self, at_once: usize, now: Instant) {
+        self.last_call = now;
+        let age = now.saturating_duration_since(self.window);
+        if age >= PEAK_WINDOW {
+            self.peak_before = if age < 2 * PEAK_WINDOW { self.peak } else { 0 };
+            self.peak = 0;
+            self.window = now;
+        }
+        self.peak = self.peak.max(at_once);
+    }
+
+    pub(super) fn last_call(&self) -> Instant {
+        self.last_call
+    }
+
+    /// How many spares are to stand by.
+    pub(super) fn spares_wanted(&self, now: Instant) -> usize {
+        if now.saturating_duration_since(self.last_call) >= SPARES_IDLE {
+            return 0;
+        }
+        self.peak.max(self.peak_before).clamp(1, MOST_SPARES)
+    }
+}
+
+/// What went wrong with the templates of one start.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trouble {
+    pub(super) failures: u32,
+    pub(super) retry_at: Option<Instant>,
+    pub(super) is_refused: bool,
+    pub(super) reason: String,
+}
+
+impl Trouble {
+    /// A template failed, after it had been ready for `served`.
+    pub(super) fn fail(&mut self, reason: String, served: Duration, now: Instant) {
+        self.failures = if served >= TEMPLATE_IDLE {
+            1
+        } else {
+            self.failures.saturating_add(1)
+        };
+        self.retry_at = now.checked_add(retry_after(self.failures));
+        self.reason = reason;
+    }
+
+    pub(super) fn refuse(&mut self, reason: String) {
+        self.is_refused = true;
+        self.failures = self.failures.saturating_add(1);
+        self.reason = reason;
+    }
+
+    pub(super) fn may_start(&self, now: Instant) -> bool {
+        !self.is_refused && self.retry_at.is_none_or(|time| time <= now)
+    }
+}
+
+fn retry_after(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_RETRY.saturating_mul(doubled).min(LAST_RETRY)
+}
+
+/// Whether a template has served long enough, or grown too much.
+pub(super) fn is_worn(forks: u64, bytes_when_ready: u64, bytes: u64) -> bool {
+    let growth = bytes.saturating_sub(bytes_when_ready);
+    forks >= MOST_FORKS || (growth > GROWTH_BYTES && growth > bytes_when_ready / 2)
+}
+
+pub(super) fn is_barren(stillborn: u32) -> bool {
+    stillborn >= MOST_STILLBORN
+}
+
+/// A template of a pool, as its bounds see it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tenant<Key> {
+    pub(super) key: Key,
+    pub(super) bytes: u64,
+    pub(super) last_call: Instant,
+}
+
+/// Who makes way for another template; `None`, and there is no other one.
+pub(super) fn makes_way<Key: Copy>(tenants: &[Tenant<Key>], now: Instant) -> Option<Key> {
+    let idle =
+        |tenant: &&Tenant<Key>| now.saturating_duration_since(tenant.last_call) >= IN_USE_WITHIN;
+    let idle = tenants.iter().filter(idle);
+    idle.min_by_key(|tenant| tenant.last_call)
+        .map(|tenant| tenant.key)
+}
+
+/// Who goes when the pool takes more memory than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess<Key> {
+    Fits,
+    /// The one that was not used for longest.
+    Ends(Key),
+    /// It does not fit even alone.
+    Refused(Key),
+}
+
+pub(super) fn excess<Key: Copy>(tenants: &[Tenant<Key>], bound: u64) -> Excess<Key> {
+    if let Some(giant) = tenants.iter().find(|tenant| tenant.bytes > bound) {
+        return Excess::Refused(giant.key);
+    }
+    if tenants.iter().map(|tenant| tenant.bytes).sum::<u64>() <= bound {
+        return Excess::Fits;
+    }
+    let oldest = tenants.iter().min_by_key(|tenant| tenant.last_call);
+    oldest.map_or(Excess::Fits, |tenant| Excess::Ends(tenant.key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn spares_follow_the_most_calls_at_once_and_go_when_it_is_quiet() {
+        let start = Instant::now();
+        // Calls (when, how many at once), then when one looks and what is wanted.
+        type Calls = &'static [(u32, usize)];
+        let cases: [(Calls, u32, usize); 9] = [
+            (&[], 0, 1),
+            (&[], 9, 1),
+            (&[], 10, 0),
+            (&[(0, 4)], 3, 4),
+            (&[(0, 400)], 1, 16),
+            (&[(0, 4), (4, 1), (6, 1)], 7, 4),
+            (&[(0, 4), (6, 1), (11, 1)], 12, 1),
+            (&[(0, 4), (15, 1)], 16, 1),
+            (&[(0, 4)], 10, 0),
+        ];
+        for (calls, look, wanted) in cases {
+            let mut demand = Demand::new(start);
+            for (second, at_once) in calls {
+                demand.call(*at_once, start + SECOND * *second);
+            }
+            let found = demand.spares_wanted(start + SECOND * look);
+            assert_eq!(found, wanted, "{calls:?} at {look}");
+        }
+    }
+
+    #[test]
+    fn only_a_repeated_call_shows_demand() {
+        assert!(shows_demand(SECOND * 60));
+        assert!(!shows_demand(SECOND * 61));
+    }
+
+    #[test]
+    fn failures_are_tried_again_ever_later_and_a_refusal_never() {
+        let now = Instant::now();
+        let mut trouble = Trouble::default();
+        assert!(trouble.may_start(now));
+        for (failure, wait) in [(1, 1), (2, 2), (3, 4), (9, 256), (10, 300), (90, 300)] {
+            while trouble.failures < failure {
+                trouble.fail("it died".to_owned(), Duration::ZERO, now);
+            }
+            assert!(!trouble.may_start(now + SECOND * wait - Duration::from_millis(1)));
+            assert!(trouble.may_start(now + SECOND * wait), "{failure}");
+        }
+        trouble.fail("it died".to_owned(), SECOND * 60, now);
+        assert_eq!(trouble.failures, 1);
+        trouble.refuse("it has threads".to_owned());
+        assert!(!trouble.may_start(now + SECOND * 1_000_000));
+    }
+
+    #[test]
+    fn a_template_wears_out_by_forks_or_growth() {
+        let cases = [
+            (9_999, 10, 10, false),
+            (10_000, 10, 10, true),
+            (0, 10, 26, false),
+            (0, 10, 27, true),
+            (0, 100, 150, false),
+            (0, 100, 151, true),
+            (0, 100, 50, false),
+        ];
+        for (forks, before, after, worn) in cases {
+            assert_eq!(
+                is_worn(forks, before * MIB, after * MIB),
+                worn,
+                "{forks} {after}"
+            );
+        }
+        assert!(!is_barren(3));
+        assert!(is_barren(4));
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let start = Instant::now();
+        let tenants = |sizes: &[u64]| -> Vec<Tenant<usize>> {
+            let tenants = sizes.iter().zip(0..);
+            let tenants = tenants.map(|(bytes, index)| Tenant {
+                key: index as usize,
+                bytes: *bytes,
+                last_call: start + SECOND * index,
+            });
+            tenants.collect()
+        };
+        assert_eq!(excess(&tenants(&[40, 30, 30]), 100), Excess::Fits);
+        assert_eq!(excess(&tenants(&[40, 30, 31]), 100), Excess::Ends(0));
+        assert_eq!(excess(&tenants(&[40, 101, 1]), 100), Excess::Refused(1));
+        assert_eq!(excess::<u8>(&[], 100), Excess::Fits);
+        let three = tenants(&[1, 1, 1]);
+        assert_eq!(makes_way(&three, start + SECOND * 2), Some(0));
+        assert_eq!(makes_way(&three, start + SECOND / 2), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! A child that was forked ahead: its pipes, its identity, and whether its call has begun.
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, ioctl_fionread, write};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
+};
+
+use crate::process::Token;
+use crate::process::run::{input_pipe, output_pipe, pipe};
+
+/// The host's ends of what a forked child is wired to.
+#[derive(Debug)]
+pub(in crate::process) struct Wires {
+    pub(in crate::process) input: OwnedFd,
+    pub(in crate::process) output: OwnedFd,
+    pub(in crate::process) error: OwnedFd,
+    pub(in crate::process) go: Go,
+}
+
+/// The pipe through which a child is told to go on.
+#[derive(Debug)]
+pub(in crate::process) struct Go(OwnedFd);
+
+/// The child's ends, in the order of the protocol.
+#[derive(Debug)]
+pub(super) struct Sent([OwnedFd; 4]);
+
+/// Who it is.
+#[derive(Debug)]
+pub(in crate::process) struct Child {
+    /// Names it in events until it is given a call.
+    pub(super) token: Token,
+    pub(in crate::process) pid: Pid,
+    pub(in crate::process) pidfd: OwnedFd,
+}
+
+#[derive(Debug)]
+pub(in crate::process) struct Spare {
+    pub(in crate::process) child: Child,
+    pub(in crate::process) wires: Wires,
+}
+
+/// Four pipes, made before anybody waits for them.
+pub(super) fn wires() -> Result<(Wires, Sent), Errno> {
+    let (input, output, error) = (input_pipe()?, output_pipe()?, output_pipe()?);
+    let (waiting, go) = pipe()?;
+    let ours = Wires {
+        input: input.1,
+        output: output.0,
+        error: error.0,
+        go: Go(go),
+    };
+    Ok((ours, Sent([input.0, output.1, error.1, waiting])))
+}
+
+impl Sent {
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 4] {
+        self.0.each_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Go {
+    /// Whether the child could be told.
+    pub(in crate::process) fn tell(&self) -> bool {
+        write(&self.0, b"g") == Ok(1)
+    }
+
+    /// Whether a child that is dead now ever took the word.
+    pub(in crate::process) fn was_taken(&self) -> bool {
+        ioctl_fionread(&self.0) == Ok(0)
+    }
+}
+
+/// Events of `fd` are about `token`.
+pub(super) fn watch(
+    epoll: BorrowedFd<'_>,
+    token: Token,
+    source: u64,
+    fd: BorrowedFd<'_>,
+) -> Result<(), Errno> {
+    let data = EventData::new_u64(token << 2 | source);
+    epoll::add(epoll, fd, data, EventFlags::IN)
+}
+
+/// Whether this is a child of the calling thread, alive or not yet reaped.
+pub(super) fn is_own_child(pid: Pid) -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
+    let number = pid.as_raw_nonzero().get().cast_unsigned();
+    // SAFETY: the answer goes to plain memory of this frame; nothing is reaped.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_PID, number, &raw mut info, options) == 0
+    }
+}
+
+/// The descriptor of a child of the calling thread.
+pub(super) fn hold(pid: Pid) -> Result<OwnedFd, Errno> {
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    if is_own_child(pid) {
+        Ok(pidfd)
+    } else {
+        Err(Errno::CHILD)
+    }
+}
+
+/// Ends a child that had no call; before its go it has no children.
+pub(super) fn kill(pidfd: &OwnedFd) {
+    let _ = pidfd_send_signal(pidfd, Signal::KILL);
+}
+
+/// Ends and reaps a child of the calling thread for which there is no descriptor.
+pub(super) fn kill_and_reap(pid: Pid) {
+    if is_own_child(pid) {
+        let _ = kill_process(pid, Signal::KILL);
+        let _ = waitpid(Some(pid), WaitOptions::empty());
+    }
+}

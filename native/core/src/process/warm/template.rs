@@ -1,0 +1,366 @@
+//! One template: its launch, and the protocol that is spoken on its descriptor 3.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::fs;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, ioctl_fionbio, read};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, recv, send, sendmsg, socketpair,
+};
+use rustix::process::Pid;
+
+use super::handle::Warm;
+use super::policy::{self, Demand};
+use super::spare::{Sent, Spare, Wires, watch, wires};
+use super::witness::{Surroundings, Witness};
+use crate::process::Token;
+use crate::process::launch::{Launched, SignalsBlocked, Stdio, launch};
+use crate::process::run::{Kit, output_pipe};
+use crate::process::spec::Program;
+use crate::process::streams::above_stdio;
+
+/// What a template's events are about; a spare has the first alone.
+pub(super) const LEADER: u64 = 0;
+pub(super) const CONTROL: u64 = 1;
+const PRINTED: u64 = 2;
+
+/// How much of a refusal is kept.
+const REASON_CHARS: usize = 200;
+
+/// A fork that the template was asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) wires: Wires,
+    at: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Template {
+    pub(super) token: Token,
+    pub(super) pid: Pid,
+    pub(super) pidfd: OwnedFd,
+    pub(super) socket: OwnedFd,
+    /// What it prints; nothing, or it is none.
+    pub(super) output: Option<OwnedFd>,
+    pub(super) ready_at: Option<Instant>,
+    pub(super) witness: Witness,
+    pub(super) asked: VecDeque<Asked>,
+    pub(super) spares: VecDeque<Spare>,
+    pub(super) forks: u64,
+    /// Spares in a row that died before their call began.
+    pub(super) stillborn: u32,
+    pub(super) bytes: u64,
+    pub(super) rests_until: Option<Instant>,
+    /// When its memory is to be looked at.
+    pub(super) look_at: Option<Instant>,
+    own_bytes_when_ready: u64,
+    launched_at: Instant,
+    last_answer: Instant,
+}
+
+/// What a template says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said<'message> {
+    Ready(&'message [u8]),
+    No(&'message [u8]),
+    Forked(Pid),
+    Nonsense,
+    /// It has closed its side.
+    Gone,
+}
+
+/// Why a fork was not asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// It has enough before it.
+    Busy,
+    /// The host has no descriptors left.
+    Shortage,
+    /// It does not listen any more.
+    Gone,
+}
+
+fn understand(message: &[u8]) -> Said<'_> {
+    if let Some(paths) = message.strip_prefix(b"ready\0") {
+        return Said::Ready(paths);
+    }
+    if message == b"ready" {
+        return Said::Ready(b"");
+    }
+    if let Some(reason) = message.strip_prefix(b"no\0") {
+        return Said::No(reason);
+    }
+    let number = std::str::from_utf8(message).ok();
+    let number = number
+        .and_then(|text| text.parse().ok())
+        .filter(|pid| *pid > 1);
+    number
+        .and_then(Pid::from_raw)
+        .map_or(Said::Nonsense, Said::Forked)
+}
+
+/// The next message; `None` while there is none.
+pub(super) fn hear<'scratch>(
+    socket: &OwnedFd,
+    scratch: &'scratch mut [u8],
+) -> Option<Said<'scratch>> {
+    loop {
+        match recv(socket, &mut *scratch, RecvFlags::TRUNC) {
+            Ok((0, 0)) => return Some(Said::Gone),
+            Ok((count, whole)) if whole <= count => return Some(understand(&scratch[..count])),
+            Ok(_) => return Some(Said::Nonsense),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return None,
+            Err(_) => return Some(Said::Gone),
+        }
+    }
+}
+
+/// A refusal as people read it: one line, of a bounded length.
+pub(super) fn reason_of(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let printable = text
+        .chars()
+        .map(|char| if char.is_control() { ' ' } else { char });
+    printable.take(REASON_CHARS).collect()
+}
+
+impl Template {
+    /// Starts the program with its other argument, and sends it what it runs there.
+    pub(super) fn launch(
+        token: Token,
+        program: &Program,
+        warm: &Warm,
+        around: &Surroundings,
+        kit: &Kit,
+        proof: &SignalsBlocked,
+    ) -> Result<Self, String> {
+        let failed = |what: &str, errno: Errno| format!("{what}: {errno}");
+        let (socket, control) = sockets().map_err(|errno| failed("it got no socket", errno))?;
+        let (output, printed) = output_pipe().map_err(|errno| failed("it got no pipe", errno))?;
+        let witness = Witness::before_launch(&program.path, &program.cwd, around)
+            .map_err(|errno| failed("its program can't be looked at", errno))?;
+        let program = program.with_argument(warm.arg_index, warm.recipe.arg.clone());
+        let stdio = Stdio {
+            stdin: kit.null.as_fd(),
+            stdout: printed.as_fd(),
+            stderr: printed.as_fd(),
+        };
+        let launched_at = Instant::now();
+        let control = Some(control.as_fd());
+        let Launched { pid, pidfd } = launch(proof, &kit.stack, &program, &stdio, control, true)
+            .map_err(|failure| format!("it can't be started: {}", failure.reason()))?;
+        let template = Self {
+            token,
+            pid,
+            pidfd,
+            socket,
+            output: Some(output),
+            ready_at: None,
+            witness,
+            asked: VecDeque::new(),
+            spares: VecDeque::new(),
+            forks: 0,
+            stillborn: 0,
+            bytes: 0,
+            rests_until: None,
+            look_at: None,
+            own_bytes_when_ready: 0,
+            launched_at,
+            last_answer: launched_at,
+        };
+        // One that does not take them never gets ready.
+        for content in [&warm.recipe.program, &warm.recipe.settings] {
+            let _ = send(&template.socket, content, SendFlags::NOSIGNAL);
+        }
+        Ok(template)
+    }
+
+    /// Has its events told by its token.
+    pub(super) fn watch(&self, epoll: BorrowedFd<'_>) -> Result<(), Errno> {
+        watch(epoll, self.token, LEADER, self.pidfd.as_fd())?;
+        watch(epoll, self.token, CONTROL, self.socket.as_fd())?;
+        match &self.output {
+            Some(output) => watch(epoll, self.token, PRINTED, output.as_fd()),
+            None => Ok(()),
+        }
+    }
+
+    /// Why it is unfit, if it has printed something: in a cold start that belongs to the call.
+    pub(super) fn printed(&mut self, epoll: BorrowedFd<'_>) -> Option<String> {
+        match read(self.output.as_ref()?, &mut [0; 1024]) {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Ok(0) | Err(_) => {
+                let closed = self.output.take()?;
+                let _ = epoll::delete(epoll, &closed);
+                None
+            }
+            Ok(_) => Some("it prints something ahead of the calls".to_owned()),
+        }
+    }
+
+    /// Whether it can be asked for forks now.
+    pub(super) fn forks_at(&self, now: Instant) -> bool {
+        self.ready_at.is_some() && self.rests_until.is_none_or(|time| time <= now)
+    }
+
+    /// Asks for another child.
+    pub(super) fn ask(&mut self, now: Instant) -> Result<(), Unasked> {
+        if self.asked.len() >= policy::MOST_UNANSWERED {
+            return Err(Unasked::Busy);
+        }
+        let (ours, theirs) = wires().map_err(|_| Unasked::Shortage)?;
+        match send_fork(&self.socket, &theirs) {
+            Ok(()) => {
+                self.asked.push_back(Asked {
+                    wires: ours,
+                    at: now,
+                });
+                Ok(())
+            }
+            Err(Errno::AGAIN) if !self.asked.is_empty() => Err(Unasked::Busy),
+            Err(Errno::AGAIN | Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
+                Err(Unasked::Shortage)
+            }
+            Err(_) => Err(Unasked::Gone),
+        }
+    }
+
+    /// The first fork that was asked for is answered now.
+    pub(super) fn answered(&mut self, now: Instant) -> Option<Wires> {
+        self.last_answer = now;
+        self.asked.pop_front().map(|asked| asked.wires)
+    }
+
+    pub(super) fn served(&self, now: Instant) -> Duration {
+        let since = |time| now.saturating_duration_since(time);
+        self.ready_at.map_or(Duration::ZERO, since)
+    }
+
+    /// When it takes too long over what it is at.
+    pub(super) fn hangs_at(&self) -> Option<Instant> {
+        if self.ready_at.is_none() {
+            return self.launched_at.checked_add(policy::READY_WITHIN);
+        }
+        let asked = self.asked.front()?;
+        asked
+            .at
+            .max(self.last_answer)
+            .checked_add(policy::FORKED_WITHIN)
+    }
+
+    /// The next moment at which something is to be decided.
+    pub(super) fn due(&self, demand: &Demand) -> Option<Instant> {
+        let idle = if self.spares.is_empty() {
+            policy::TEMPLATE_IDLE
+        } else {
+            policy::SPARES_IDLE
+        };
+        let idle = demand.last_call().checked_add(idle);
+        [self.hangs_at(), idle, self.look_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Looks at the memory that it and its spares take; whether it is worn.
+    pub(super) fn measure(&mut self) -> bool {
+        let Some(own) = memory_of(self.pid) else {
+            return false;
+        };
+        // Spares are alike: each has the same share.
+        let spare = self
+            .spares
+            .back()
+            .and_then(|spare| memory_of(spare.child.pid));
+        let spares = spare.map_or(0, |spare| spare.share_bytes * self.spares.len() as u64);
+        self.bytes = own.share_bytes + spares;
+        if self.own_bytes_when_ready == 0 {
+            self.own_bytes_when_ready = own.resident_bytes;
+        }
+        policy::is_worn(self.forks, self.own_bytes_when_ready, own.resident_bytes)
+    }
+}
+
+fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((above_stdio(ours)?, above_stdio(theirs)?))
+}
+
+fn send_fork(socket: &OwnedFd, sent: &Sent) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = sent.fds();
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    let text = [IoSlice::new(b"fork")];
+    sendmsg(socket, &text, &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+}
+
+struct Memory {
+    /// Its part of what it shares, and what it has alone.
+    share_bytes: u64,
+    resident_bytes: u64,
+}
+
+fn memory_of(pid: Pid) -> Option<Memory> {
+    let pid = pid.as_raw_nonzero();
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let field = |name: &str| -> Option<u64> {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kib * 1024)
+    };
+    Some(Memory {
+        share_bytes: field("Pss:")?,
+        resident_bytes: field("Rss:")?,
+    })
+}
+
+impl Program {
+    /// The same, with another text for one of its arguments.
+    fn with_argument(&self, index: usize, text: CString) -> Self {
+        let mut other = self.clone();
+        // The command stands before the arguments.
+        other.argv[index + 1] = text;
+        other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages() {
+        let pid = |number| Said::Forked(Pid::from_raw(number).unwrap());
+        let cases: [(&[u8], Said<'_>); 9] = [
+            (b"ready\0/a\0/b", Said::Ready(b"/a\0/b")),
+            (b"ready\0", Said::Ready(b"")),
+            (b"ready", Said::Ready(b"")),
+            (b"no\0two threads", Said::No(b"two threads")),
+            (b"4711", pid(4711)),
+            (b"1", Said::Nonsense),
+            (b"-4", Said::Nonsense),
+            (b"hello", Said::Nonsense),
+            (b"\xff", Said::Nonsense),
+        ];
+        for (message, said) in cases {
+            assert_eq!(understand(message), said);
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_short_line() {
+        assert_eq!(reason_of(b"two\nlines\x1b[1m"), "two lines [1m");
+        assert_eq!(reason_of(&[b'x'; 9999]).len(), REASON_CHARS);
+    }
+}

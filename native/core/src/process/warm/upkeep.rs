@@ -1,0 +1,187 @@
+//! What is done for the templates between the calls: started, looked after, ended.
+
+use std::time::{Duration, Instant};
+
+use super::entry::{Entry, Key};
+use super::handle::Warm;
+use super::policy::{self, Excess, Tenant};
+use super::pool::{Hand, OF_A_SPARE, Templates};
+use super::spare::kill_and_reap;
+use super::template::{Template, Unasked};
+use super::witness::Surroundings;
+use crate::process::reactor::next_token;
+use crate::process::spec::Program;
+
+/// What a fork takes while it is asked for.
+const WHILE_ASKED: u64 = 9;
+
+impl Templates {
+    /// Does what was put off during the turn.
+    pub(in crate::process) fn tend(&mut self, hand: &mut Hand<'_>) {
+        for key in std::mem::take(&mut self.stirred) {
+            let Some(entry) = self.entries.get_mut(&key) else {
+                continue;
+            };
+            if let Some((program, warm)) = entry.wanted.take() {
+                self.start_template(key, &program, &warm, hand);
+            }
+            self.replenish(key, hand);
+        }
+    }
+
+    fn start_template(&mut self, key: Key, program: &Program, warm: &Warm, hand: &Hand<'_>) {
+        let tenants = self.tenants(key.pool);
+        if tenants.len() >= policy::MOST_TEMPLATES {
+            match policy::makes_way(&tenants, hand.now) {
+                Some(other) => self.retire(other),
+                None => return,
+            }
+        }
+        if self.around.is_none() {
+            self.around = Surroundings::of_this_thread().ok();
+        }
+        let Some(around) = &self.around else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let token = next_token();
+        let launched = Template::launch(token, program, warm, around, hand.kit, hand.proof);
+        let launched = launched.and_then(|template| match template.watch(self.epoll) {
+            Ok(()) => Ok(template),
+            Err(errno) => {
+                kill_and_reap(template.pid);
+                Err(format!("it can't be watched: {errno}"))
+            }
+        });
+        match launched {
+            Ok(template) => {
+                self.owners.insert(token, key);
+                entry.template = Some(template);
+            }
+            Err(reason) => entry.trouble.fail(reason, Duration::ZERO, hand.now),
+        }
+    }
+
+    /// Asks for as many forks as are wanted.
+    fn replenish(&mut self, key: Key, hand: &mut Hand<'_>) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let Some(template) = &mut entry.template else {
+            return;
+        };
+        if policy::is_barren(template.stillborn) {
+            return self.fail(key, "what it forks dies".to_owned(), hand.now);
+        }
+        if !template.forks_at(hand.now) {
+            return;
+        }
+        let waiting = entry.queue.len();
+        let wanted = waiting + entry.demand.spares_wanted(hand.now);
+        loop {
+            let coming = template.spares.len() + template.asked.len();
+            if coming >= wanted {
+                return;
+            }
+            let is_ahead = coming >= waiting;
+            if is_ahead && hand.room < hand.allowed / 2 {
+                return;
+            }
+            let asked = if hand.room < WHILE_ASKED {
+                Err(Unasked::Shortage)
+            } else {
+                template.ask(hand.now)
+            };
+            match asked {
+                Ok(()) => hand.room -= OF_A_SPARE as u64,
+                Err(Unasked::Busy) => return,
+                Err(Unasked::Shortage) => return self.rest(key, hand.now),
+                Err(Unasked::Gone) => {
+                    return self.fail(key, "it went away".to_owned(), hand.now);
+                }
+            }
+        }
+    }
+
+    /// When something is due.
+    pub(in crate::process) fn due(&self) -> Option<Instant> {
+        self.entries.values().filter_map(Entry::due).min()
+    }
+
+    pub(in crate::process) fn on_time(&mut self, hand: &mut Hand<'_>) {
+        let now = hand.now;
+        let is_due = |entry: &Entry| entry.due().is_some_and(|due| due <= now);
+        let due = self.entries.iter().filter(|(_, entry)| is_due(entry));
+        let due: Vec<_> = due.map(|(key, _)| *key).collect();
+        for key in due {
+            self.on_due(key, hand);
+        }
+    }
+
+    fn on_due(&mut self, key: Key, hand: &mut Hand<'_>) {
+        // What it has said already counts, however late this thread comes to it.
+        self.listen(key, hand);
+        let now = hand.now;
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let Some(template) = &mut entry.template else {
+            return;
+        };
+        if template.hangs_at().is_some_and(|time| time <= now) {
+            return self.fail(key, "it hangs".to_owned(), now);
+        }
+        let idle = now.saturating_duration_since(entry.demand.last_call());
+        if idle >= policy::TEMPLATE_IDLE && entry.queue.is_empty() {
+            self.retire(key);
+            self.entries.remove(&key);
+            return;
+        }
+        if idle >= policy::SPARES_IDLE {
+            for spare in template.spares.drain(..) {
+                self.owners.remove(&spare.child.token);
+                self.grave.take_child(key.pool, spare.child);
+            }
+        }
+        if template.look_at.is_some_and(|time| time <= now) {
+            template.look_at = None;
+            if template.measure() {
+                return self.retire(key);
+            }
+            self.keep_within_memory(key);
+        }
+    }
+
+    fn tenants(&self, pool: u64) -> Vec<Tenant<Key>> {
+        let tenants = self.entries.iter().filter(|(key, _)| key.pool == pool);
+        let tenants = tenants.filter_map(|(key, entry)| {
+            entry.template.as_ref().map(|template| Tenant {
+                key: *key,
+                bytes: template.bytes,
+                last_call: entry.demand.last_call(),
+            })
+        });
+        tenants.collect()
+    }
+
+    pub(super) fn keep_within_memory(&mut self, key: Key) {
+        let Some(bound) = self.entries.get(&key).map(|entry| entry.bound_bytes) else {
+            return;
+        };
+        loop {
+            match policy::excess(&self.tenants(key.pool), bound) {
+                Excess::Fits => return,
+                Excess::Ends(oldest) => self.retire(oldest),
+                Excess::Refused(giant) => {
+                    if let Some(entry) = self.entries.get_mut(&giant) {
+                        let reason = "it takes more memory than all may".to_owned();
+                        entry.trouble.refuse(reason);
+                    }
+                    self.retire(giant);
+                }
+            }
+        }
+    }
+}
