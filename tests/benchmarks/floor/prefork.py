@@ -123,7 +123,7 @@ def prefork(python: str, tool: Path, project: Path, *, spares: int) -> Iterator[
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [python, "-ISB", str(_TEMPLATE), str(tool), str(project)]
-    process = subprocess.Popen(command, stdin=theirs)
+    process = subprocess.Popen(command, stdin=theirs.fileno())
     theirs.close()
     floor = Prefork(ours, process.pid, spares)
     try:
