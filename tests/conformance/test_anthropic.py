@@ -1,3 +1,5 @@
+import os
+
 from ryecore.llm import LlmProvider
 from ryecore.providers.anthropic import AnthropicProvider
 from ryecore.testing.conformance import ProviderConformance
@@ -6,6 +8,7 @@ from tests.conformance.anthropic_wire import AnthropicWire
 
 class TestAnthropic(ProviderConformance):
     wire = AnthropicWire()
+    cut_step = 1 if os.environ.get("RYE_SOAK") else 5
 
     def make_provider(self, base_url: str) -> LlmProvider:
         return AnthropicProvider(base_url=base_url)

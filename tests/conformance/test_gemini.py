@@ -1,3 +1,5 @@
+import os
+
 from ryecore.llm import LlmProvider
 from ryecore.providers.gemini import GeminiProvider
 from ryecore.testing.conformance import ProviderConformance
@@ -6,6 +8,7 @@ from tests.conformance.gemini_wire import GeminiWire
 
 class TestGemini(ProviderConformance):
     wire = GeminiWire()
+    cut_step = 1 if os.environ.get("RYE_SOAK") else 5
 
     def make_provider(self, base_url: str) -> LlmProvider:
         return GeminiProvider(base_url=base_url)

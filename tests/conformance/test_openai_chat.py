@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from ryecore.llm import LlmProvider
@@ -9,6 +11,7 @@ pytest.importorskip("openai", reason="the extra openai is not installed")
 
 class TestOpenAIChat(ProviderConformance):
     wire = ChatWire()
+    cut_step = 1 if os.environ.get("RYE_SOAK") else 5
 
     def make_provider(self, base_url: str) -> LlmProvider:
         from ryecore.providers.openai import OpenAIProvider

@@ -482,7 +482,7 @@ async def test_progress_is_told_line_by_line(house: House, quiet: str) -> None:
         )
 
 
-async def test_twenty_at_once(house: House) -> None:
+async def test_ten_at_once(house: House) -> None:
     ref = adding(house)
     done: list[ExecutionResult] = []
     async with house.open() as rye:
@@ -491,9 +491,9 @@ async def test_twenty_at_once(house: House) -> None:
             done.append(await rye.execute(ref, {"a": number}))
 
         async with anyio.create_task_group() as group:
-            for number in range(20):
+            for number in range(10):
                 group.start_soon(run, number)
         ended = await rye.threads.list(all=True, limit=50)
-    assert sorted(document(one)["output"]["sum"] for one in done) == list(range(1, 21))
-    assert len({document(one)["graph_run_id"] for one in done}) == 20
+    assert sorted(document(one)["output"]["sum"] for one in done) == list(range(1, 11))
+    assert len({document(one)["graph_run_id"] for one in done}) == 10
     assert {record.status for record in ended} == {"completed"}

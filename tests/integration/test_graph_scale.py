@@ -1,5 +1,6 @@
 """Large runs: many steps in bounded memory, and many members a few at a time."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.house import House
 
 MIB = 1024 * 1024
 STEPS = 10_000
-MEMBERS, AT_ONCE = 5_000, 50
+MEMBERS, AT_ONCE = 5_000 if os.environ.get("RYE_SOAK") else 1_000, 50
 
 
 def resident_bytes() -> int:
@@ -42,7 +43,7 @@ async def test_ten_thousand_steps_take_no_more_memory_than_two_thousand(house: H
 @pytest.mark.anyio
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_five_thousand_members_run_fifty_at_a_time(house: House) -> None:
+async def test_many_members_run_fifty_at_a_time(house: House) -> None:
     house.shell("acme/echo", "cat")
     nodes = {
         "each": {

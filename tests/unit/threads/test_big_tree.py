@@ -1,5 +1,6 @@
-"""A tree of a thousand threads, whose sums are exact at every node."""
+"""A tree of many threads, whose sums are exact at every node."""
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tests.stage import Stage
 
 pytestmark = pytest.mark.anyio
 
-NODES = 1_000
+NODES = 1_000 if os.environ.get("RYE_SOAK") else 300
 SLACK = 50  # what is below a node that is cancelled, or has overspent, may never be started
 INPUT_PRICE, OUTPUT_PRICE = 15, 60  # microcents a token: 0.15 and 0.6 USD per million
 MAY = "<execute><directive>acme/*</directive><tool>host/*</tool></execute>"
@@ -114,7 +115,7 @@ class Actor:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_thousand_threads_are_exact(tmp_path: Path, anyio_backend: str) -> None:
+async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str) -> None:
     seed = 20_261_122
     nodes = grow(seed, NODES + SLACK)
     opened: list[ThreadStore] = []
