@@ -125,7 +125,7 @@ class Dependencies:
         Args:
             name: The file's name.
             owner: The runtime.
-            evidence: Told the file's content.
+            evidence: Told the stat of files in the folder, since it is asked for at each call.
 
         Returns:
             The verified file.
@@ -137,8 +137,14 @@ class Dependencies:
         path, root = _named(name, owner), owner.source.path.parent
         batch = _Batch(self._verifier, root, owner, "names")
         batch.check_link(str(path))
+        seen = Evidence()
+        kin = TreeFilter((path.suffix, SIDECAR), recursive=False) if path.suffix else _ONE_FOLDER
         with _readable(root):
-            return batch.verify_file(str(path), evidence)
+            stat = TreeStat(str(root), kin, stat_tree(root, kin))
+            found = batch.verify_file(str(path), seen)
+        evidence.tree(stat)
+        evidence.add(seen, but_files_below=str(root))
+        return found
 
     def package_folders(
         self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence

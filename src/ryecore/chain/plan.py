@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ryecore.chain.model import (
     ChainElement,
@@ -38,6 +38,7 @@ FORK_POINT: Final = "fork_point"
 
 _MAX_NUMBER: Final = 2**53
 
+_FORKS: Final = f"{{{FORK_POINT}}}"
 _BOUNDS: Final = frozenset({"timeout", "max_output_bytes"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
 _SCRIPT_FLAG: Final = re.compile(r"-[A-Za-z]*c\Z")
@@ -222,7 +223,7 @@ def _args(
             and any(word.rpartition("/")[2] in _SHELLS for word in (command, *rendered))
         )
         value = template.render(text, quote=splices)
-        if warm is not None and count_of(FORK_POINT, text) == 1 and not splices:
+        if warm is not None and _FORKS in text and count_of(FORK_POINT, text) == 1 and not splices:
             forks.append((len(rendered), text))
         rendered += (
             [as_text(part) for part in value] if isinstance(value, list) else [as_text(value)]
@@ -236,8 +237,8 @@ def _args(
     if warm is None or len(forks) != 1:  # a tool may bring arguments of its own
         return tuple(rendered), None
     index, text = forks[0]
-    in_template = evolve(template, values={**template.values, FORK_POINT: warm.fork_point})
-    arg = in_template.text(text)
+    values = {**template.values, FORK_POINT: warm.fork_point}
+    arg = Template(template.environ, values, template.config, template.unknown).text(text)
     return tuple(rendered), WarmPlan(index, arg, warm)
 
 
