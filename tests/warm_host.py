@@ -4,6 +4,7 @@ It speaks the protocol of the native pool, and counts what a child costs.
 """
 
 import array
+import contextlib
 import json
 import os
 import resource
@@ -158,11 +159,12 @@ class Template:
         at = theirs.fileno()
         self._printed, printing = os.pipe()
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec 3<&{at} {at}<&-; exec "$@"', "sh", *call.warm_argv],
+            call.warm_argv,
             stdin=subprocess.DEVNULL,
             stdout=printing,
             stderr=printing,
-            pass_fds=[at],
+            close_fds=False,
+            preexec_fn=lambda: _hand_over(at),  # noqa: PLW1509 - no thread of the tests forks
             cwd=call.cwd,
             env=call.env,
             start_new_session=True,
@@ -260,6 +262,17 @@ class Spare:
         os.close(self._stdout)
         os.close(self._stderr)
         return Ended(os.waitstatus_to_exitcode(status), out, err, usage)
+
+
+def _hand_over(control: int) -> None:
+    """In a child before its exec: leave it the control socket as 3, and nothing else."""
+    if control != 3:
+        os.dup2(control, 3)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 3:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.set_inheritable(int(name), False)
+    os.set_inheritable(3, True)
 
 
 def _drain(*descriptors: int) -> list[str]:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:32Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:id9Rpc59ATGTzeGrgqbdvYzMvjbCkkoCGewcq1wOKSgaPeyrKQmFpHj7cPPvC7Ncxt9Um214-AjE_ioXJoAuBg:0bd8d5ab53e43ce7
+# rye:signed:2026-11-22T14:38:42Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:LJLGfEstX29Z5Pdpd71ie6bA14uOlVVPVbaHM-7RwQfeCVtEjbIviFpXw89XfwPsxQqzwNcRG9ZBi8uslpSiDA:d13c9bdd739b4d02
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

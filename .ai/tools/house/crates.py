@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:32Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:f-YJg70X1iXuOnvqvivWe8FE-joJkN7ZGLdGBWkRLPsfrPqDTnoi8_xuljVVI-Y0NWRdjORJyxY2LczH_mx6Aw:0bd8d5ab53e43ce7
+# rye:signed:2026-11-22T14:38:42Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:WeArtW-n9HiQAHMLaQ8Q82gNDmr0NHpN1_vCWTIUzOSZx2ynckq_7y6BIAv9cTJ9eRwaqEy-EAx4b6EsbdeaCQ:d13c9bdd739b4d02
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:32Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:TbMCmgNHKj4aV1ZwP24f2pp4EPKkgsJReYBwPbzyXgBZZPy9pXffW48MMEYNpBEyeeENs2SYHDm8N2cPuTcwCQ:0bd8d5ab53e43ce7
+# rye:signed:2026-11-22T14:38:42Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:vJE1Psob9VO006uMxXnR4oWrjXp6o8alImxxUpjnpvGb4VCkWEkjAUR4zZ19BTabg8a8f9lfGhMp7vX1pcgODA:d13c9bdd739b4d02
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:32Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:L9jqV_rHlR9oArnXIV-Ftlf8T40OmG7q9nGAuwAI0Go7T3-1aCfC41JyFYnqYKrSkdqLprMM_kH9g1j436q6Aw:0bd8d5ab53e43ce7
+# rye:signed:2026-11-22T14:38:42Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:7uLfmDTzx3GkDxI9VGXDXdNoWELflMts3IMK94ByysD7viAhnW189Lf8Zwt2v54sSKGlG9PdHLHdLRvzutP6Dw:d13c9bdd739b4d02
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:32Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:UFTgJanwTdntDd17rb-fJjvbZBZJTaQhN0867AY_h1REXPB8E3DmsOvJKcJ4SB7z8FD9BcgbVgbsgyx7IfRxDQ:0bd8d5ab53e43ce7
+# rye:signed:2026-11-22T14:38:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:ZO56h6vJvNDnXeW4FMnzNvpQEiNLy4wYdBiAOF1VlVQfML7bsMJhiA9GjxpGMNNlz1bZFsAl9UmdERWV5chVDw:d13c9bdd739b4d02
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

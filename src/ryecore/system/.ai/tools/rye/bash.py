@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:WhX0SPdNHKNG1MeLOWQntCYsOqROwen8gMxoyZKan9UF8X3lIfpHlPZji262ZudKdOEGT8rGUwgekQI5cMTGDA:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:TKtqVxa2_1wcCzYPl9yfcq1t4s-2hJlz5qxXjtv5dBFEdqzPvKNuQdSN7-E1H9nSVTt5YXYEl82VX3umJ85pCQ:00876411c3356ad7
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:NJPNMzhmWEOwuuckiYF3OphxF8VkyYngCzD4gm-mPFghKMKF-MHyiZNA9_I0-YQfWphWtdt3nIX91ZMRn9fSAQ:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:6sj58qfu05RW8_-9a5KOGPG_Y89c0XVu2RuES7PdjOueV4DCQFMarB757Dl6t_HppRY6si5S9WWFXT_nF38MAA:00876411c3356ad7
 """Replace a piece of a text file."""
 
 from __future__ import annotations

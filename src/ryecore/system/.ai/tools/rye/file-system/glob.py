@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:78prHMHjUbbji7GLelXPtbNBN2R5m422wrgoX81nUsD_g9TfzTfKhq3RZJjoacrj75vA-OgNaj4VMIFSYsYJAA:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:NJb0OuB0cyac2qnt4n7h9YEhoCv9o8SjbWg0FR1_2bZbuInOBwkvMRcJGsPA14R-3e70EsZw6xOAIYHTWH6XAA:00876411c3356ad7
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

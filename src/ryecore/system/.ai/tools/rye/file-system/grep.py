@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:PVJ5iLInNGDvKXQ_BC3265UPFBqPyVcPyhZ0L2eJ2AtEptcdgcexHx1MhYT8Ta1FZDhz-ZGs-KZfEY2S5jo8AQ:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:y9unLHJsEnOo8R5sf-DqGmGcbDmyem0mSCUxb4YKLky9CdxR0BOuCnIOQXb1_8TyQ5PP11waLup53bjm5xU2Dg:00876411c3356ad7
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

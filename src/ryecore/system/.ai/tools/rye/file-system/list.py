@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:IB9XWBbYJuPxwfX8YD1-9cupLKz1wwhFoTuoIY4zcFE_wK0X4ZU7Flo0SyWneQO_hdmrjw6a2oDTSGnY4-3FCA:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:-iKZZHCAY2k_GUdHqBkccl37xKF1PfAHYqfXm7EWYhxjhDubIdiCXcSmiJDOFuSoohbMKjgPQyypIOcSOMOWCQ:00876411c3356ad7
 """List what lies in a folder."""
 
 from __future__ import annotations

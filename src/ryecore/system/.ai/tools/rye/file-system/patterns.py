@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:epoirpnrZaQD2tGPDzQIrmPC4siUu7cAGId-Z_pTbcRqtMILY9jbd8wXD1Q3279zcsIgJ_otkU9tWGsGL1H7AA:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:OYu1Lf6yZsRjuyTTFw-hkfbfTLA-4Jj2HoA07lnHMyz-fkMm2Scr4KbIJJRtDgfCoFjQy8Ka4rNMCv2gU0TADg:00876411c3356ad7
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

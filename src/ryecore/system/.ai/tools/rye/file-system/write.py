@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:W0JKCyxL_X-ELOaNcrGXd4NYhQ26Apsk_BGf73mzL6oobxVFUCKbE_DL7YgiMvlGjywdCdrypU9jA0C7sEWWDQ:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:8HeqqtrcOFOL_yQgjz9gkL9075AbYZfSMiJ0Q5xEdr_g2iu1vaLJW2P4g_IjBg9O4brlbG8DB5tAUAp0odHzCg:00876411c3356ad7
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:aGybXl1472e9t3ibp_AhjUJ5NQ3s2VGiEafMVcc7TpT2xOccZSDDmEAvJBAxQLFgJZ4GJ5HGO1BiddG3zH-IDg:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:GCMAhKqxquCmIqhifxR5IsblG4hvY6Z_X6ssk9-AZq-1tB9aZ3CFSMRjGT6ONDqq0Lm2yKD19JR9UDKSSMCeCQ:00876411c3356ad7
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

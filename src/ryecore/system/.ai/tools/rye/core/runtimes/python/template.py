@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:20:31Z:f2817199edf027675933bf95a4d5f11b48427e83a58c67f49a463bdd139dfa76:66ExT5aipoKo1cVhgKqyEh2JD9XkNuv-yu1PXoAHFoopKPWtpRvi1mN3LgLZDpRpMtJKY3rMKNace3V31JFqAw:9efc1bb77beeb2bf
+# rye:signed:2026-11-22T14:38:42Z:5dc447adf9740a670f24f3808d753a9c313acc0bd354e62e84012360d8ab0445:WgDeOQLmhqD307zvy8rYMln-qDQsBLcZf1EVMqOW8pFoxkABKXq_ME_j6ntMoYb6veJS84bCUVWIkSs896OEAw:00876411c3356ad7
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -25,6 +25,8 @@ class Unfit(Exception):
 
 # Imports that do something to the process which a fork doesn't carry over, or to the desktop.
 UNFIT = ("antigravity", "idlelib", "readline", "rlcompleter", "this", "tkinter", "turtle")
+KEPT = []  # what would only cost each child the time to take it apart
+REHEARSED = compile("import sys\ndef execute(a, b):\n    return {}\nexecute(1, 2)\n", "t", "exec")
 BUFFERS = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
 LITERALS = ("Constant", "Dict", "List", "Tuple", "Set", "UnaryOp", "USub", "UAdd", "Load")
 
@@ -206,7 +208,10 @@ def mend(number):
 
 
 def refresh():
-    """In a child that goes: make anew what modules have kept of the time or the process."""
+    """In a child: make anew what modules have kept of the time or the process."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading.main_thread()._set_native_id()
     logging = sys.modules.get("logging")
     if logging is not None:
         import time
@@ -235,6 +240,14 @@ def flush():
 
 def drop(modules, names):
     """Let the modules of a call go, and with them what they hold."""
+    # What is written to a file stays, wherever the file is kept, and in whatever order things go.
+    for each in gc.get_objects():
+        if type(each) in BUFFERS and not each.closed:
+            try:  # noqa: SIM105 - contextlib may not be there
+                each.flush()
+            except (OSError, ValueError):
+                pass  # as when it is dropped
+    each = None
     held = []
     for name in names:
         module = modules.pop(name, None)
@@ -252,12 +265,6 @@ def drop(modules, names):
                 for name in list(values):
                     if name != "__builtins__" and (name[:1] == "_") is hidden:
                         values[name] = None
-    for each in gc.get_objects():
-        if type(each) in BUFFERS and not each.closed:
-            try:  # noqa: SIM105 - contextlib may not be there
-                each.flush()
-            except OSError:
-                pass  # as when it is dropped
 
 
 def make_leave(script):
@@ -353,7 +360,24 @@ def make_fork():
     return fork, tie, ctypes.get_errno
 
 
-def become_child(descriptors, tie):
+def rehearse():
+    """In a child that waits: do what nearly every call does, so that its pages are its own by then.
+
+    Most of what a call costs is the copying of pages that it writes to for the first time.
+    """
+    util, json = sys.modules.get("importlib.util"), sys.modules.get("json")
+    if util is not None:
+        util.module_from_spec(util.spec_from_file_location("rehearsed", "/rehearsed.py"))
+    if json is not None:
+        given = json.loads(b'{"a": [1, 2.5, "b", null, true], "c": {}}')
+        with _io.open("/dev/null", "w") as out:
+            json.dump(given, out, default=str)
+    exec(REHEARSED, type(sys)("rehearsed").__dict__)
+    flush()
+    drop({}, [])
+
+
+def become_child(descriptors, tie, control):
     """In a child: take the call's streams, and wait for it."""
     os.setsid()
     tie()
@@ -361,13 +385,18 @@ def become_child(descriptors, tie):
         os.dup2(descriptors[number], number)
         if os.fstat(number).st_mode & 0o170000 != 0o010000:
             make_stream(number)  # no pipe
+    control.detach()
     os.dup2(descriptors[3], 3)
     for descriptor in descriptors:
         os.close(descriptor)
+    try:
+        refresh()
+        rehearse()
+    except Exception:
+        os._exit(0)  # its call starts cold
     if not os.read(3, 1):
         os._exit(0)
     os.close(3)
-    refresh()
 
 
 def prepare(script):
@@ -406,6 +435,7 @@ def serve(script, number):
     """Fork a child for each message of the host; this returns in the children alone."""
     try:
         control, (fork, tie, errno), files = prepare(script)
+        KEPT.extend((control, fork, tie, errno, sys._getframe(), sys._getframe(1).f_code))
         mend(number)
     except BaseException as failure:
         reason = str(failure) if isinstance(failure, Unfit) else type(failure).__name__
@@ -422,8 +452,7 @@ def serve(script, number):
             continue
         pid = fork()
         if not pid:
-            become_child(descriptors, tie)
-            control.detach()
+            become_child(descriptors, tie, control)
             return
         for descriptor in descriptors:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T14:20:31Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:2IaEuvohD-8iF8-eybHSqULHN3JiaVAQjNZjcmZXyGbXHCGAKh8u9D6GMB3H4muu1kWXe3mVwOHaH7D3XMbhDg:9efc1bb77beeb2bf
+// rye:signed:2026-11-22T14:38:42Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:tVhiK9f7qr8eZcPiyQ-wiIxesI3uejVdl6cXdjzKGyLQMCIeghaDgiutE6CvGSvfr1LJZi4RkWLgDa-_--1QAQ:00876411c3356ad7
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
