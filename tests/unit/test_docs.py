@@ -53,6 +53,7 @@ _BLOCK = re.compile(
     r"|^<!--\s*setup:(?P<setup>.*?)-->$",
     re.MULTILINE | re.DOTALL,
 )
+_HELP = re.compile(r"rye ((?:[\w-]+ )*--help)")
 _TITLE = re.compile(r'title="([^"]+)"')
 
 
@@ -73,7 +74,9 @@ class Reader:
     def console(self, block: str) -> None:
         """Run each command of a block and compare what it prints."""
         for command, expected in _commands(block):
-            assert_printed(self.shell(command), expected, self, command)
+            help_of = _HELP.fullmatch(command)
+            printed = _help(help_of[1].split()) if help_of else self.shell(command)
+            assert_printed(printed, expected, self, command)
 
     def shell(self, command: str) -> str:
         """Run one command; a `cd` in it holds for the next one."""
@@ -138,6 +141,14 @@ def _commands(block: str) -> Iterator[tuple[str, str]]:
         else:
             output.append(line)
     yield command, "\n".join(output)
+
+
+def _help(args: list[str]) -> str:
+    """What `rye ... --help` prints. `test_commands.py` shows that a process prints it, too."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        rye_command.main(args, prog_name="rye", standalone_mode=False)
+    return out.getvalue()
 
 
 @cache
