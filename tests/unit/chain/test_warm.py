@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,9 @@ from ryecore.errors import (
     MetadataError,
     UnsignedItem,
 )
+from ryecore.graph.caching.keys import result_key
 from ryecore.items.refs import ItemRef
+from ryecore.runs.ports import Planned
 from tests.house import PRIMITIVE, House
 from tests.unit.chain.elements import element, valid
 from tests.unit.chain.test_own_process import ours, problems_of
@@ -318,3 +321,12 @@ def test_where_nothing_declares_it_the_name_is_anybodys() -> None:
     tool = element("a/t", config={"command": "/bin/run", "args": ["{fork_point}"]})
     made = build_plan(valid(tool), inputs, "none", unknown)
     assert (made.args, made.warm, unknown) == (("{fork_point}",), None, {"fork_point"})
+
+
+async def test_the_key_of_a_remembered_result_does_not_depend_on_it(house: House) -> None:
+    ref = runtime(house)
+    async with house.open() as rye:
+        chain, can = await rye._parts._executor.plan(ItemRef.parse(ref), {}, CallContext())
+    assert can.warm is not None
+    keys = {result_key(b"s", Planned(chain, plan)) for plan in (can, evolve(can, warm=None))}
+    assert len(keys) == 1
