@@ -49,9 +49,11 @@ def _have(name: str) -> Path | str:
         if (installed / "whole").exists():
             return installed
         shutil.rmtree(installed, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", installed], check=True, timeout=_TIMEOUT_S)
+        make = [sys.executable, "-m", "venv", "--without-pip", installed]
+        subprocess.run(make, check=True, timeout=_TIMEOUT_S)
+        pip = [sys.executable, "-m", "pip", "--python", installed / "bin/python"]
         done = subprocess.run(
-            [installed / "bin/python", "-m", "pip", "install", "-q", "--no-deps", "-r", pins],
+            [*pip, "install", "-q", "--no-deps", "-r", pins],
             check=False,
             capture_output=True,
             text=True,
