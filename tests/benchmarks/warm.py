@@ -119,7 +119,8 @@ async def _throughput(floor: Prefork, warm: Rye | None, cold: Rye, ref: str) -> 
             for name, (way, count) in ways.items():
                 took_ms = await _timed_ms(lambda way=way, n=count, m=at_once: way(n, m))
                 rates[name].append(count / took_ms * 1e3)
-        forked = _forks(warm) - forks
+        # A template that has ended meanwhile is not counted: an idle one's forks are not these.
+        forked = sum(made - forks.get(pid, 0) for pid, made in _forks(warm).items())
         base = statistics.median(rates[_FLOOR][1:])
         for name, samples in rates.items():
             value = statistics.median(samples[1:])
@@ -135,8 +136,9 @@ def _stats(rye: Rye | None) -> tuple[TemplateStats, ...]:
     return pool.stats() if pool else ()
 
 
-def _forks(rye: Rye | None) -> int:
-    return sum(one.forks for one in _stats(rye))
+def _forks(rye: Rye | None) -> dict[int, int]:
+    """How many children each template has made, by its pid."""
+    return {one.pid: one.forks for one in _stats(rye)}
 
 
 def _memory(rye: Rye, after: str) -> None:
