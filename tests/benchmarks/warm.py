@@ -114,19 +114,19 @@ async def _throughput(floor: Prefork, warm: Rye | None, cold: Rye, ref: str) -> 
         ways["Python tool, warm"] = (ours(warm), _CALLS)
     for at_once in _AT_ONCE:
         rates: dict[str, list[float]] = {name: [] for name in ways}
-        forks = _forks(warm)
+        before = _taken(warm)
         for _ in range(_RATES + 1):
             for name, (way, count) in ways.items():
                 took_ms = await _timed_ms(lambda way=way, n=count, m=at_once: way(n, m))
                 rates[name].append(count / took_ms * 1e3)
-        # A template that has ended meanwhile is not counted: an idle one's forks are not these.
-        forked = sum(made - forks.get(pid, 0) for pid, made in _forks(warm).items())
+        # A template that has ended meanwhile is not counted: an idle one's children are not these.
+        taken = sum(count - before.get(pid, 0) for pid, count in _taken(warm).items())
         base = statistics.median(rates[_FLOOR][1:])
         for name, samples in rates.items():
             value = statistics.median(samples[1:])
             more: dict[str, object] = {"floor": base, "ratio": value / base}
-            if name.endswith("warm"):  # fewer forks than calls: some calls were cold
-                more |= {"calls": _CALLS * (_RATES + 1), "forks": forked}
+            if name.endswith("warm"):  # fewer than calls: some calls were cold
+                more |= {"calls": _CALLS * (_RATES + 1), "children": taken}
             report(f"{name}, {at_once} at once", value, "calls/s", **more, goal="by the floor")
 
 
@@ -136,9 +136,9 @@ def _stats(rye: Rye | None) -> tuple[TemplateStats, ...]:
     return pool.stats() if pool else ()
 
 
-def _forks(rye: Rye | None) -> dict[int, int]:
-    """How many children each template has made, by its pid."""
-    return {one.pid: one.forks for one in _stats(rye)}
+def _taken(rye: Rye | None) -> dict[int, int]:
+    """How many children of each template wait no more, by its pid."""
+    return {one.pid: one.forks - one.spares for one in _stats(rye)}
 
 
 def _memory(rye: Rye, after: str) -> None:
