@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from ryecore.items.spaces import built_in_space
 
-__all__ = ["PYTHONS", "Call", "Ended", "Refused", "Template", "python_call"]
+__all__ = ["PYTHONS", "RUNTIMES", "Call", "Ended", "Refused", "Template", "python_call"]
 
 RUNTIMES = built_in_space().root / "tools/rye/core/runtimes/python"
 PYTHON = str(Path(sys.executable).resolve())

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:LJLGfEstX29Z5Pdpd71ie6bA14uOlVVPVbaHM-7RwQfeCVtEjbIviFpXw89XfwPsxQqzwNcRG9ZBi8uslpSiDA:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:pVOSkSlDDlGwCe9d5nPwqk-hdkfJaiqAVAu9UZN-hhFbjKSYrKwB2L5XJ6b2fdT7pZXDVr2cEoy6UMuQ2wNICw:60baec2ecf47a028
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:WeArtW-n9HiQAHMLaQ8Q82gNDmr0NHpN1_vCWTIUzOSZx2ynckq_7y6BIAv9cTJ9eRwaqEy-EAx4b6EsbdeaCQ:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:0KWCZng8-MPZ8woecJ0mrMYLaj6R3aJFShuftpygOz6pW_GtQTwkI1EUVCb4vBYc0BfJNcSDpbdtY2QUXhf9Cg:60baec2ecf47a028
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

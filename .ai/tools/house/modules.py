@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:vJE1Psob9VO006uMxXnR4oWrjXp6o8alImxxUpjnpvGb4VCkWEkjAUR4zZ19BTabg8a8f9lfGhMp7vX1pcgODA:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:2ZCI-BIyHCofF_ipJ2KBAb_LTmXnhaGd5GqzEECP_awIDx-ZOmu4RFYJk1DwaPYaFwGGBK1QLvUvlHen_e_XCw:60baec2ecf47a028
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:dWKD3yVVF8gpXOnIZjNpMZyPuSiVGQXbqhDwihpqSBzeiSRrvVVdb5IZv17t5WZI9LMiuYYCwr1i8-p8icizBg:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:OlDNz2ZYwe8aeufmXG-2kIurilcp-8KP1pZxqKE3ezJAtpnNla0xUzvTxCUsAB17vTKjcT44FPVrgpXEJao3CA:60baec2ecf47a028
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:ykvtHi7s_PXULLvFvCweqI3Bf8gE0IhCwV81vGh3fl8-5HlbmrB0pe4BMibL_lq7nTbVuZxI-BiGqAqFvdV3BQ:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:OR4ePNBttOmGw_8rWGNtt_qLROIL_ePfKjRl7YWzrIaCJzY8Luk6ptb8SoKLF0AvIuQ6wsnTsiU1gpOsWx19BA:60baec2ecf47a028
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:NvPkTaiKjmUBPINp05QOzZlT7CGxAYYe73iLMN_2_a54DAQp9MYJAhHP5GgqsOcsWzMyt7f2Ful6js8Y58V6Cg:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:7UEMkEAToB6jOYMTDbAq7C3zZ_yjGn_0NFuwP_cT21fL6uwNpIe18Yaq_U6FQUfH9-ypNOEoOckprMD7cgPYCw:60baec2ecf47a028
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:bZHMXIxbjzT8zYNrjgiHY6K0sdEi0LEpDAVFdciGc6bB8dMK-ab4bmMQeYl0gy0oA-ZFIyZ6LnOCQnIKe4xbAA:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:m1CTn_Hzz5hrBypNTaHCB21U7qta74QIhn78SBhkfER-_LJ6i4dJAE06grT6VTgM6gpQ2TvsDLwsENGFiLYMAQ:60baec2ecf47a028
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:ZO56h6vJvNDnXeW4FMnzNvpQEiNLy4wYdBiAOF1VlVQfML7bsMJhiA9GjxpGMNNlz1bZFsAl9UmdERWV5chVDw:d13c9bdd739b4d02
+# rye:signed:2026-11-22T14:47:57Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:NdWGthuaklcBGMv9AULn0R1W0-h2ynYXyN4vJYqC8CoJ3M4x2ziswoDPqmvsxKnRSYBZlesQ_6RxC3_uPcTiAA:60baec2ecf47a028
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.warm_host import PYTHON, PYTHONS, Call, Refused, Template, python_call
+from tests.warm_host import PYTHON, PYTHONS, RUNTIMES, Call, Refused, Template, python_call
 
 SHOW = "import json, sys\n"
 
@@ -211,14 +211,42 @@ def test_a_preloaded_module_is_the_one_that_the_tool_would_find(tmp_path: Path) 
 
 
 def test_it_names_what_it_has_read(tmp_path: Path) -> None:
-    with Template(script(tmp_path, "import csv", env={"PYTHONPATH": "/var/lib"})) as template:
+    with Template(
+        script(tmp_path, "import csv", env={"PYTHONPATH": "/var/lib:/not/there"})
+    ) as template:
         files = set(template.files)
-    assert {str(tmp_path), "/var/lib", "/etc/localtime"} & files == {
-        path for path in (str(tmp_path), "/var/lib", "/etc/localtime") if Path(path).exists()
-    }
+    assert {str(tmp_path), "/var/lib", "/not/there", "/etc/localtime"} <= files
+    assert any(path.endswith("/bin/pyvenv.cfg") for path in files)
     assert any(path.endswith("/csv.py") for path in files)
     assert any(path.endswith("/json/__init__.py") for path in files)
-    assert all(Path(path).exists() for path in files)
+
+
+BASH = RUNTIMES.parents[2] / "bash.py"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "echo hi; echo no >&2; exit 3"},
+        {"command": "sleep 60 & sleep 60", "timeout": 0.2},
+        {"command": "kill -9 $$"},
+        {"command": "ps -o pgid= -p $$ | tr -d ' ' | grep -qx $PPID && echo in the group"},
+        {"command": "yes | head -c 200000"},
+        {"command": ""},
+    ],
+)
+def test_a_shell_command_runs_warm_as_it_runs_cold(given: dict[str, Any], tmp_path: Path) -> None:
+    call = python_call("script", BASH, project=str(tmp_path))
+    text = json.dumps(given).encode()
+    cold = call.cold(text)
+    with Template(call) as template:
+        assert [template.call(text) for _ in range(2)] == [cold] * 2
+
+
+def test_what_a_shell_command_needs_is_there_before_its_call(tmp_path: Path) -> None:
+    with Template(python_call("script", BASH, project=str(tmp_path))) as template:
+        names = {Path(path).name.partition(".")[0] for path in template.files}
+    assert {"__future__", "signal"} <= names
 
 
 REFUSALS = {

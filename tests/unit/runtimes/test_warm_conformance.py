@@ -25,7 +25,8 @@ SEEN = {
     "descriptors": "sorted(n for n in os.listdir('/proc/self/fd')"
     " if os.path.exists('/proc/self/fd/' + n))",
     "session": "os.getsid(0) == os.getpgrp() == os.getpid() == threading.get_native_id()",
-    "signals": "[l for l in open('/proc/self/status') if l[:3] in ('Sig', 'Shd', 'NoN')]",
+    "signals": "[l for l in open('/proc/self/status')"
+    " if l[:4] in ('SigP', 'SigB', 'SigI', 'SigC', 'NoNe')]",
     "handlers": "[str(signal.getsignal(n))[:30] for n in range(1, 32)]",
     "threads": "os.listdir('/proc/self/task') == [str(os.getpid())], threading.active_count(),"
     " threading.current_thread() is threading.main_thread(), threading.main_thread().name,"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:TKtqVxa2_1wcCzYPl9yfcq1t4s-2hJlz5qxXjtv5dBFEdqzPvKNuQdSN7-E1H9nSVTt5YXYEl82VX3umJ85pCQ:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:Mfv7cdSti7fEBfF0pOkBQjD_8KSk_HACqiW1TX0PNErX__o9y7Ern1e2gi6-0M_5VCMfPWqS1xb41MsQBAiRCg:aa8e5bd2f65dca66
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

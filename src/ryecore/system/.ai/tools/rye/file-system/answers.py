@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:0TR_7fMPnejOzWb6rTwjtyNWNsdDnafFVz_4XW6r3BDXM18-3yKAnTE8BbotaJjrXNo1lcj-O0XSF6pCEI9UBg:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:27CWFiDGZ082oR3UKYdwUGKWZkoMuvuyXm_jCmmn9ANvFH07c6m-g2zorh1G2KwPAzqzPBKNOf0joQ6H0PuqCg:aa8e5bd2f65dca66
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

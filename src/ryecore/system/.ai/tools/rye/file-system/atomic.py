@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:-cGVSOPwpzF_3n-qkUFsX1ESu6ndeMl5LYLJyF6uly-dD3TUcao3_FWBSDiH-mCTmhhW8oAZl4bFctagdtXUDQ:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ONY2IwJCr86UyhimmpQCW8kchh8zJfISHwIIYnStMYGqRkMIYt9RhX4gOhrcH13EUViX2YjUGT7QKNYgsAU5CQ:aa8e5bd2f65dca66
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

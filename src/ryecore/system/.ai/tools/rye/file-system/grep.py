@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:y9unLHJsEnOo8R5sf-DqGmGcbDmyem0mSCUxb4YKLky9CdxR0BOuCnIOQXb1_8TyQ5PP11waLup53bjm5xU2Dg:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:NCLJkQssX_1rqYNRTcgA0zJDGBMgxMHh3IF5U2-C5qJOGpHQyQqtPE6ko6pjDI5JBeHYQI2yNECAzGXUFbUsAA:aa8e5bd2f65dca66
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:OYu1Lf6yZsRjuyTTFw-hkfbfTLA-4Jj2HoA07lnHMyz-fkMm2Scr4KbIJJRtDgfCoFjQy8Ka4rNMCv2gU0TADg:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:kTe8C7KQEWv9DqZdRE0QWY7sV8MZanK0YPbFAUjDy6dpXxO7mfmEGh_c3LKAQS0WBeXYHA-HYDCFpVMNX03HBw:aa8e5bd2f65dca66
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:xYLPdu_kwBpo16gKuNETOdWjZaGT7AKKG5UbNJ1OjYdkp5S-1bdc84uPLyjaL2il_AVXBvi_DQ28NMYXHaPmAg:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:Cbf3Aw377ocg8avtvBOfQTDxA4eUjNmxzCIQqt-sJLRggXhlGFI2bt-J1Qt8YIEkWAagLKhYOgTTQSQu5ho4Cg:aa8e5bd2f65dca66
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:8HeqqtrcOFOL_yQgjz9gkL9075AbYZfSMiJ0Q5xEdr_g2iu1vaLJW2P4g_IjBg9O4brlbG8DB5tAUAp0odHzCg:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:FCDmloK5wUHJQNhMf8rGXrJP3YXkgSSlna3BQCgZzDiosDDhUg78eaX2PenydifrND-oZPhwHx9i6M-VXpXJAg:aa8e5bd2f65dca66
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:38:42Z:5dc447adf9740a670f24f3808d753a9c313acc0bd354e62e84012360d8ab0445:WgDeOQLmhqD307zvy8rYMln-qDQsBLcZf1EVMqOW8pFoxkABKXq_ME_j6ntMoYb6veJS84bCUVWIkSs896OEAw:00876411c3356ad7
+# rye:signed:2026-11-22T14:47:57Z:859356a5d4ddd8533a19b0999421d136f2e3795068ede7e060b6717d2ea72ad0:jxAWX4n5uQZcmhRkd8ry0TljMnvm8J_kgHO8uSDqtMut6SFjD1LT29aYAbWXrx7djJtBWhthoCm497ijPdOQCQ:aa8e5bd2f65dca66
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -147,9 +147,13 @@ def read_files():
         if os.path.isdir(folder):
             names = [name for name in os.listdir(folder) if name.endswith(".pth")]
             seen.update(dict.fromkeys(os.path.join(folder, name) for name in names))
-    if sys.prefix != sys.base_prefix:
-        seen[os.path.join(sys.prefix, "pyvenv.cfg")] = None
-    return [path for path in seen if os.path.exists(path)]
+    home = os.path.dirname(sys.executable)
+    for folder in (home, os.path.dirname(home)):
+        seen[os.path.join(folder, "pyvenv.cfg")] = None
+    site = sys.modules.get("site")
+    if site is not None and site.ENABLE_USER_SITE:
+        seen[site.USER_SITE] = None
+    return [path for path in seen if path]
 
 
 def check_fit():

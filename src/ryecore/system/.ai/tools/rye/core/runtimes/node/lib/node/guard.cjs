@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T14:38:42Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:tVhiK9f7qr8eZcPiyQ-wiIxesI3uejVdl6cXdjzKGyLQMCIeghaDgiutE6CvGSvfr1LJZi4RkWLgDa-_--1QAQ:00876411c3356ad7
+// rye:signed:2026-11-22T14:47:57Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:dfFQx-xV2Ec7psWr_-I9XjHwhfcRhQQw2GeIk_t91ydv1GCskKsoslap_XZ1acC86qeqJE3C62vbvhAHiIBrCg:aa8e5bd2f65dca66
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
