@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:0KWCZng8-MPZ8woecJ0mrMYLaj6R3aJFShuftpygOz6pW_GtQTwkI1EUVCb4vBYc0BfJNcSDpbdtY2QUXhf9Cg:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:lm_Ofx6Oflaez6gckO9fuGrqMx_YEfM9lRnoaSxA1J75htULLBnVFV1pFFKn50STyvP0SPL-ZTkGOJ07kMqECw:5e988ee35844521e
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

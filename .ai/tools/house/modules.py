@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:2ZCI-BIyHCofF_ipJ2KBAb_LTmXnhaGd5GqzEECP_awIDx-ZOmu4RFYJk1DwaPYaFwGGBK1QLvUvlHen_e_XCw:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:ycqbEe9CbV-e3J-RjWNqedB_enYgRNoRO7ta1FXA7NxJC-72wNrIk51C2vkDOhvMiFFPwtxE4X-m8Qu1HT-PDg:5e988ee35844521e
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

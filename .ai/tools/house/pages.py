@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:OlDNz2ZYwe8aeufmXG-2kIurilcp-8KP1pZxqKE3ezJAtpnNla0xUzvTxCUsAB17vTKjcT44FPVrgpXEJao3CA:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:YESIMz4UKzj9U6vj7dHR9aaZ3nz70dcXCpJbfhtke9-rG57MGSGt0TdCpBhjn7NA4FKS8DSmU2J7UMcqyrQgAQ:5e988ee35844521e
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:7UEMkEAToB6jOYMTDbAq7C3zZ_yjGn_0NFuwP_cT21fL6uwNpIe18Yaq_U6FQUfH9-ypNOEoOckprMD7cgPYCw:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:3lyTgce-tFh6ZdFNeyf00AkwpljkssWgjR4AUglb9bg1rOuJWvWLI45uSS5yh0c5qqWJTidbx3RQevVfVcJ_Bg:5e988ee35844521e
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

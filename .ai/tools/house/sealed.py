@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:m1CTn_Hzz5hrBypNTaHCB21U7qta74QIhn78SBhkfER-_LJ6i4dJAE06grT6VTgM6gpQ2TvsDLwsENGFiLYMAQ:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:su6tmnatmbDc1N8wtBRWtKvPCaw5HnobvQKb8Jl7tuj-_02sbDg9EOxJUvSkw5oZXef4-SGQ0GggzkK-TMJ9Cw:5e988ee35844521e
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:0lY_viWppep1zJmjh4F8IIrY3iLk5GwqaLf54fxf3_iL8E-icKuyANO0doW39r_5EP-Rj1ZkheREYrmuZef3CQ:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:wOCEOgSs45xaIenX1yZkANH7Ru0TMRfPjAquKrWmONPnbR-A0o0Uvcu84EoievXsUm4xN3tHOK4XQmO4D_siBQ:5e988ee35844521e
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:NdWGthuaklcBGMv9AULn0R1W0-h2ynYXyN4vJYqC8CoJ3M4x2ziswoDPqmvsxKnRSYBZlesQ_6RxC3_uPcTiAA:60baec2ecf47a028
+# rye:signed:2026-11-22T14:49:38Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:wd0qjEwQP6W3VDdvZWqJn29q3Sd2LWwj-zlGwCU1Rkfd_cC_C9UGpFfgRNkBZRC3yhAbu1KdBjhALSg1FWzuDQ:5e988ee35844521e
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.warm_host import PYTHON, PYTHONS, RUNTIMES, Call, Refused, Template, python_call
 
@@ -54,9 +55,9 @@ def test_each_call_is_a_process_of_its_own_and_a_child_of_the_host(tmp_path: Pat
 
 def test_children_of_one_template_are_as_random_as_others(tmp_path: Path) -> None:
     body = (
-        "import random, secrets, uuid, tempfile, json\nfrom multiprocessing import process\n"
-        "print(json.dumps([random.random(), secrets.token_hex(), str(uuid.uuid4()),"
-        " tempfile.mktemp(), process.current_process().authkey.hex()]))"
+        "import random, secrets, uuid, tempfile, json, ssl\nfrom multiprocessing import process\n"
+        "print(json.dumps([random.random(), ssl.RAND_bytes(9).hex(), secrets.token_hex(),"
+        " str(uuid.uuid4()), tempfile.mktemp(), process.current_process().authkey.hex()]))"
     )
     with Template(script(tmp_path, body)) as template:
         said = [json.loads(template.call().out) for _ in range(3)]
@@ -276,6 +277,45 @@ def test_it_refuses(why: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=said) as refused:
         Template(script(tmp_path, "print('ran')", preload=preload))
     assert "secret" not in str(refused.value)
+
+
+# What another machine, interpreter or C library would show; it stands before the fork point.
+ELSEWHERE = {
+    "another machine": (
+        "import os; real = os.uname(); u = (*real[:4], 'riscv64'); os.uname = lambda:"
+        " os.uname_result(u)",
+        "nobody knows how to fork .* on riscv64",
+    ),
+    "another system": ("sys.platform = 'darwin'", "nobody knows how to fork"),
+    "another interpreter": (
+        "n = type(sys.implementation)(**vars(sys.implementation)); n.name = 'pypy';"
+        " sys.implementation = n",
+        "no CPython",
+    ),
+    "no global lock": ("sys.abiflags = 't'", "no CPython from .* with a global lock"),
+    "no ctypes": ("sys.modules['ctypes'] = None", "ModuleNotFoundError"),
+    "another C library": (
+        "import ctypes; ctypes.PyDLL = lambda *a, **k: object()",
+        "the C library isn't glibc",
+    ),
+    "a kernel that doesn't tell": (
+        "import ctypes; real = ctypes.PyDLL\n"
+        "def load(*a, **k):\n"
+        "    libc = real(*a, **k); libc.prctl = lambda *a: -1; return libc\n"
+        "ctypes.PyDLL = load",
+        "the kernel doesn't tell",
+    ),
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_it_refuses_where_nobody_knows_how_to_fork(where: str, tmp_path: Path) -> None:
+    text, said = ELSEWHERE[where]
+    call = script(tmp_path, "print('ran')")
+    mark = "leave = sys.exit\n"
+    argv = [arg.replace(mark, f"{text}\n{mark}") for arg in call.warm_argv]
+    with pytest.raises(Refused, match=said):
+        Template(evolve(call, warm_argv=argv))
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12"])

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:Mfv7cdSti7fEBfF0pOkBQjD_8KSk_HACqiW1TX0PNErX__o9y7Ern1e2gi6-0M_5VCMfPWqS1xb41MsQBAiRCg:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:E2eY5c61kperflsvXu3G2nG82aMeEIJEFP1WwEsm7FwW0bAvekwU7xPfOUfXO7Gc2Nu4nEgYZSOg0-A-ISRDDA:1bfa7cf7c8f33158
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:27CWFiDGZ082oR3UKYdwUGKWZkoMuvuyXm_jCmmn9ANvFH07c6m-g2zorh1G2KwPAzqzPBKNOf0joQ6H0PuqCg:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:exhqqdIKAv7J2Ihl9QaJ4k9lQ6BSwh2OK78bNlePkXyco67rbs0KPZ4rNFHMXv08MbkZY-Qll6LFFCMnH7bTAg:1bfa7cf7c8f33158
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ONY2IwJCr86UyhimmpQCW8kchh8zJfISHwIIYnStMYGqRkMIYt9RhX4gOhrcH13EUViX2YjUGT7QKNYgsAU5CQ:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ju2W3smHNTG7EGasELW9KV_IAVZy-NUdQZjnA8sKmmBDX2M9EeG1Vc1aj3Qcc-Bw7hg8lG__vbO3dZn2NNIHAA:1bfa7cf7c8f33158
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:geBIf7PThA6qMNG9FeGH-op9jlv_VtzxR5mXy_GHWpm1zd9cQMB-pNTv13s7ngbjMqum-AAMaK_yyNa26H0QDQ:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:6eHwj1Eq1V0CTkrjXIcuMDS-svEjXjGIsyJNhiMLWbR0IVuzmPrbDiJ8pvbF71si0fmlVsRnBfOLGNXiff27BA:1bfa7cf7c8f33158
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:zR16y16-77gCKR6aHcIUBRB2E7Zsu9HXUGkcqAOHtEaiZpb0T4phzq4hbXPUGAg-A6rIDHewcnljC1HkqtzKBQ:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:kHF1HmE-gqH-8NRI_cuANqbbhgjyIm-mtM93tV5NFouIT74KND40tXIG_JqN1sDoPiuFaTVrQjgaXzM-h2FXAQ:1bfa7cf7c8f33158
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:3hik4KqzR-oFy3OVqOVEpiL8YPot_b-qTEp6ye3AFCmat_jd1bd_qhosMDS1aPOMiF2eFSmzswov7-hilYAPDA:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:wo85J3agbcnnBRs-OYXpSPizwOl7yRP_ySs2DEoWbkn5C6tBzcukmObKMllqASgNS9ccLdvSwxqwCkbDgA5mAQ:1bfa7cf7c8f33158
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Oq_ZapBWOMQfWib0kkcASe2VcCA_WVVCEiov4FIWqtjuvKBpXLTF2IbeBogljh5o-2QFap9KPfB_J4TGjt-oDA:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:yibdGnsYqVQN3oICv6UrKsTGfOWJEaVAzNUxJXtuS017iGMgMUCW2UkhQbEaRmoyxjWg6eUxznIXjgbSDUB5CA:1bfa7cf7c8f33158
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:kTe8C7KQEWv9DqZdRE0QWY7sV8MZanK0YPbFAUjDy6dpXxO7mfmEGh_c3LKAQS0WBeXYHA-HYDCFpVMNX03HBw:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:01bLDHv-MH56GLYkRwWaCET6P6zBiRbdk-rDRd2cw2b6Y2V3KVb4Iyf3JgPL-J1zOJYKlFJlOQvI4UfPyKaDCg:1bfa7cf7c8f33158
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:Cbf3Aw377ocg8avtvBOfQTDxA4eUjNmxzCIQqt-sJLRggXhlGFI2bt-J1Qt8YIEkWAagLKhYOgTTQSQu5ho4Cg:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:mZRfZNY29FSp5_hbz9MixYAEX9UgZjYpwmuRZAS_1_zuVVag8iXvJoWxyItYAtfUPnRbYxPJbndSSItC4A8cBQ:1bfa7cf7c8f33158
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:t7asNQsjaTTWDVW5o9MhJMT31DEF0hgAlU9ZJawRqoR3HzocA0jIpsHdOoJopIu3ULn8Y_vayqjmuAi1UzvCBA:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:YOjKt6gp95riTii5HebSyE-xWLGuzgOkwXF1I0on5A99VNqrEje9DZTSaszvfLV9IL7NlT3KvwqCy45QxeJiDw:1bfa7cf7c8f33158
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

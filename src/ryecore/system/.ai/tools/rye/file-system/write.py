@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:FCDmloK5wUHJQNhMf8rGXrJP3YXkgSSlna3BQCgZzDiosDDhUg78eaX2PenydifrND-oZPhwHx9i6M-VXpXJAg:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:NsEGWFIJ0O517WEz2VUAcv0XRcZfBIQyYOIscj9ZQ_9g7VXO2nt-agvL-YsSXarALdFSiZ6sGm91cBAtJZCpDA:1bfa7cf7c8f33158
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:47:57Z:859356a5d4ddd8533a19b0999421d136f2e3795068ede7e060b6717d2ea72ad0:jxAWX4n5uQZcmhRkd8ry0TljMnvm8J_kgHO8uSDqtMut6SFjD1LT29aYAbWXrx7djJtBWhthoCm497ijPdOQCQ:aa8e5bd2f65dca66
+# rye:signed:2026-11-22T14:49:37Z:c23f467da553724534813d42148a00b4f6448955a9e5102c45d2a97e62dd26a3:Qh1a198B_60Kx4Pm35ASrYjcpgkPwsa8EO3sElriMgKRmiNbgNEkEnKLxclmj47eASbQEsqzuwKmgW7zvmZ-Dw:1bfa7cf7c8f33158
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -27,6 +27,8 @@ class Unfit(Exception):
 UNFIT = ("antigravity", "idlelib", "readline", "rlcompleter", "this", "tkinter", "turtle")
 KEPT = []  # what would only cost each child the time to take it apart
 REHEARSED = compile("import sys\ndef execute(a, b):\n    return {}\nexecute(1, 2)\n", "t", "exec")
+# Modules that hold what an ordinary exit alone lets go.
+NATURAL = frozenset(["_ctypes", "_dbm", "_gdbm"])
 BUFFERS = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
 LITERALS = ("Constant", "Dict", "List", "Tuple", "Set", "UnaryOp", "USub", "UAdd", "Load")
 
@@ -271,6 +273,15 @@ def drop(modules, names):
                         values[name] = None
 
 
+def is_something_left():
+    """Whether anything of the call lives on, held by older modules, and has an end of its own."""
+    for each in gc.get_objects():
+        kind = type(each)
+        if kind.__module__ == "sqlite3" or (hasattr(kind, "__del__") and kind.__module__ != "_io"):
+            return True
+    return False
+
+
 def make_leave(script):
     """The way out of a call that went well, for the script whose names are given.
 
@@ -297,7 +308,7 @@ def make_leave(script):
             or not -(2**31) <= code < 2**31
             or sys.modules is not modules
             or "sys" not in modules
-            or "_ctypes" in modules
+            or not NATURAL.isdisjoint(modules)
             or _thread._count()
             or any(is_foreign(modules[name]) for name in fresh)
         ):
@@ -315,8 +326,11 @@ def make_leave(script):
             script.clear()
             drop(modules, ["__main__", *fresh])
             flush()
+            left = is_something_left()
         except BaseException:
             stop(120)
+        if left:
+            raise SystemExit(code)
         stop(code)
 
     return leave
@@ -328,6 +342,9 @@ def make_fork():
 
     machine = os.uname().machine
     libc, api = ctypes.PyDLL(None, use_errno=True), ctypes.pythonapi
+    if not hasattr(libc, "gnu_get_libc_version"):
+        # Another one keeps something else at the address that is asked for below.
+        raise Unfit("the C library isn't glibc")
     address, head, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
     if libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) or not address.value:
         raise Unfit("the kernel doesn't tell where the C library keeps a thread's number")
@@ -452,6 +469,8 @@ def serve(script, number):
             os._exit(0)
         descriptors = [fd for _, _, data in received for fd in memoryview(data).cast("i")]
         if len(descriptors) != 4:
+            for descriptor in descriptors:
+                os.close(descriptor)
             control.send(b"no\0a fork takes four descriptors")
             continue
         pid = fork()

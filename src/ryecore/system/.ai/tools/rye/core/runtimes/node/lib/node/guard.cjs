@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T14:47:57Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:dfFQx-xV2Ec7psWr_-I9XjHwhfcRhQQw2GeIk_t91ydv1GCskKsoslap_XZ1acC86qeqJE3C62vbvhAHiIBrCg:aa8e5bd2f65dca66
+// rye:signed:2026-11-22T14:49:37Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:dW05vF02CS5u-4hqRN8_0IJjLe1Jmp3tb1SWU_McmUnuJeoU4_Bc77sn-cKoMosG37_NSmUtR7dIrhFz8yxqBw:1bfa7cf7c8f33158
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

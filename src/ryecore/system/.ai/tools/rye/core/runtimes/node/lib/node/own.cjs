@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T14:47:57Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:KBhe4O9nW_uOUho0MZKW9ARxAZpThD0LoY6EIbBat4rWuJFIRvltYWZZUdHdXtMDtDtuOOfPD7IEdUS1CpRDBg:aa8e5bd2f65dca66
+// rye:signed:2026-11-22T14:49:37Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:j0skBPf8kl-pwcTSknK_UCa4FElFDPnOSNSOYzEnG5B7aDTESOozeq316yV0OcUb2uRWBt4n5PIIQ4TmYzpcAQ:1bfa7cf7c8f33158
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
