@@ -17,13 +17,17 @@ def shell(script: str, *args: str, **options: object) -> ProcessSpec:
     return ProcessSpec("/bin/sh", ("-c", script, "sh", *args), **options)  # type: ignore[arg-type]
 
 
+def state_of(pid: int) -> str:
+    """The letter that stands for a process's state; X of one that is not there."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process has this number and is no zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
+    return state_of(pid) not in "ZX"
 
 
 def wait_until_dead(pid: int) -> None:

@@ -52,6 +52,23 @@ pub(super) fn restore_signals(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
+/// Does something while the calling thread takes no signals, and no SIGPIPE of it is left.
+pub(super) fn without_signals(act: impl FnOnce()) {
+    let before = block_signals();
+    act();
+    // SAFETY: sets and times are plain memory of this frame.
+    unsafe {
+        if libc::sigismember(&raw const before, libc::SIGPIPE) == 0 {
+            let mut pipe: libc::sigset_t = std::mem::zeroed();
+            let at_once: libc::timespec = std::mem::zeroed();
+            libc::sigemptyset(&raw mut pipe);
+            libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+            libc::sigtimedwait(&raw const pipe, ptr::null_mut(), &raw const at_once);
+        }
+    }
+    restore_signals(&before);
+}
+
 /// The child's own stack, with a guard below it. One serves every launch of its thread, because
 /// the thread stands still until the child has left it.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use rustix::io::{Errno, write};
 use rustix::process::{Pid, getpid};
 
 use super::detach::Detachment;
-use super::launch::{SignalsBlocked, block_signals, restore_signals};
+use super::launch::{SignalsBlocked, block_signals, restore_signals, without_signals};
 use super::mailbox::{Waiter, lock};
 use super::run::{Inbox, Job};
 use super::serving::{BELL, Serving, Turn};
@@ -136,6 +136,9 @@ impl Reactor {
                 }
             }
             let commands = std::mem::take(&mut *lock(&self.commands));
+            if !commands.is_empty() {
+                serving.look_again();
+            }
             for command in commands {
                 serving.obey(command, &turn);
             }
@@ -145,13 +148,34 @@ impl Reactor {
         }
     }
 
+    /// Gives a job to a child that stands by, on the calling thread, while the reactor sleeps: that
+    /// saves waking it before the child goes on. Gives the job back if that can't be.
+    fn begin_here(&self, job: Job) -> Option<Job> {
+        if job.warm.is_none() {
+            return Some(job);
+        }
+        let Ok(mut serving) = self.serving.try_lock() else {
+            return Some(job);
+        };
+        let Some(serving) = serving.as_mut().filter(|serving| serving.can_begin(&job)) else {
+            return Some(job);
+        };
+        // A child that has just died must not end the host by SIGPIPE.
+        without_signals(|| serving.begin(job));
+        None
+    }
+
+    fn ring(&self) {
+        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
     pub(super) fn submit(&self, command: Command) {
         let mut commands = lock(&self.commands);
         commands.push(command);
         let rings_already = commands.len() > 1;
         drop(commands);
         if !rings_already {
-            let _ = write(&self.bell, &1_u64.to_ne_bytes());
+            self.ring();
         }
     }
 }
@@ -184,7 +208,12 @@ pub fn start(
         inbox,
         warm,
     };
-    reactor()?.submit(Command::Start(job));
+    let reactor = reactor()?;
+    match reactor.begin_here(job) {
+        Some(job) => reactor.submit(Command::Start(job)),
+        // What the next call needs is made while the child is at work.
+        None => reactor.ring(),
+    }
     Ok(token)
 }
 

@@ -101,6 +101,23 @@ impl Serving {
         }
     }
 
+    /// Jobs are coming that were asked for after what was looked at so far.
+    pub(super) fn look_again(&mut self) {
+        self.templates.look_again();
+    }
+
+    /// Whether a job can begin at once, without this thread.
+    pub(super) fn can_begin(&self, job: &Job) -> bool {
+        self.waiting.is_empty() && self.has_room() && self.templates.has_spare(job)
+    }
+
+    /// Begins it; what it does not become by that is left to the next turn.
+    pub(super) fn begin(&mut self, job: Job) {
+        self.look_again();
+        self.templates.offer(job, Instant::now());
+        self.go_on();
+    }
+
     pub(super) fn on_ready(&mut self, event: Readiness, turn: &Turn<'_>) {
         let data = event.data.u64();
         let (token, source) = (data >> 2, data & 3);

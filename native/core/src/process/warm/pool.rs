@@ -60,6 +60,7 @@ pub(in crate::process) struct Templates {
     /// Jobs that are to go on.
     outbox: VecDeque<Start>,
     pub(super) around: Option<Surroundings>,
+    look: u64,
 }
 
 impl Templates {
@@ -73,7 +74,21 @@ impl Templates {
             stirred: Vec::new(),
             outbox: VecDeque::new(),
             around: None,
+            look: 1,
         }
+    }
+
+    /// From here on jobs are offered that a look made before does not cover.
+    pub(in crate::process) fn look_again(&mut self) {
+        self.look += 1;
+    }
+
+    /// Whether a job can be given a child at once.
+    pub(in crate::process) fn has_spare(&self, job: &Job) -> bool {
+        let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
+        let entry = warm.and_then(|warm| self.entries.get(&Key::of(warm)));
+        let template = entry.and_then(|entry| entry.template.as_ref());
+        !job.stdin.is_empty() && template.is_some_and(|template| !template.spares.is_empty())
     }
 
     /// A job that is to begin: it goes on at once, or when the next fork is there.
@@ -89,7 +104,7 @@ impl Templates {
         stir(&mut self.stirred, key);
         entry.demand.call(entry.lent + entry.queue.len() + 1, now);
         match &entry.template {
-            Some(template) if template.forks_at(now) => {
+            Some(template) if template.serves_at(now) => {
                 entry.queue.push_back(job);
                 self.serve_queue(key);
             }
@@ -140,8 +155,12 @@ impl Templates {
         if entry.queue.is_empty() || template.spares.is_empty() {
             return;
         }
-        if template.witness.broken(around).is_some() {
-            return self.retire(key);
+        // Who waits came before this look began; one is enough for all of them.
+        if template.looked != self.look {
+            if template.witness.broken(around).is_some() {
+                return self.retire(key);
+            }
+            template.looked = self.look;
         }
         while !entry.queue.is_empty() {
             let Some(spare) = template.spares.pop_front() else {
@@ -202,7 +221,7 @@ impl Templates {
         match template {
             Some(template) if template.token != token => self.on_spare_death(key, token),
             Some(template) => match source {
-                LEADER => self.fail(key, "it died".to_owned(), hand.now),
+                LEADER => self.fail(key, "it ended".to_owned(), hand.now),
                 CONTROL => self.listen(key, hand),
                 _ => {
                     if let Some(reason) = template.printed(self.epoll) {
@@ -255,7 +274,7 @@ impl Templates {
                     None
                 }
                 Some(Said::Forked(pid)) if is_ready => self.on_forked(key, pid, hand),
-                Some(Said::Gone) => Some("it went away".to_owned()),
+                Some(Said::Gone) => Some("it ended".to_owned()),
                 Some(_) => Some("it says what makes no sense".to_owned()),
             };
             if let Some(reason) = failure {
@@ -362,7 +381,9 @@ impl Templates {
     pub(in crate::process) fn descriptors(&self) -> u64 {
         let of_entry = |entry: &Entry| {
             let of_template = entry.template.as_ref().map_or(0, |template| {
-                OF_A_TEMPLATE + (template.spares.len() + template.asked.len()) * OF_A_SPARE
+                OF_A_TEMPLATE
+                    + template.witness.descriptors()
+                    + (template.spares.len() + template.asked.len()) * OF_A_SPARE
             });
             of_template + entry.lent * OF_A_LOAN
         };

@@ -47,12 +47,12 @@ pub(super) fn wires() -> Result<(Wires, Sent), Errno> {
     let (input, output, error) = (input_pipe()?, output_pipe()?, output_pipe()?);
     let (waiting, go) = pipe()?;
     let ours = Wires {
-        input: input.1,
+        input: input.0,
         output: output.0,
         error: error.0,
         go: Go(go),
     };
-    Ok((ours, Sent([input.0, output.1, error.1, waiting])))
+    Ok((ours, Sent([input.1, output.1, error.1, waiting])))
 }
 
 impl Sent {

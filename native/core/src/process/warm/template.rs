@@ -58,6 +58,8 @@ pub(super) struct Template {
     pub(super) stillborn: u32,
     pub(super) bytes: u64,
     pub(super) rests_until: Option<Instant>,
+    /// The last look that found its witness whole.
+    pub(super) looked: u64,
     /// When its memory is to be looked at.
     pub(super) look_at: Option<Instant>,
     own_bytes_when_ready: u64,
@@ -171,6 +173,7 @@ impl Template {
             stillborn: 0,
             bytes: 0,
             rests_until: None,
+            looked: 0,
             look_at: None,
             own_bytes_when_ready: 0,
             launched_at,
@@ -209,6 +212,11 @@ impl Template {
     /// Whether it can be asked for forks now.
     pub(super) fn forks_at(&self, now: Instant) -> bool {
         self.ready_at.is_some() && self.rests_until.is_none_or(|time| time <= now)
+    }
+
+    /// Whether a call gets a child of it now, or soon.
+    pub(super) fn serves_at(&self, now: Instant) -> bool {
+        !self.spares.is_empty() || self.forks_at(now)
     }
 
     /// Asks for another child.

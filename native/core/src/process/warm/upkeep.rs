@@ -99,7 +99,7 @@ impl Templates {
                 Err(Unasked::Busy) => return,
                 Err(Unasked::Shortage) => return self.rest(key, hand.now),
                 Err(Unasked::Gone) => {
-                    return self.fail(key, "it went away".to_owned(), hand.now);
+                    return self.fail(key, "it ended".to_owned(), hand.now);
                 }
             }
         }

@@ -1,13 +1,16 @@
 //! What a template was made from, and whether a start made now would find the same.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io::IoSliceMut;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, open, stat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, open, statat};
 use rustix::io::{Errno, preadv};
 use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::process::streams::above_stdio;
 
 /// Lines of a thread's status that a child inherits.
 const INHERITED: [&[u8]; 13] = [
@@ -29,6 +32,7 @@ const STATUS_BYTES: usize = 16 * 1024;
 /// File times come from a clock that is that coarse.
 const COARSE_NS: i64 = 10_000_000;
 const LIMITS: usize = 16;
+const WORTH_A_DESCRIPTOR: usize = 4;
 
 /// What tells a changed file from an unchanged one without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +45,11 @@ struct Seen {
 }
 
 fn look(path: &CStr) -> Result<Seen, Errno> {
-    let stat = stat(path)?;
+    look_in(CWD, path)
+}
+
+fn look_in(folder: BorrowedFd<'_>, path: &CStr) -> Result<Seen, Errno> {
+    let stat = statat(folder, path, AtFlags::empty())?;
     let ns = |seconds: i64, ns: u64| {
         seconds
             .wrapping_mul(1_000_000_000)
@@ -59,6 +67,47 @@ fn look(path: &CStr) -> Result<Seen, Errno> {
 /// A folder may get entries, and is the same one.
 fn identity(path: &CStr) -> Result<(u64, u64), Errno> {
     look(path).map(|seen| (seen.device, seen.inode))
+}
+
+/// A folder that holds several files of a template. A look by its descriptor costs half of one by
+/// the whole path, and is the same while the path leads to that folder.
+#[derive(Debug)]
+struct Folder {
+    path: CString,
+    fd: OwnedFd,
+    identity: (u64, u64),
+    files: Vec<(CString, Option<Seen>)>,
+}
+
+impl Folder {
+    fn open(path: CString, names: &[&[u8]]) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(&path, flags, Mode::empty())
+            .and_then(above_stdio)
+            .ok()?;
+        let own = look_in(fd.as_fd(), c".").ok()?;
+        let names = names.iter().filter_map(|name| CString::new(*name).ok());
+        let files = names.map(|name| {
+            let seen = look_in(fd.as_fd(), &name).ok();
+            (name, seen)
+        });
+        let files = files.collect();
+        Some(Self {
+            identity: (own.device, own.inode),
+            path,
+            fd,
+            files,
+        })
+    }
+
+    fn has_changed(&self) -> bool {
+        identity(&self.path).as_ref() != Ok(&self.identity)
+            || differs(&self.files, |name| look_in(self.fd.as_fd(), name))
+    }
+}
+
+fn differs(files: &[(CString, Option<Seen>)], look: impl Fn(&CStr) -> Result<Seen, Errno>) -> bool {
+    files.iter().any(|(name, seen)| look(name).ok() != *seen)
 }
 
 /// What a start inherits from the thread that starts it, and no spec says.
@@ -82,7 +131,10 @@ struct Inherited {
 impl Surroundings {
     /// Of the calling thread, from here on.
     pub(super) fn of_this_thread() -> Result<Self, Errno> {
-        let kept = |path: &str| open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let kept = |path: &str| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            open(path, flags, Mode::empty()).and_then(above_stdio)
+        };
         Ok(Self {
             tid: gettid().as_raw_nonzero().get(),
             status: kept("/proc/thread-self/status")?,
@@ -148,6 +200,7 @@ pub(super) struct Witness {
     program: (CString, Seen),
     cwd: (CString, (u64, u64)),
     inherited: Inherited,
+    folders: Vec<Folder>,
     files: Vec<(CString, Option<Seen>)>,
 }
 
@@ -164,6 +217,7 @@ impl Witness {
             program: (program.to_owned(), look(program)?),
             cwd: (cwd.to_owned(), identity(cwd)?),
             inherited: around.look()?,
+            folders: Vec::new(),
             files: Vec::new(),
         })
     }
@@ -174,11 +228,44 @@ impl Witness {
         let paths = paths
             .split(|byte| *byte == 0)
             .filter(|path| !path.is_empty());
-        let paths = paths.filter_map(|path| CString::new(path).ok());
-        self.files = paths.map(|path| (path.clone(), look(&path).ok())).collect();
-        let seen = self.files.iter().filter_map(|(_, seen)| seen.as_ref());
+        let mut folders: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+        for path in paths {
+            let slash = path.iter().rposition(|byte| *byte == b'/');
+            let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
+            folders.entry(folder).or_default().push(name);
+        }
+        for (folder, names) in folders {
+            // The template's own directory is where its relative paths begin.
+            let mut place = if folder.starts_with(b"/") {
+                Vec::new()
+            } else {
+                [self.cwd.0.as_bytes(), b"/"].concat()
+            };
+            place.extend_from_slice(folder);
+            let is_worth_it = names.len() >= WORTH_A_DESCRIPTOR;
+            let opened = CString::new(&*place).ok().filter(|_| is_worth_it);
+            match opened.and_then(|path| Folder::open(path, &names)) {
+                Some(folder) => self.folders.push(folder),
+                None => self.files.extend(names.iter().filter_map(|name| {
+                    let path = CString::new([&*place, *name].concat()).ok()?;
+                    let seen = look(&path).ok();
+                    Some((path, seen))
+                })),
+            }
+        }
+        let in_folders = self.folders.iter().flat_map(|folder| &folder.files);
+        let seen = self
+            .files
+            .iter()
+            .chain(in_folders)
+            .filter_map(|(_, seen)| seen.as_ref());
         let mut seen = seen.chain([&self.program.1]);
         seen.all(|seen| seen.changed_ns < self.launched_ns - COARSE_NS)
+    }
+
+    /// How many descriptors it holds.
+    pub(super) fn descriptors(&self) -> usize {
+        self.folders.len()
     }
 
     /// What differs now, in words; `None` while everything holds.
@@ -194,8 +281,8 @@ impl Witness {
         if around.look().as_ref() != Ok(&self.inherited) {
             return Some("what a start inherits has changed");
         }
-        let differs = |(path, seen): &(CString, Option<Seen>)| look(path).ok() != *seen;
-        let has_changed = self.files.iter().any(differs);
+        let has_changed =
+            self.folders.iter().any(Folder::has_changed) || differs(&self.files, look);
         has_changed.then_some("a file that it has read has changed")
     }
 }
@@ -236,6 +323,19 @@ mod tests {
         assert!(seen.broken(&around).unwrap().contains("file"));
         let seen = witness(&scratch, &around, &["file", "absent"]);
         scratch.write("absent", b"");
+        assert!(seen.broken(&around).unwrap().contains("file"));
+        for index in 0..9 {
+            scratch.write(&format!("many/{index}"), b"");
+        }
+        let all: Vec<_> = (0..9).map(|index| format!("many/{index}")).collect();
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        let seen = witness(&scratch, &around, &all);
+        assert_eq!((seen.descriptors(), seen.broken(&around)), (1, None));
+        std::fs::rename(scratch.path("many"), scratch.path("other")).unwrap();
+        assert!(seen.broken(&around).unwrap().contains("file"));
+        std::fs::rename(scratch.path("other"), scratch.path("many")).unwrap();
+        assert_eq!(seen.broken(&around), None);
+        scratch.write("many/8", b"8");
         assert!(seen.broken(&around).unwrap().contains("file"));
         let seen = witness(&scratch, &around, &[]);
         let (cwd, moved) = (scratch.root(), scratch.path("../moved"));
