@@ -300,7 +300,8 @@ mod tests {
     }
 
     fn witness(scratch: &Scratch, around: &Surroundings, files: &[&str]) -> Witness {
-        let cwd = c_string(scratch.root());
+        scratch.write("cwd/some", b"");
+        let cwd = c_string(&scratch.path("cwd"));
         let mut witness = Witness::before_launch(c"/bin/sh", &cwd, around).unwrap();
         // As if the launch had been later than it was, and the files older.
         witness.launched_ns += 1_000_000_000;
@@ -338,10 +339,10 @@ mod tests {
         scratch.write("many/8", b"8");
         assert!(seen.broken(&around).unwrap().contains("file"));
         let seen = witness(&scratch, &around, &[]);
-        let (cwd, moved) = (scratch.root(), scratch.path("../moved"));
-        std::fs::rename(cwd, &moved).unwrap();
+        let (cwd, moved) = (scratch.path("cwd"), scratch.path("moved"));
+        std::fs::rename(&cwd, &moved).unwrap();
         assert!(seen.broken(&around).unwrap().contains("directory"));
-        std::fs::rename(&moved, cwd).unwrap();
+        std::fs::rename(&moved, &cwd).unwrap();
         assert_eq!(seen.broken(&around), None);
     }
 
