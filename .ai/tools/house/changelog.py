@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:4A1ZnOkoPrnEytVbL6xC8JgppwVapzfxD_zZe00uBhs8_e3TO3JyJY9EjF6r5dBlgDpxUi_QJL20s8lsBkkeBQ:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:0gosnUj1gZeU0JWGjm3SU-kf5JfOufibi2wbsKeMI4hCPSOF5z9P2Zb90ESjNYqq7pRUF-WZMkSXHWp50kyZAQ:45f20d4ec11c6d12
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:lm_Ofx6Oflaez6gckO9fuGrqMx_YEfM9lRnoaSxA1J75htULLBnVFV1pFFKn50STyvP0SPL-ZTkGOJ07kMqECw:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:t1Y5Uw8w0Tfrc8EfBE8k1Ftq3JHoUqHOUVRpz0ws4vEKsjHmxtCc3RtZ2GELK4ZuUnYkqJW9asyv2e1vpWCNCg:45f20d4ec11c6d12
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

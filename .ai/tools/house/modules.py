@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:ycqbEe9CbV-e3J-RjWNqedB_enYgRNoRO7ta1FXA7NxJC-72wNrIk51C2vkDOhvMiFFPwtxE4X-m8Qu1HT-PDg:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:fTzzv0G4iNNgPobi5KHUJ9aoBdP52aRDjbzJl-JsJeaKWv13MA7gFlRzWR3QuT0PnzzFSn2ZlQNvcPTzuFSPCg:45f20d4ec11c6d12
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:hnPbMerF2IdPOvdedwrVK5N-D0lhwxStq-UObHQNEiz4JAdK791zhSz6ErlTWraVO-1eJ1a06x1yBdjA2i9mCg:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:BixP_rrU-Rw_EnrwzJuWQ5lQ35NJnhPZTaXf4MeiRPEljhp9gGNQTI9iIc2NQrc9rRGiYgG5yjwTfeDf_rM1CA:45f20d4ec11c6d12
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

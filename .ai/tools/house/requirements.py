@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:3lyTgce-tFh6ZdFNeyf00AkwpljkssWgjR4AUglb9bg1rOuJWvWLI45uSS5yh0c5qqWJTidbx3RQevVfVcJ_Bg:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:K451BitcNfw0OU5LtLViFOyfo5EbScb0lKQERNaiqVJJZ8PPY6UVLK1QtLXr3TbnXxVW0KM6d_J3iG1QbhdSCg:45f20d4ec11c6d12
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:su6tmnatmbDc1N8wtBRWtKvPCaw5HnobvQKb8Jl7tuj-_02sbDg9EOxJUvSkw5oZXef4-SGQ0GggzkK-TMJ9Cw:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:CBhUllcsTDr5VjIKqtaT6QsCxX5xnuKY8AMv7I34a0eoWMd5ndhcPV6309_3AetRxDqL-kgeiNtOf7pXILKlCQ:45f20d4ec11c6d12
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

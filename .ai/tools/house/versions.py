@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:38Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:wd0qjEwQP6W3VDdvZWqJn29q3Sd2LWwj-zlGwCU1Rkfd_cC_C9UGpFfgRNkBZRC3yhAbu1KdBjhALSg1FWzuDQ:5e988ee35844521e
+# rye:signed:2026-11-22T15:04:05Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:ohMT4r2q8JiM-89wzGPsnyFv7mYnRn0QBF46rL_GCu9wnjWNA_QispyZ9w6Ys1SyDQ4FgI3-BUgThdvaWlgvDw:45f20d4ec11c6d12
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

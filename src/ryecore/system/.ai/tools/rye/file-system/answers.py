@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:exhqqdIKAv7J2Ihl9QaJ4k9lQ6BSwh2OK78bNlePkXyco67rbs0KPZ4rNFHMXv08MbkZY-Qll6LFFCMnH7bTAg:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:JBVl4I9ekoAPyFRHy2dOGxtfFI4EubyN4HR33nMw6s4sVkvqiJoxX4OpjpCZoi-Q13Gvr_oervobdacoO6VQAw:34aea05d4c7fcad3
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

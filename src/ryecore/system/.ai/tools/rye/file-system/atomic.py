@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ju2W3smHNTG7EGasELW9KV_IAVZy-NUdQZjnA8sKmmBDX2M9EeG1Vc1aj3Qcc-Bw7hg8lG__vbO3dZn2NNIHAA:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:hCFqG-qwIYAHal6g1sO_gTjrKviultxvhMFduvPVqULubodh5P2fNtt8ra9QAAYvLS-9W3QSAtoJc64vT-GWBQ:34aea05d4c7fcad3
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:kHF1HmE-gqH-8NRI_cuANqbbhgjyIm-mtM93tV5NFouIT74KND40tXIG_JqN1sDoPiuFaTVrQjgaXzM-h2FXAQ:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:E614gRsu2-X_nKUPubtT_LXt9JZPgRdVzeOtS0srmJUpFzjWqdTBn6GMmF3ZqxtCRlY7K0_RwTb2ZMu37Yr1Cg:34aea05d4c7fcad3
 """Replace a piece of a text file."""
 
 from __future__ import annotations

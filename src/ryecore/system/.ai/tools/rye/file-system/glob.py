@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:wo85J3agbcnnBRs-OYXpSPizwOl7yRP_ySs2DEoWbkn5C6tBzcukmObKMllqASgNS9ccLdvSwxqwCkbDgA5mAQ:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:aljMO6pSzBZLbVMCmJ8W2HfAx0IsCVJ2wEPEJ2oaDUQfiuIvhXQCk1aQj46Kp5DA7rQRw4ETatKJOnf9zMYoAA:34aea05d4c7fcad3
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

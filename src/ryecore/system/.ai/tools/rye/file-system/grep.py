@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:9LEPlCiKXY6V6QISqhQ36jm-GSzm8wZ03k5bP1_aVR8TNVxqWqU_nkTgiDiSfpYy4ge-D1aGb41w-gTCuGxoBQ:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:KfvjKLY5hU9clyQDXQ-GVBUfQ8qRPYGNliyckK0vdi1mzpxhmyAtERP9wZSBrw0RtCp2_GFuOsV5Y-r_5HL5AA:34aea05d4c7fcad3
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

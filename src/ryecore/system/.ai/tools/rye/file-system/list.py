@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:yibdGnsYqVQN3oICv6UrKsTGfOWJEaVAzNUxJXtuS017iGMgMUCW2UkhQbEaRmoyxjWg6eUxznIXjgbSDUB5CA:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:z7ONBi1g3mDgbBztqcfSRQQbNTJcD9tEzHm9PPMXZlREJ_Y_963d6BUsMlcj7taf9tPqFHZC6DsSGSEkZKrFDg:34aea05d4c7fcad3
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:dMOM5vreXFM-XwgQ98NQGcet2EcxOvCuHu8xCY8jwRmz8yQ_E82vq8ojL_xNuPJVwyutYI5hx37SqnEBCme7DA:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:x5nR8M6gTt6D4GR4JQ6_EQG6eRhwUvuPLzDRG2CWhe7aW89Kv1C2IavYox8djFMmyfDtahXkhOUzWVztmdH9DQ:34aea05d4c7fcad3
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

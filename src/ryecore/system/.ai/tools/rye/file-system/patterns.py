@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:01bLDHv-MH56GLYkRwWaCET6P6zBiRbdk-rDRd2cw2b6Y2V3KVb4Iyf3JgPL-J1zOJYKlFJlOQvI4UfPyKaDCg:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:4vgViwhpg8y8VhOjiX4c3IGvJeumutlndVLpzgqH3Slfm4Wp_tAvrYYy1SLXlbKIuf5R5B_jWfu6_ZxJKb2kCA:34aea05d4c7fcad3
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

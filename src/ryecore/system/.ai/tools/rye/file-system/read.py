@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:mZRfZNY29FSp5_hbz9MixYAEX9UgZjYpwmuRZAS_1_zuVVag8iXvJoWxyItYAtfUPnRbYxPJbndSSItC4A8cBQ:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:dn4_NULcguHBJ7cHOknPLEYqZ9gzNgc5led_dV8LUm7i9LZ4lS61juKDnYWESlJ8ER-y_LKkZJgTPLCbRuDmAQ:34aea05d4c7fcad3
 """Read a part of a text file."""
 
 from __future__ import annotations

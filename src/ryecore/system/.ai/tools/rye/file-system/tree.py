@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:YOjKt6gp95riTii5HebSyE-xWLGuzgOkwXF1I0on5A99VNqrEje9DZTSaszvfLV9IL7NlT3KvwqCy45QxeJiDw:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:K119-zWQPpLEv29FLAxPACYaedY6Y6gCwSqq-CeNPuXZC2OriMSTmXS3XCsOCSwOpCiYzFGmDTwDRpUUogglDg:34aea05d4c7fcad3
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

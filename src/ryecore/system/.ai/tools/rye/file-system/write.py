@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:NsEGWFIJ0O517WEz2VUAcv0XRcZfBIQyYOIscj9ZQ_9g7VXO2nt-agvL-YsSXarALdFSiZ6sGm91cBAtJZCpDA:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:MwjCp1bGJW5dhl3gqkI_nNxYuYi_NemNGqyiqxq_WrLohMUlnqs60lo83jMqAxJNx34VX18A8vcaGyRO_ORtCQ:34aea05d4c7fcad3
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:QLgafBE0iHxwD2sJkyWBCUIJ03yuOIDSLnWJirD4CQTzQbju2XzDvM2XoGeC4nbRHDbfzBVLjj3JVu7t9YKVBg:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:t8BUk4Ms4tKY9iUFbEUykhOAI7pXSZxEHg07SlrfwCLZt2qCejZxgpFs0pgnlLO2_aSzqk_2oqo15C6c-v_KAg:34aea05d4c7fcad3
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:3a60091d3578c686cf2ba1ea44be052c45f2b6606d506ca1f11a20831f0721e2:oQjbGnDKW-_dzdo4QeaNrqn6aDtVJxRiEF8sWkAL25PZHc3Xzv3aeIn8KPV0ohchbAJR7GnnlAHCPr3pCR_tAg:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:3a60091d3578c686cf2ba1ea44be052c45f2b6606d506ca1f11a20831f0721e2:4NseKbv9JK4S_U-SoRYAe4zmdO0ZAF-wMwUoefjJwa8L4ogpJS0FCmJUGFztDRg6OfqlzfrmIJ3LZtECmc0SCg:34aea05d4c7fcad3
 """Calls a tool of an MCP server, or lists its tools. The mcp runtimes start it, with parameters on
 standard input; what it does is ryecore.mcp_client.connector.
 """

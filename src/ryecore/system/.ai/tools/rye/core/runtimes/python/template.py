@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T14:49:37Z:c23f467da553724534813d42148a00b4f6448955a9e5102c45d2a97e62dd26a3:Qh1a198B_60Kx4Pm35ASrYjcpgkPwsa8EO3sElriMgKRmiNbgNEkEnKLxclmj47eASbQEsqzuwKmgW7zvmZ-Dw:1bfa7cf7c8f33158
+# rye:signed:2026-11-22T15:04:05Z:f3e2ad98a52f7b3024442d3a37463f955b7d7ddcb39991c4f73412a02f79cb9c:iHLf4_zw4xC7ML8tb6oH2O7JmzLNm5noCXov1SLEqoktdpDgm9JRvZvdY3FdD6UIz39KEsWMHIdwSmAuK-o3AQ:34aea05d4c7fcad3
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -244,8 +244,17 @@ def flush():
             stream.flush()
 
 
+def is_something_left():
+    """Whether anything of the call lives on, held by older modules, and has an end of its own."""
+    for each in gc.get_objects():
+        kind = type(each)
+        if kind.__module__ == "sqlite3" or (hasattr(kind, "__del__") and kind.__module__ != "_io"):
+            return True
+    return False
+
+
 def drop(modules, names):
-    """Let the modules of a call go, and with them what they hold."""
+    """Let the modules of a call go, and with them what they hold; say whether all of it went."""
     # What is written to a file stays, wherever the file is kept, and in whatever order things go.
     for each in gc.get_objects():
         if type(each) in BUFFERS and not each.closed:
@@ -263,6 +272,8 @@ def drop(modules, names):
     # First they go as anything goes that nobody refers to any more, each with all that it needs at
     # its end; then those that something still holds are emptied.
     gc.collect()
+    if is_something_left():
+        return False
     for each in held:
         module = each()
         if module is not None:
@@ -271,15 +282,7 @@ def drop(modules, names):
                 for name in list(values):
                     if name != "__builtins__" and (name[:1] == "_") is hidden:
                         values[name] = None
-
-
-def is_something_left():
-    """Whether anything of the call lives on, held by older modules, and has an end of its own."""
-    for each in gc.get_objects():
-        kind = type(each)
-        if kind.__module__ == "sqlite3" or (hasattr(kind, "__del__") and kind.__module__ != "_io"):
-            return True
-    return False
+    return True
 
 
 def make_leave(script):
@@ -290,10 +293,18 @@ def make_leave(script):
     be noticed than it covers, it is an ordinary exit.
     """
     modules = sys.modules
+    is_known = "atexit" in modules
+    import atexit
+
+    if not is_known:
+        del modules["atexit"]
+    # At an ordinary exit all that stood before the fork is the collector's again: then everything
+    # goes in the order in which it goes cold.
+    atexit.register(gc.unfreeze)
     # All that is imported from here on stands behind it.
     modules["sys"] = modules.pop("sys")
     covered = not any(map(is_foreign, modules.values()))
-    stop = os._exit
+    stop, registered = os._exit, atexit._ncallbacks()
 
     def leave(code=None):
         fresh = []
@@ -310,26 +321,29 @@ def make_leave(script):
             or "sys" not in modules
             or not NATURAL.isdisjoint(modules)
             or _thread._count()
+            # What fails of them is shown without this frame.
+            or atexit._ncallbacks() != registered
             or any(is_foreign(modules[name]) for name in fresh)
         ):
             raise SystemExit(code)
         try:
             if "threading" in modules:
                 modules["threading"]._shutdown()
-            if "atexit" in modules:
-                modules["atexit"]._run_exitfuncs()
+            atexit.unregister(gc.unfreeze)
+            atexit._run_exitfuncs()
             flush()
         except BaseException:
+            gc.unfreeze()
             raise SystemExit(code) from None
         try:
             sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
             script.clear()
-            drop(modules, ["__main__", *fresh])
+            is_all = drop(modules, ["__main__", *fresh])
             flush()
-            left = is_something_left()
         except BaseException:
             stop(120)
-        if left:
+        if not is_all:
+            gc.unfreeze()
             raise SystemExit(code)
         stop(code)
 

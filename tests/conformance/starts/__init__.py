@@ -1,0 +1,1 @@
+"""A Python tool's process behaves warm as it behaves cold."""

@@ -1,0 +1,42 @@
+"""A call ends warm as it ends cold: what it answers, how it fails, what it says of that."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
+from tests.conformance.starts.tools import ends
+from tests.house import House
+
+ASKED: dict[str, list[dict[str, Any]]] = {
+    "exits": [{"which": n} for n in range(20)],
+    "exits_by_a_class_of_its_own": [{"code": code} for code in (None, 0, 4, "ebb")],
+    "exits_at_once": [{"code": code} for code in (0, 4)],
+    "is_killed": [{"signal": n} for n in (1, 2, 9, 10, 11, 13, 14, 15, 17, 20, 31, 34, 64)],
+    "raises_a_signal": [{"signal": n} for n in (2, 6, 13, 15)],
+    "a_deep_result": [{"depth": depth} for depth in (300, 5000)],
+    "a_huge_result": [{"size": 1 << 20}, {"size": 17 << 20}],
+    "a_number_of_many_digits": [{"digits": 100}, {"digits": 5000}],
+}
+CASES = [
+    pytest.param(name, more, id=" ".join([name, *map(str, more.values())]))
+    for name in cases_of(ends)
+    for more in ASKED.get(name, [{}])
+]
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
+    with Starts(House(tmp_path_factory.mktemp("ends"))) as made:
+        yield made
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("case", "more"), CASES)
+def test_a_call_ends_warm_as_it_ends_cold(
+    starts: Starts, case: str, more: dict[str, Any], variant: str
+) -> None:
+    ref = starts.tool(ends, variant)
+    cold, warm = starts.both(ref, {"case": case, "place": str(starts.place), **more})
+    assert warm == cold

@@ -1,0 +1,65 @@
+"""What a tool sees of itself in a call that started warm is what it sees in a cold one."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.conformance.starts.starting import Starts, cases_of
+from tests.conformance.starts.tools import seen
+from tests.house import House
+
+Facts = dict[str, Any]
+SHOWN = ("function", "script", "bare script")
+CHANCE = {"chance", "keys_of_processes"}
+NAMES = [name for name in cases_of(seen) if name not in CHANCE]
+
+# What differs by the nature of a fork, and why. All else is the same.
+INHERENT = {
+    "command_line": "the kernel keeps a process's first command line; a template's has its mark",
+    "frozen_objects": "what stood before the fork is left out of the collector's rounds",
+    "hash_of_text": "one seed for all children of a template; cold, each call draws its own",
+    "order_of_modules": "sys stands where the template stopped, and what was preloaded before it",
+}
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
+    with Starts(House(tmp_path_factory.mktemp("seen"))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def views(starts: Starts) -> dict[str, tuple[Facts, Facts]]:
+    """What a tool of each variant saw in a cold call, and in a warm one."""
+    return {variant: both_views(starts, variant, NAMES) for variant in SHOWN}
+
+
+def both_views(starts: Starts, variant: str, names: Sequence[str]) -> tuple[Facts, Facts]:
+    given = {"case": " ".join(names), "host": os.getpid()}
+    cold, warm = starts.both(starts.tool(seen, variant), given)
+    assert cold.error is None
+    assert warm.error is None
+    return (dict(zip(names, cold.data, strict=True)), dict(zip(names, warm.data, strict=True)))
+
+
+@pytest.mark.parametrize("variant", SHOWN)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in INHERENT])
+def test_a_tool_cannot_tell_how_it_was_started(
+    views: dict[str, tuple[Facts, Facts]], name: str, variant: str
+) -> None:
+    cold, warm = views[variant]
+    assert warm[name] == cold[name]
+
+
+@pytest.mark.parametrize("name", INHERENT)
+def test_what_is_said_to_differ_does(views: dict[str, tuple[Facts, Facts]], name: str) -> None:
+    assert any(warm[name] != cold[name] for cold, warm in views.values())
+
+
+def test_what_is_left_to_chance_differs_from_call_to_call(starts: Starts) -> None:
+    found = [view for _ in range(2) for view in both_views(starts, "function", sorted(CHANCE))]
+    for name in CHANCE:
+        for each in zip(*(view[name] for view in found), strict=True):
+            assert len(set(each)) == 4, name

@@ -1,0 +1,87 @@
+"""A call reads and writes warm as it does cold."""
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
+from tests.conformance.starts.tools import leftovers, others, streams
+from tests.house import SCRIPT, House
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "little": {"a": 1},
+    "unicode": {"ü": '🌊\u2028\n\t\\"', "nul": "\0"},
+    "numbers": {"n": [1, 1.0, 1e300, -0.0, 2**70, True, None, {"deep": [[[[]]]]}]},
+    "a mebibyte": {"text": "ü" * (1 << 19)},
+    "a pipe's worth": {"text": "x" * 65536},
+}
+ASKED: dict[str, list[dict[str, Any]]] = {
+    "says": [{"text": text} for text in ("tide", "ü🌊\r\n", "")],
+    "says_and_answers": [{"text": "ü"}],
+    "prints_much": [{"fd": fd, "mib": mib} for fd, mib in ((1, 1), (1, 20), (2, 20))],
+    "prints_much_without_an_end": [{"fd": 1, "mib": 1}, {"fd": 2, "mib": 1}],
+}
+# What differs by the nature of a fork, and why. All else is the same.
+INHERENT = {
+    "a_file_in_a_circle": "what was written to a file stays; cold, the collector may close the "
+    "descriptor before the buffer is written",
+}
+LEAVING = (leftovers, others)
+READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
+    with Starts(House(tmp_path_factory.mktemp("streams"))) as made:
+        yield made
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_call_is_given_the_same(starts: Starts, name: str, variant: str) -> None:
+    given = {"case": "nothing", **GIVEN[name]}
+    cold, warm = starts.both(starts.tool(streams, variant), given)
+    assert warm == cold
+    assert warm.status == "success"
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_what_nobody_reads_is_no_matter(starts: Starts, size: int) -> None:
+    starts.house.write("tools/acme/unread.py", READS_NOTHING)
+    cold, warm = starts.both("tool:acme/unread", {"text": "x" * size} if size else {})
+    assert warm == cold
+    assert warm.status == "success"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("case", "more"),
+    [
+        pytest.param(name, more, id=" ".join([name, *map(str, more.values())]))
+        for name in cases_of(streams)
+        for more in ASKED.get(name, [{}])
+    ],
+)
+def test_a_call_writes_the_same(
+    starts: Starts, case: str, more: dict[str, Any], variant: str
+) -> None:
+    cold, warm = starts.both(starts.tool(streams, variant), {"case": case, **more})
+    assert warm == cold
+
+
+@pytest.mark.parametrize(("variant", "fails"), [("function", False), ("script", True)])
+@pytest.mark.parametrize(
+    ("module", "case"), [(module, name) for module in LEAVING for name in cases_of(module)]
+)
+def test_a_call_leaves_the_same(
+    starts: Starts, module: ModuleType, case: str, variant: str, fails: bool
+) -> None:
+    ref = starts.tool(module, variant)
+    given = {"case": case, "place": str(starts.place), "fails": fails}
+    cold, warm = starts.both(ref, given, timeout_s=20)
+    if case in INHERENT and not fails:
+        assert (warm.data, warm.files) == (cold.data, {"kept": "kept"})
+    else:
+        assert warm == cold
