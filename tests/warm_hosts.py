@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -54,23 +54,37 @@ EFFECTS: Final = "effects"
 MARK: Final = "tool:a/mark"
 _MARK: Final = """\
 import os
+def stay(path):
+    with open(path + ".begun", "w") as begun:
+        begun.write(str(os.getpid()))
+    open(path).read()
 def execute(params, project_path):
-    effects = os.open("effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(effects, b"%d\\n" % params["id"])
-    os.close(effects)
+    if "mute" not in params:
+        effects = os.open("effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(effects, b"%d\\n" % params["id"])
+        os.close(effects)
     if "end" in params:
         import atexit
-        atexit.register(lambda: open(params["end"]).read())
+        atexit.register(stay, params["end"])
     if "wait" in params:
-        open(params["wait"]).read()
-    return {"id": params["id"], "pid": os.getpid(), "parent": os.getppid()}
+        stay(params["wait"])
+    if "eat" in params:
+        eaten = b"x" * params["eat"]
+    return {
+        "id": params["id"],
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "niceness": os.nice(0),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
 """
 
 
 def furnish(root: Path) -> House:
-    """A house with a tool that leaves a line with its `id` in `effects`: once, when it runs once.
+    """A house with a tool that leaves a line with its `id` in `effects`, unless it is `mute`.
 
-    With `wait` it stays until that pipe is closed; with `end` it does so at its exit.
+    With `wait` it stays at that pipe, with `end` it does so at its exit; where it has come there,
+    its number stands in the file beside the pipe that ends in `.begun`.
     """
     house = House(root)
     house.python("a/mark", _MARK)
@@ -79,12 +93,13 @@ def furnish(root: Path) -> House:
 
 def wrap_python(house: House, script: str) -> None:
     """Have tools run by a shell script; `$real` in it is the interpreter, `$template` is 1 or 0."""
-    path = house.project / ".venv/bin/python"
-    path.parent.mkdir(parents=True)
+    folder = house.root / "bin"
+    folder.mkdir()
     lines = ["#!/bin/sh", f"real={PYTHON}", "template=0"]
     lines += ['case "$*" in *"read(3, "*) template=1;; esac', script, 'exec "$real" "$@"', ""]
-    path.write_text("\n".join(lines))
-    path.chmod(0o755)
+    for name in ("python", "python3"):
+        (folder / name).write_text("\n".join(lines))
+        (folder / name).chmod(0o755)
 
 
 def effects(root: Path) -> list[int]:
@@ -97,7 +112,7 @@ def effects(root: Path) -> list[int]:
 
 def _options(root: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     environ = {
-        "PATH": f"{Path(PYTHON).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{root / 'bin'}:{Path(PYTHON).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(root / "user"),
         "LANG": "C.UTF-8",
     }
@@ -243,6 +258,10 @@ class Host:
             raise AssertionError(word["failed"])
         return word
 
+    def says(self, within_s: float) -> bool:
+        """Whether it says something within that time."""
+        return bool(self._rest or select.select([self._said], [], [], within_s)[0])
+
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal, if it is there."""
         with suppress(ProcessLookupError):
@@ -271,10 +290,15 @@ class Host:
 
 
 class Hosts:
-    """A server that forks hosts."""
+    """A server that forks hosts.
 
-    def __init__(self, *modules: str) -> None:
-        command = [sys.executable, "-W", "error", "-m", "tests.warm_hosts", *modules]
+    Args:
+        modules: Where their lives are.
+        below: A command that starts the server.
+    """
+
+    def __init__(self, *modules: str, below: Sequence[str] = ()) -> None:
+        command = [*below, sys.executable, "-W", "error", "-m", "tests.warm_hosts", *modules]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
