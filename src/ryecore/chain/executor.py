@@ -14,7 +14,6 @@ from ryecore.chain.layout import Layout
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.parameters import checked_parameters
-from ryecore.chain.plan import PlanInputs, build_plan
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
 from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, OwnProcesses
 from ryecore.chain.templating import Template
@@ -251,20 +250,7 @@ class PrimitiveExecutor:
             _check_pinned(prepared.chain, ctx)
         unknown: set[str] = set()
         with log.failing("plan", item_id=prepared.chain.head.item_id):
-            plan = build_plan(
-                prepared.chain,
-                PlanInputs(
-                    parameters=checked,
-                    context=prepared.context,
-                    env=prepared.env,
-                    cwd=prepared.cwd,
-                    resolved_config=prepared.resolved_config,
-                    timeout_s=timeout_s,
-                    warm=prepared.layout.warm,
-                ),
-                prepared.layout.deps,
-                unknown,
-            )
+            plan = prepared.planner.plan(checked, timeout_s, unknown)
             plan = _within_deadline(self._with_program(plan, prepared.layout), ctx)
         if unknown:
             log.add("template", item_id=prepared.chain.head.item_id, unknown=sorted(unknown))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.chain.model import (
     ChainElement,
@@ -24,6 +24,7 @@ from ryecore.errors import ConfigError, InputError
 __all__ = [
     "FORK_POINT",
     "PlanInputs",
+    "Planner",
     "build_plan",
     "placeholder_names",
     "positive_number",
@@ -68,6 +69,59 @@ class PlanInputs:
     timeout_s: float | None = None
     default_timeout_s: float = DEFAULT_TIMEOUT_S
     warm: WarmTemplate | None = None
+
+
+class Planner:
+    """Makes the plans of one chain's executions, and what they have in common once.
+
+    Args:
+        chain: The chain.
+        inputs: What else they are made from, without parameters.
+        deps: Whether what the tool can import was verified.
+    """
+
+    __slots__ = ("_chain", "_common", "_deps", "_has_common", "_inputs", "_unknown")
+
+    def __init__(self, chain: ValidChain, inputs: PlanInputs, deps: Deps) -> None:
+        self._chain = chain
+        self._inputs = inputs
+        self._deps: Deps = deps
+        self._unknown: set[str] = set()
+        self._has_common = _takes_parameters_on_stdin_alone(chain)
+        self._common: ExecutionPlan | None = None
+
+    def plan(
+        self, parameters: Mapping[str, object], timeout_s: float | None, unknown: set[str]
+    ) -> ExecutionPlan:
+        """Make the plan of one execution, as `build_plan` does.
+
+        Args:
+            parameters: The caller's, checked, with defaults.
+            timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
+            unknown: Told the placeholders that nothing stands for.
+        """
+        inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
+        if not self._has_common:
+            return build_plan(self._chain, inputs, self._deps, unknown)
+        if self._common is None:
+            self._common = build_plan(self._chain, self._inputs, self._deps, self._unknown)
+        unknown |= self._unknown
+        return evolve(
+            self._common,
+            stdin=_to_json(inputs).encode(),
+            timeout_s=self._common.timeout_s if timeout_s is None else timeout_s,
+        )
+
+
+def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:
+    """Whether nothing but the standard input of its executions depends on their parameters."""
+    config, bound = merge_configs(chain.elements)
+    if chain.is_own_process or placeholder_names(chain.elements) & _named_in(chain.head):
+        return False
+    if config.get("input_data") != "{params_json}" or "params_json" in bound:
+        return False
+    signed = as_text([value for key, value in config.items() if key != "input_data"])
+    return "{params_json}" not in signed
 
 
 def build_plan(

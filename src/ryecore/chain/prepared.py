@@ -17,7 +17,7 @@ from ryecore.chain.config import ConfigResolver
 from ryecore.chain.environment import EnvResolver, apply_env_paths
 from ryecore.chain.layout import Layout, Sealer
 from ryecore.chain.model import ValidChain
-from ryecore.chain.plan import FORK_POINT, positive_number
+from ryecore.chain.plan import FORK_POINT, PlanInputs, Planner, positive_number
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Event, Trace
@@ -42,13 +42,10 @@ class PreparedChain:
     Attributes:
         chain: The chain.
         layout: Where its verified bytes stand.
-        env: The environment of its process.
-        cwd: The working folder of its process.
-        context: What stands for `{name}` in signed strings.
-        resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
         timeout_s: What `execution/execution.yaml` says for this tool.
         schema: Checks parameters; None where the tool declares no schema.
         programs: The interpreters that were found.
+        planner: Makes plans of all this.
         events: What the trace shows of all this.
         witness: Asks again whether it still holds; None where it can't be remembered.
         expires_at: The UTC time after which a key no longer counts.
@@ -56,13 +53,10 @@ class PreparedChain:
 
     chain: ValidChain
     layout: Layout
-    env: Mapping[str, str]
-    cwd: str
-    context: Mapping[str, object]
-    resolved_config: object
     timeout_s: float | None
     schema: SchemaValidator | None
     programs: tuple[str, ...]
+    planner: Planner
     events: tuple[Event, ...]
     witness: Witness | None
     expires_at: str | None
@@ -183,16 +177,17 @@ class Preparer:
         return PreparedChain(
             chain=chain,
             layout=layout,
-            env=env,
-            cwd=cwd,
-            context=context,
-            resolved_config=resolved,
             timeout_s=timeout_s,
             schema=schema,
             programs=tuple(
                 env[element.spec.env.interpreter.var]
                 for element in chain.all_elements
                 if element.spec.env.interpreter is not None
+            ),
+            planner=Planner(
+                chain,
+                PlanInputs({}, context, env, cwd, resolved, warm=layout.warm),
+                layout.deps,
             ),
             events=trace.events[before:],
             witness=evidence.witness() if evidence.may_remember else None,

@@ -1,0 +1,81 @@
+"""What the plans of one chain have in common is made once, and each is what it would be alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore.chain.plan import PlanInputs, build_plan
+from ryecore.errors import InputError
+from ryecore.policy import CallContext
+from tests.house import House
+
+PARAMETERS: list[dict[str, Any]] = [{}, {"n": 1}, {"text": "{tool_path} ${HOME} é"}, {"n": [None]}]
+
+SCHEMA = """
+CONFIG_SCHEMA = {"type": "object", "properties": {"n": {"default": 7}, "command": {}}}
+"""
+
+
+def tools(house: House) -> list[str]:
+    asked = {"type": "object", "properties": {"text": {"type": "string"}}}
+    stdin = "{params_json}"
+    return [
+        house.python("acme/python", SCHEMA + "def execute(params, project_path): return params"),
+        house.yaml("acme/argv", config={"command": "/bin/echo", "args": [stdin], "timeout": 9}),
+        house.yaml(
+            "acme/nested",
+            config={
+                "command": "/bin/echo",
+                "args": ["{all}"],
+                "all": f"<{stdin}>",
+                "input_data": stdin,
+            },
+        ),
+        house.yaml(
+            "acme/named",
+            config_schema=asked,
+            config={"command": "/bin/echo", "args": ["{text}"], "input_data": stdin},
+        ),
+        house.yaml(
+            "acme/some",
+            config={"command": "/bin/cat", "args": ["{nobody}"], "input_data": stdin},
+        ),
+    ]
+
+
+@pytest.mark.anyio
+async def test_each_plan_is_as_if_it_were_made_alone(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    refs = tools(house)
+    async with house.open() as rye:
+        for ref in refs:
+            prepared = await rye._parts.execute.inspect(rye._parts.execute._ref(ref), CallContext())
+            planner = prepared.planner
+            for parameters in PARAMETERS:
+                for timeout_s in (None, 2.5):
+                    told: tuple[set[str], set[str]] = (set(), set())
+                    plan = planner.plan(parameters, timeout_s, told[0])
+                    alone = _alone(planner, parameters, timeout_s, told[1])
+                    assert plan == alone, (ref, parameters)
+                    assert told[0] == told[1]
+            with pytest.raises(InputError):
+                planner.plan({"n": {1, 2}}, None, set())
+
+
+def _alone(planner: Any, parameters: Any, timeout_s: float | None, unknown: set[str]) -> Any:
+    one = planner._inputs
+    inputs = PlanInputs(
+        parameters, one.context, one.env, one.cwd, one.resolved_config, timeout_s, warm=one.warm
+    )
+    return build_plan(planner._chain, inputs, planner._deps, unknown)
+
+
+@pytest.mark.anyio
+async def test_parameters_reach_each_call(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    ref = house.python("acme/echo", "def execute(params, project_path): return params")
+    async with house.open(warm_memory_mib=0) as rye:
+        for parameters in PARAMETERS:
+            assert (await rye.execute(ref, parameters)).data == parameters, json.dumps(parameters)
