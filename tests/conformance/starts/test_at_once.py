@@ -1,0 +1,249 @@
+"""Whatever is changed, the very next call sees it: at every moment of a template's life."""
+
+import os
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ryecore import Rye
+from ryecore.items.spaces import built_in_space
+from tests.house import PYTHON, House
+
+pytestmark = pytest.mark.anyio
+
+RUNTIMES = "tools/rye/core/runtimes/python"
+# A call that started warm shows its template's command line. Tracing would prepare each call anew.
+TELL = """\
+import os, resource
+VALUE = "0"
+def seen(params):
+    return VALUE
+def execute(params, project):
+    with open("/proc/self/cmdline") as file:
+        return [seen(params), "read(3, 1 << 20)" in file.read()]
+"""
+LEVEL = TELL.replace("return VALUE", 'return os.environ.get("LEVEL", "0")')
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _bounds_of_the_host() -> Iterator[None]:
+    mask, limit = os.umask(0o22), resource.getrlimit(resource.RLIMIT_CORE)
+    yield
+    os.umask(mask)
+    resource.setrlimit(resource.RLIMIT_CORE, limit)
+
+
+Change = Callable[[str], None]
+
+
+def tool(house: House) -> Change:
+    return lambda value: _written(house, TELL.replace('"0"', repr(value)))
+
+
+def _written(house: House, body: str) -> None:
+    house.python("acme/tell", body)
+
+
+def module(house: House) -> Change:
+    house.write("tools/acme/__init__.py", "")
+    house.write("tools/acme/tide.py", "VALUE = '0'")
+    _written(house, TELL.replace('VALUE = "0"', "from tide import VALUE"))
+    return lambda value: house.write("tools/acme/tide.py", f"VALUE = {value!r}") and None
+
+
+def a_file_of_variables(house: House) -> Change:
+    _written(house, LEVEL)
+    return lambda value: (house.project / ".env").write_text(f"LEVEL={value}\n") and None
+
+
+def _own_runtime(house: House) -> dict[str, str]:
+    texts = {}
+    for name in ("function.yaml", "template.py"):
+        ours = (built_in_space().root / RUNTIMES / name).read_text()
+        texts[name] = ours.partition("\n")[2]
+        house.write(f"{RUNTIMES}/{name}", texts[name])
+    _written(house, LEVEL)
+    return texts
+
+
+def runtime(house: House) -> Change:
+    text = _own_runtime(house)["function.yaml"]
+
+    def change(value: str) -> None:
+        line = '    PYTHONUNBUFFERED: "1"\n'
+        assert line in text
+        edited = text.replace(line, f'{line}    LEVEL: "{value}"\n')
+        house.write(f"{RUNTIMES}/function.yaml", edited)
+
+    return change
+
+
+def interpreter_in_its_place(house: House) -> Change:
+    program = house.project / ".venv/bin/python"
+    program.parent.mkdir(parents=True)
+    _written(house, LEVEL)
+
+    def change(value: str) -> None:
+        program.write_text(f'#!/bin/sh\nLEVEL={value} exec {PYTHON} "$@"\n')
+        program.chmod(0o755)
+
+    change("0")
+    return change
+
+
+def interpreter_by_another(house: House) -> Change:
+    in_place = interpreter_in_its_place(house)
+    program = house.project / ".venv/bin/python"
+
+    def change(value: str) -> None:
+        program.unlink()
+        in_place(value)
+
+    return change
+
+
+def project(house: House) -> Change:
+    _written(house, TELL)
+
+    def change(value: str) -> None:
+        before = house.project.rename(house.root / f"before {value}")
+        shutil.copytree(before, house.project)
+        _written(house, TELL.replace('"0"', repr(value)))
+
+    return change
+
+
+def mask_of_files(house: House) -> Change:
+    _written(house, TELL.replace("return VALUE", "return str(os.umask(0))"))
+    return lambda value: os.umask(int(value)) and None
+
+
+def bound_of_the_host(house: House) -> Change:
+    asked = "return str(resource.getrlimit(resource.RLIMIT_CORE)[0])"
+    _written(house, TELL.replace("return VALUE", asked))
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    return lambda value: resource.setrlimit(resource.RLIMIT_CORE, (int(value), hard))
+
+
+CHANGES = [
+    tool,
+    module,
+    a_file_of_variables,
+    runtime,
+    interpreter_in_its_place,
+    interpreter_by_another,
+    project,
+    mask_of_files,
+    bound_of_the_host,
+]
+
+
+async def call(rye: Rye) -> tuple[str, bool]:
+    """What the tool saw, and whether it started warm."""
+    done = await rye.execute("tool:acme/tell")
+    assert done.success, done.error
+    seen, is_warm = done.data
+    return seen, is_warm
+
+
+async def warmed(rye: Rye, value: str) -> None:
+    with anyio.fail_after(30):
+        while True:
+            seen, is_warm = await call(rye)
+            assert seen == value
+            if is_warm:
+                return
+            await anyio.sleep(0.02)  # a cold start costs more than to look again a little later
+
+
+async def many(rye: Rye, count: int = 16) -> list[str]:
+    """What so many calls at once saw."""
+    found: list[str] = []
+
+    async def one() -> None:
+        found.append((await call(rye))[0])
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            tasks.start_soon(one)
+    return found
+
+
+@pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
+async def test_the_next_call_sees_what_was_changed(
+    house: House, kind: Callable[[House], Change]
+) -> None:
+    change = kind(house)
+    async with house.open(trust_project_interpreters=True) as rye:
+        # Nothing is there yet; a template starts; one is ready; many calls run.
+        change("1")
+        assert (await call(rye))[0] == "1"
+        change("2")
+        assert [(await call(rye))[0] for _ in range(2)] == ["2", "2"]
+        change("3")
+        assert (await call(rye))[0] == "3"
+        await warmed(rye, "3")
+        change("4")
+        assert await call(rye) == ("4", False)
+        await warmed(rye, "4")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(many, rye)
+            await anyio.lowlevel.checkpoint()
+            change("5")
+            assert await many(rye, 4) == ["5"] * 4
+        change("6")
+        assert set(await many(rye)) == {"6"}
+        await warmed(rye, "6")
+
+
+async def test_a_template_that_was_edited_serves_nobody_any_more(house: House) -> None:
+    text = _own_runtime(house)["template.py"]
+
+    def change(value: str) -> None:
+        mark = "\nserve(script"
+        assert mark in text
+        house.write(f"{RUNTIMES}/template.py", text.replace(
+            mark, f"\nos.environ['LEVEL'] = '{value}'{mark}"))  # fmt: skip
+
+    async with house.open() as rye:
+        for value in ("1", "2", "3"):
+            change(value)
+            with anyio.fail_after(30):
+                while True:
+                    seen, is_warm = await call(rye)
+                    assert seen == (value if is_warm else "0")
+                    if is_warm:
+                        break
+
+
+async def test_two_that_are_open_see_their_own_environment(house: House) -> None:
+    _written(house, LEVEL)
+    house.environ["RYE_ENV_PASS"] = "LEVEL"
+    async with (
+        house.open(environ={**house.environ, "LEVEL": "1"}) as one,
+        house.open(environ={**house.environ, "LEVEL": "2"}) as other,
+    ):
+        first, second = (await call(one))[0], (await call(other))[0]
+        await warmed(one, first)
+        await warmed(other, second)
+        assert (await call(one), await call(other)) == ((first, True), (second, True))
+
+
+async def test_a_change_between_two_calls_in_one_moment_is_seen(house: House) -> None:
+    """Files that are written as fast as calls are made have stamps that barely differ."""
+    change = module(house)
+    async with house.open() as rye:
+        await warmed(rye, "0")
+        for number in range(8):
+            change(str(number))
+            assert (await call(rye))[0] == str(number)
+            assert (await call(rye))[0] == str(number)

@@ -1,0 +1,61 @@
+"""Whatever a call does to itself, its host's children or its template: the next one is right."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.starts.starting import Starts, cases_of
+from tests.conformance.starts.tools import havoc
+from tests.house import House
+
+FOUND_IT = {"kills_its_template", "stops_its_template", "tells_its_template_to_end"}
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
+    with Starts(House(tmp_path_factory.mktemp("untouched"))) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("case", "variant"),
+    [
+        (name, ("function", "script")[number % 2])
+        for number, name in enumerate(cases_of(havoc))
+        if name not in ("state", "fills_the_disk")
+    ],
+)
+def test_the_next_call_is_right(starts: Starts, case: str, variant: str) -> None:
+    ref = starts.tool(havoc, variant)
+    given = {"host": os.getpid(), "place": str(starts.place)}
+    expected = starts.cold(ref, {"case": "state", **given}).data
+    done = starts.warm(ref, {"case": case, **given})
+    if case in FOUND_IT:
+        assert done.data is True
+    if case == "speaks_on_every_descriptor":
+        assert done.data == 0
+    # At once, whichever way it starts; and soon warm again.
+    assert starts.rye.execute(ref, {"case": "state", **given}).data == expected
+    assert starts.warm(ref, {"case": "state", **given}).data == expected
+
+
+@pytest.fixture
+def on_small_disk(small_disk: Path) -> Iterator[Starts]:
+    """A house whose project, seals and all lie on a disk that a tool can fill."""
+    subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
+    with Starts(House(small_disk)) as made:
+        yield made
+
+
+def test_the_next_call_is_right_on_a_disk_that_a_call_has_filled(on_small_disk: Starts) -> None:
+    starts = on_small_disk
+    ref = starts.tool(havoc, "function")
+    disk = str(starts.house.project)
+    starts.warmed(ref, {"case": "state"})
+    assert starts.rye.execute(ref, {"case": "fills_the_disk", "disk": disk}).data == 28
+    found = [starts.rye.execute(ref, {"case": "state"}, trace=True) for _ in range(3)]
+    assert {done.status for done in found} == {"success"}
+    starts.warmed(ref, {"case": "state"})
