@@ -172,12 +172,12 @@ async def test_two_hundred_at_once(pool: WarmPool) -> None:
     assert stats.spares <= 16
 
 
-def test_two_thousand_calls_leave_no_descriptor_and_no_child(pool: WarmPool) -> None:
+def test_hundreds_of_calls_leave_no_descriptor_and_no_child(pool: WarmPool) -> None:
     spec = python(pool, "")
     first_warm(spec)
     before = open_fds()
-    warm = sum(run_process_sync(spec).warm for _ in range(2000))
-    assert warm > 1990
+    warm = sum(run_process_sync(spec).warm for _ in range(200))
+    assert warm > 190
     assert open_fds() <= before + 5
     (stats,) = pool.stats()
     assert len(children()) == 1 + stats.spares
