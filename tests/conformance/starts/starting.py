@@ -92,7 +92,7 @@ class Starts:
         until = time.monotonic() + PATIENCE_S
         while started(self.rye.execute(ref, parameters, trace=True)) != "warm":
             assert time.monotonic() < until, f"{ref} never started warm"
-            time.sleep(0.02)  # a cold start costs more than to look again a little later
+            time.sleep(0.05)  # a cold start costs more than to look again a little later
 
     def cold(self, ref: str, parameters: Mapping[str, Any], **options: Any) -> Ended:
         """What comes of a call that starts cold."""

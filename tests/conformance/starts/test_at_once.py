@@ -162,7 +162,7 @@ async def warmed(rye: Rye, value: str) -> None:
             assert seen == value
             if is_warm:
                 return
-            await anyio.sleep(0.02)  # a cold start costs more than to look again a little later
+            await anyio.sleep(0.1)  # a cold start costs more than to look again a little later
 
 
 async def many(rye: Rye, count: int = 16) -> list[str]:

@@ -78,7 +78,7 @@ async def cancelled(rye: Rye, ref: str, case: str, place: Path) -> tuple[object,
         pid = await anyio.to_thread.run_sync(begun.read_text)
         token.cancel()
     assert not Path("/proc", pid).exists()
-    return (*ended, *(path.name for path in place.iterdir()))
+    return (*ended, *sorted(path.name for path in place.iterdir()))
 
 
 @pytest.mark.anyio

@@ -8,11 +8,19 @@ import threading
 import time
 
 
+def _say_so(params):
+    """Say whose call it is, to whoever waits for that."""
+    if "begun" in params:
+        with open(params["begun"], "w") as pipe:
+            pipe.write(str(os.getpid()))
+
+
 def nothing(params):
     return None
 
 
 def sleeps(params):
+    _say_so(params)
     time.sleep(60)
 
 
@@ -34,6 +42,7 @@ def blocks(params):
 def hears(params):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
     try:
+        _say_so(params)
         time.sleep(60)
     finally:
         with open(params["place"] + "/heard", "w") as file:
@@ -48,6 +57,7 @@ def waits_for_a_child(params):
     if not os.fork():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)
+    _say_so(params)
     os.wait()
 
 
@@ -70,6 +80,7 @@ def waits_at_its_end(params):
 
 
 def computes(params):
+    _say_so(params)
     while True:
         pass
 
@@ -78,17 +89,10 @@ def reads_on(params):
     os.read(os.pipe()[0], 1)
 
 
-def _begin(params):
-    """Say whose call it is, to whoever waits for that."""
-    if "begun" in params:
-        with open(params["begun"], "w") as pipe:
-            pipe.write(str(os.getpid()))
+def execute(params, project):
     return globals()[params["case"]](params)
 
 
-def execute(params, project):
-    return _begin(params)
-
-
 if __name__ == "__main__":
-    print(json.dumps(_begin(json.load(sys.stdin))))
+    given = json.load(sys.stdin)
+    print(json.dumps(globals()[given["case"]](given)))
