@@ -15,10 +15,20 @@ from attrs import field, frozen
 from ryecore import ExecutionResult
 from tests.house import FUNCTION, SCRIPT, House, events
 
-__all__ = ["VARIANTS", "Ended", "Starts", "cases_of", "started"]
+__all__ = ["INHERENT", "VARIANTS", "Ended", "Starts", "cases_of", "started"]
 
 VARIANTS: Final = ("function", "script")
 """The two runtimes. A `bare` tool's imports are not leading: its template holds none of them."""
+
+INHERENT: Final = {
+    "command_line": "the kernel shows a process's first command line; a template's has its mark",
+    "frozen_objects": "what stood before the fork is left out of the collector's rounds",
+    "hash_of_text": "one seed for all children of a template; cold, each call draws its own",
+    "order_of_modules": "sys stands where the template stopped, and what was preloaded before it",
+    "a_file_in_a_circle": "what was written to a file stays where a call ends well; cold, the "
+    "collector may close the descriptor before the buffer is written",
+}
+"""The cases that differ by the nature of a fork, and why; all else is the same."""
 
 PATIENCE_S: Final = 30
 RUNTIMES: Final = {"function": FUNCTION, "script": SCRIPT}

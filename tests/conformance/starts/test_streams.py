@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
+from tests.conformance.starts.starting import INHERENT, VARIANTS, Starts, cases_of
 from tests.conformance.starts.tools import leftovers, others, streams
 from tests.house import SCRIPT, House
 
@@ -22,11 +22,6 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "says_and_answers": [{"text": "ü"}],
     "prints_much": [{"fd": fd, "mib": mib} for fd, mib in ((1, 1), (1, 20), (2, 20))],
     "prints_much_without_an_end": [{"fd": 1, "mib": 1}, {"fd": 2, "mib": 1}],
-}
-# What differs by the nature of a fork, and why. All else is the same.
-INHERENT = {
-    "a_file_in_a_circle": "what was written to a file stays; cold, the collector may close the "
-    "descriptor before the buffer is written",
 }
 LEAVING = (leftovers, others)
 READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
