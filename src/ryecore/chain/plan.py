@@ -121,7 +121,7 @@ def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:
     if config.get("input_data") != "{params_json}" or "params_json" in bound:
         return False
     signed = as_text([value for key, value in config.items() if key != "input_data"])
-    return "{params_json}" not in signed
+    return "{params_json}" not in signed and "{input_data}" not in signed
 
 
 def build_plan(

@@ -34,6 +34,10 @@ def tools(house: House) -> list[str]:
             },
         ),
         house.yaml(
+            "acme/again",
+            config={"command": "/bin/echo", "args": ["{input_data}"], "input_data": stdin},
+        ),
+        house.yaml(
             "acme/named",
             config_schema=asked,
             config={"command": "/bin/echo", "args": ["{text}"], "input_data": stdin},
