@@ -10,7 +10,7 @@ use rustix::process::Pid;
 
 use super::entry::{Entry, Key, is_known};
 use super::grave::Grave;
-use super::handle::Standing;
+use super::handle::{Standing, Warm};
 use super::policy;
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
 use super::template::{CONTROL, LEADER, Said, hear, reason_of};
@@ -19,6 +19,7 @@ use crate::process::launch::SignalsBlocked;
 use crate::process::mailbox::Waiter;
 use crate::process::reactor::{Token, next_token};
 use crate::process::run::{Job, Kit, Run};
+use crate::process::spec::Program;
 
 /// Descriptors of a template, of a spare or one that was asked for, and how many more a run has
 /// that was served by one.
@@ -94,13 +95,17 @@ impl Templates {
     /// A job that is to begin: it goes on at once, or when the next fork is there.
     pub(in crate::process) fn offer(&mut self, job: Job, now: Instant) {
         let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
-        let Some(key) = warm.filter(|_| !job.stdin.is_empty()).map(Key::of) else {
+        let Some(warm) = warm.filter(|_| !job.stdin.is_empty()) else {
             return self.outbox.push_back(Start::Cold(job));
         };
+        let key = Key::of(warm);
         let Some(entry) = self.entries.get_mut(&key) else {
-            self.count(key, &job, now);
+            self.count(key, &job.program, warm, now);
             return self.outbox.push_back(Start::Cold(job));
         };
+        if !entry.origin.is_of(&job.program, warm) {
+            return self.outbox.push_back(Start::Cold(job));
+        }
         stir(&mut self.stirred, key);
         entry.demand.call(entry.lent + entry.queue.len() + 1, now);
         match &entry.template {
@@ -110,7 +115,7 @@ impl Templates {
             }
             template => {
                 if template.is_none() {
-                    entry.want(&job, now);
+                    entry.want(now);
                 }
                 self.outbox.push_back(Start::Cold(job));
             }
@@ -118,12 +123,12 @@ impl Templates {
     }
 
     /// The first call is counted alone.
-    fn count(&mut self, key: Key, job: &Job, now: Instant) {
+    fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) {
         let is_fresh = |time| policy::shows_demand(now.saturating_duration_since(time));
         if self.seen.insert(key, now).is_some_and(is_fresh) {
             self.seen.remove(&key);
             self.make_room_for_entry();
-            self.entries.insert(key, Entry::new(job, now));
+            self.entries.insert(key, Entry::new(program, warm, now));
             stir(&mut self.stirred, key);
         } else if self.seen.len() > MOST_SEEN {
             self.seen.retain(|_, time| is_fresh(*time));
@@ -210,6 +215,10 @@ impl Templates {
         hand: &mut Hand<'_>,
     ) -> bool {
         let Some(&key) = self.owners.get(&token) else {
+            if source != LEADER {
+                // Of one that was ended earlier in this turn; that is no word of its death.
+                return true;
+            }
             let entries = &self.entries;
             let is_known = |pid| is_known(entries, hand.runs, pid);
             return self.grave.on_death(token, hand.scratch, &is_known);
@@ -320,9 +329,8 @@ impl Templates {
             return None;
         }
         template.forks += 1;
-        template
-            .look_at
-            .get_or_insert(hand.now + policy::LOOK_EVERY);
+        let look = policy::look_after(template.looks);
+        template.look_at.get_or_insert(hand.now + look);
         template.spares.push_back(Spare { child, wires });
         self.owners.insert(token, key);
         self.serve_queue(key);
