@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
+from tests.conformance.starts.starting import VARIANTS, Starts, cases_of, in_turn
 from tests.conformance.starts.tools import ends
 from tests.house import House
 
@@ -19,11 +19,7 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "a_huge_result": [{"size": 1 << 20}, {"size": 17 << 20}],
     "a_number_of_many_digits": [{"digits": 100}, {"digits": 5000}],
 }
-CASES = [
-    pytest.param(name, more, id=" ".join([name, *map(str, more.values())]))
-    for name in cases_of(ends)
-    for more in ASKED.get(name, [{}])
-]
+CASES = [(name, more) for name in cases_of(ends) for more in ASKED.get(name, [{}])]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +28,13 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
         yield made
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("case", "more"), CASES)
+@pytest.mark.parametrize(
+    ("case", "more", "variant"),
+    [
+        pytest.param(name, more, variant, id=" ".join([name, *map(str, more.values()), variant]))
+        for (name, more), variant in in_turn(CASES, VARIANTS)
+    ],
+)
 def test_a_call_ends_warm_as_it_ends_cold(
     starts: Starts, case: str, more: dict[str, Any], variant: str
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.starts.starting import INHERENT, VARIANTS, Starts, cases_of
+from tests.conformance.starts.starting import INHERENT, VARIANTS, Starts, cases_of, in_turn
 from tests.conformance.starts.tools import leftovers, others, streams
 from tests.house import SCRIPT, House
 
@@ -23,7 +23,8 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "prints_much": [{"fd": fd, "mib": mib} for fd, mib in ((1, 1), (1, 20), (2, 20))],
     "prints_much_without_an_end": [{"fd": 1, "mib": 1}, {"fd": 2, "mib": 1}],
 }
-LEAVING = (leftovers, others)
+LEFT = [(module, name) for module in (leftovers, others) for name in cases_of(module)]
+ENDINGS = [("function", False), ("script", True), ("script", False)]
 READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
 
 
@@ -66,9 +67,12 @@ def test_a_call_writes_the_same(
     assert warm == cold
 
 
-@pytest.mark.parametrize(("variant", "fails"), [("function", False), ("script", True)])
 @pytest.mark.parametrize(
-    ("module", "case"), [(module, name) for module in LEAVING for name in cases_of(module)]
+    ("module", "case", "variant", "fails"),
+    [
+        pytest.param(module, name, variant, fails, id=f"{name} {variant}{' fails' * fails}")
+        for (module, name), (variant, fails) in in_turn(LEFT, ENDINGS)
+    ],
 )
 def test_a_call_leaves_the_same(
     starts: Starts, module: ModuleType, case: str, variant: str, fails: bool
