@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:0gosnUj1gZeU0JWGjm3SU-kf5JfOufibi2wbsKeMI4hCPSOF5z9P2Zb90ESjNYqq7pRUF-WZMkSXHWp50kyZAQ:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:B2OplMJCO3w_W8PffXtb5V7dTn7Qxfh4aEGJ4hsLS16DlYShAtiad2YqWeNNVGmR8sJcwPCYnEm4IikA2FE0Bw:875938ea7a5fc4ea
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:t1Y5Uw8w0Tfrc8EfBE8k1Ftq3JHoUqHOUVRpz0ws4vEKsjHmxtCc3RtZ2GELK4ZuUnYkqJW9asyv2e1vpWCNCg:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:zj7kbHiWm5a9GbdGwKYF-DR6Ocvs43DlbnpAc9TCGKuHOvEpD0p_ey15Cc9Nd2_YYfKm1OgRUUJGR4RWdIaaCA:875938ea7a5fc4ea
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:fTzzv0G4iNNgPobi5KHUJ9aoBdP52aRDjbzJl-JsJeaKWv13MA7gFlRzWR3QuT0PnzzFSn2ZlQNvcPTzuFSPCg:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:GBjvJl5CAOvscIIUQHUauj5fl3n0M5qlVqaX4d0eh1hpulKqTVPNdb_bXaMYiVjpCbsEtZTDCRKaqJ4Y-9zzCA:875938ea7a5fc4ea
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

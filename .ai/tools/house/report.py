@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:BixP_rrU-Rw_EnrwzJuWQ5lQ35NJnhPZTaXf4MeiRPEljhp9gGNQTI9iIc2NQrc9rRGiYgG5yjwTfeDf_rM1CA:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:RU9pwNlVZ4WJmr0HnetDGsWmmFW_96qB4Pcz_l8DYLgKGW4ks_PZZjKkUJFDbXnYlz0uid9Xcldd8GeUVUpeDw:875938ea7a5fc4ea
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

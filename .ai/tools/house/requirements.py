@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:K451BitcNfw0OU5LtLViFOyfo5EbScb0lKQERNaiqVJJZ8PPY6UVLK1QtLXr3TbnXxVW0KM6d_J3iG1QbhdSCg:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:I-atN4IdPtHcTsnCLd9rEHEkUggRxCHEmxVxO2nkdIAbTECLkbuTv7-aHmiaqtQ9yKetA693grmWSXFdZKf1AQ:875938ea7a5fc4ea
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:CBhUllcsTDr5VjIKqtaT6QsCxX5xnuKY8AMv7I34a0eoWMd5ndhcPV6309_3AetRxDqL-kgeiNtOf7pXILKlCQ:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:PerT5xNJev4i72aIv28ektyfijst0JWcKf-XH8xFhy0jc-1At6augNDNkqxPy1I5OdpJPn4NyKwRsL4Y8XyuBg:875938ea7a5fc4ea
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ThhfaPnov-4b4sR5tbrU4q2l8A9f25OuBmNSdKKYdi-SG1dsDZtvXeYMUs8X2YnsUpU_WCjBZbn4-mst6KMxDg:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ohxw4kL7ehha_ZE4MzoW20nF9Qzi8KyVLoPNYY9zY_wV6JZkr5BwnFlrpvQyoXsv1gHC0eXCUmqWPQuLXJm-DA:875938ea7a5fc4ea
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:ohMT4r2q8JiM-89wzGPsnyFv7mYnRn0QBF46rL_GCu9wnjWNA_QispyZ9w6Ys1SyDQ4FgI3-BUgThdvaWlgvDw:45f20d4ec11c6d12
+# rye:signed:2026-11-22T15:29:06Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:GrDDFALB7AIcNRfKhtTdW8lDZKcQy-9Q7wHVYDtncWS3YqRfMLK0zDFjIIy27WXjpVhWQS_FISue5zhQYJ2RCQ:875938ea7a5fc4ea
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

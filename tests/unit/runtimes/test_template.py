@@ -53,6 +53,15 @@ def test_each_call_is_a_process_of_its_own_and_a_child_of_the_host(tmp_path: Pat
     assert {(int(parent), n) for _, parent, n in said} == {(os.getpid(), "1")}
 
 
+@pytest.mark.parametrize("runtime", ["function", "script"])
+def test_a_project_may_be_the_root_of_all_files(runtime: str, tmp_path: Path) -> None:
+    tool = tmp_path / "tool.py"
+    tool.write_text("import os\ndef execute(a, b): return os.getcwd()\nprint(os.getcwd())\n")
+    call = python_call(runtime, tool, project="/")
+    with Template(call) as template:
+        assert template.call() == call.cold()
+
+
 def test_children_of_one_template_are_as_random_as_others(tmp_path: Path) -> None:
     body = (
         "import random, secrets, uuid, tempfile, json, ssl\nfrom multiprocessing import process\n"
@@ -213,10 +222,15 @@ def test_a_preloaded_module_is_the_one_that_the_tool_would_find(tmp_path: Path) 
 
 def test_it_names_what_it_has_read(tmp_path: Path) -> None:
     with Template(
-        script(tmp_path, "import csv", env={"PYTHONPATH": "/var/lib:/not/there"})
+        script(
+            tmp_path, "import csv", env={"PYTHONPATH": "/var/lib:/not/there", "TZ": ":Asia/Tokyo"}
+        )
     ) as template:
         files = set(template.files)
+        maps = Path(f"/proc/{template.process.pid}/maps").read_text().split()
     assert {str(tmp_path), "/var/lib", "/not/there", "/etc/localtime"} <= files
+    assert "/usr/share/zoneinfo/Asia/Tokyo" in files
+    assert {name for name in maps if ".so" in name} <= files
     assert any(path.endswith("/bin/pyvenv.cfg") for path in files)
     assert any(path.endswith("/csv.py") for path in files)
     assert any(path.endswith("/json/__init__.py") for path in files)
@@ -259,6 +273,16 @@ REFUSALS = {
         "import threading as t, time\nt.Thread(target=time.sleep, args=(60,), daemon=True).start()",
         ["mine"],
         "more than one thread",
+    ),
+    "a module that shares memory": (
+        "import mmap; m = mmap.mmap(-1, 9)",
+        ["mine"],
+        "shares memory",
+    ),
+    "a module that makes a lock for processes": (
+        "import multiprocessing; lock = multiprocessing.Lock()",
+        ["mine"],
+        "shares memory",
     ),
     "a module that prints": ("print('dear me')", ["mine"], "dear me"),
     "a module that warns": ("import warnings; warnings.warn('dear me')", ["mine"], "dear me"),

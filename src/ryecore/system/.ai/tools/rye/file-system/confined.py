@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:cvdzRtv5QmP79d-OrHU_mSIO5J1jPFs6RCl12_UgK43rmd-tjojqLr22P4Y5K0CA3gpjnyEGjV7h9h1QI_pUDg:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:Rq___BhU1mRVIMJAzv0ZynpNRWJOxZt8wkvIsoTZbXkYVRZ8rLOObk2FbdERXMR_BEk8M6Lq84OEJPhakSWuDg:71d47e616f62c0f7
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:E614gRsu2-X_nKUPubtT_LXt9JZPgRdVzeOtS0srmJUpFzjWqdTBn6GMmF3ZqxtCRlY7K0_RwTb2ZMu37Yr1Cg:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:rXgyANIUMJLXpzLU8Jnu3Mg59x2FqUqj9aVpjMxGlK9tooORGaNjziCFKsmHkZRqtOI6W2InemWjANz7muvmAw:71d47e616f62c0f7
 """Replace a piece of a text file."""
 
 from __future__ import annotations

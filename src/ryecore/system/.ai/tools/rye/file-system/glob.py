@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:aljMO6pSzBZLbVMCmJ8W2HfAx0IsCVJ2wEPEJ2oaDUQfiuIvhXQCk1aQj46Kp5DA7rQRw4ETatKJOnf9zMYoAA:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:i-n6dBxcmRzOwldYWnUaES7jBYGFpZwkjItueKuUvtc1w66VaGtR3z7PdkxeYg8Z7NWAo5lmWo1LXUc6qxYbDQ:71d47e616f62c0f7
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

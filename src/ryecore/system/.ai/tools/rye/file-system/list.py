@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:z7ONBi1g3mDgbBztqcfSRQQbNTJcD9tEzHm9PPMXZlREJ_Y_963d6BUsMlcj7taf9tPqFHZC6DsSGSEkZKrFDg:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:H0KDmcR7Jc6QWqF20G9jJ9u5NyzLrXEYFZW8QnUwr2A1PUXwVvapTQcXCSwj9gpr9hBNkpz8TXrt2UOcuGyWBw:71d47e616f62c0f7
 """List what lies in a folder."""
 
 from __future__ import annotations

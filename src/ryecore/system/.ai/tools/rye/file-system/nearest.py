@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:x5nR8M6gTt6D4GR4JQ6_EQG6eRhwUvuPLzDRG2CWhe7aW89Kv1C2IavYox8djFMmyfDtahXkhOUzWVztmdH9DQ:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:4IxeED4qLJrX2xtZcQvFsZ_6ULIXtZGh7vmeHwVS_DUXXRKVN-E-FlIiUrHbXMZo7mGKgnCBUg4_Q6jk3hB1Aw:71d47e616f62c0f7
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

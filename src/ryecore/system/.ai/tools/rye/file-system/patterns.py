@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:4vgViwhpg8y8VhOjiX4c3IGvJeumutlndVLpzgqH3Slfm4Wp_tAvrYYy1SLXlbKIuf5R5B_jWfu6_ZxJKb2kCA:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:m5DuSeMGFf5oq3IgAGR0Hpe21VfCnAoIZ6U0JwTmCVRvcrQHlSsQKepcp3eclhkPigPmNHija3joEsM9cX8rBw:71d47e616f62c0f7
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

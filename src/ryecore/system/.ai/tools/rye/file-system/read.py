@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:dn4_NULcguHBJ7cHOknPLEYqZ9gzNgc5led_dV8LUm7i9LZ4lS61juKDnYWESlJ8ER-y_LKkZJgTPLCbRuDmAQ:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:eauF7LH8AoS9tifnvLJvR87UkCAGUPrZsGYw92GSTq-_wdy9Kr4GIM6Hkh4ZWtlkxXPRthjhR4HivdLTG87-Aw:71d47e616f62c0f7
 """Read a part of a text file."""
 
 from __future__ import annotations

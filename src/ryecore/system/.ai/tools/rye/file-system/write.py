@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:MwjCp1bGJW5dhl3gqkI_nNxYuYi_NemNGqyiqxq_WrLohMUlnqs60lo83jMqAxJNx34VX18A8vcaGyRO_ORtCQ:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:zB1P7mszAeN3UURGHk4qq2VECGGSjnwCdZUFp4bvvDTn84LfVubbdZEQZUuxq0f8SFYQcREyEnZ3U-q9YTtsCg:71d47e616f62c0f7
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:t8BUk4Ms4tKY9iUFbEUykhOAI7pXSZxEHg07SlrfwCLZt2qCejZxgpFs0pgnlLO2_aSzqk_2oqo15C6c-v_KAg:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:ctaOtq5zXhSQRr3yTJx-9CxYPMiS4WuziNlBKnxFDOYtWAYKk96rtiqdFPJ9qIf2pqxR0kvWndJhrqG9_9-2Dw:71d47e616f62c0f7
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:04:05Z:f3e2ad98a52f7b3024442d3a37463f955b7d7ddcb39991c4f73412a02f79cb9c:iHLf4_zw4xC7ML8tb6oH2O7JmzLNm5noCXov1SLEqoktdpDgm9JRvZvdY3FdD6UIz39KEsWMHIdwSmAuK-o3AQ:34aea05d4c7fcad3
+# rye:signed:2026-11-22T15:29:05Z:213aaa9efb609894f90cd186ba03f5927a2bd5a6a2f2752a5f29b4e4f68fd44d:OgNL-HTZp9-Wn4XDHnHxsf_iZa_JGbztztPMfZV8ZQsC3q0O9S7OQo-NPHypjz3oS4ryWZGCh6HHyZYeVcG6BA:71d47e616f62c0f7
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -32,20 +32,16 @@ NATURAL = frozenset(["_ctypes", "_dbm", "_gdbm"])
 BUFFERS = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
 LITERALS = ("Constant", "Dict", "List", "Tuple", "Set", "UnaryOp", "USub", "UAdd", "Load")
 
-PR_SET_PDEATHSIG, PR_GET_TID_ADDRESS = 1, 40
+PR_SET_PDEATHSIG, PR_GET_TID_ADDRESS, SIGKILL, SIGCHLD = 1, 40, 9, 17
 CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
-SIGKILL, SIGCHLD = 9, 17
 # Numbers of the system calls: clone, set_robust_list, get_robust_list.
 CALLS = {"x86_64": (56, 273, 274), "aarch64": (220, 99, 100)}
 
 
 def find(name):
     """The spec of a module that nothing has imported, by the tool's own path; None where none is."""
-    for finder in sys.meta_path:
-        spec = finder.find_spec(name, None)
-        if spec is not None:
-            return spec
-    return None
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    return next(filter(None, specs), None)
 
 
 def of_the_interpreter(origin):
@@ -139,7 +135,8 @@ def preload(settings):
 
 def read_files():
     """What this process has read, or found missing, that may be another thing later."""
-    seen = dict.fromkeys(["/etc/localtime"])
+    zone = os.path.join("/usr/share/zoneinfo", os.environ.get("TZ", "").lstrip(":"))
+    seen = dict.fromkeys(["/etc/localtime", zone])
     for module in list(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
         if spec is not None and spec.has_location and spec.origin:
@@ -155,6 +152,9 @@ def read_files():
     site = sys.modules.get("site")
     if site is not None and site.ENABLE_USER_SITE:
         seen[site.USER_SITE] = None
+    with _io.open("/proc/self/maps", "rb") as maps:
+        for library in {line.split(None, 5)[-1] for line in maps if b".so" in line}:
+            seen[os.fsdecode(library).rstrip("\n").replace(" (deleted)", "")] = None
     return [path for path in seen if path]
 
 
@@ -162,6 +162,9 @@ def check_fit():
     """Refuse what a fork wouldn't carry over."""
     if len(os.listdir("/proc/self/task")) != 1:
         raise Unfit("it has more than one thread")
+    with _io.open("/proc/self/maps", "rb") as maps:
+        if any(line.split()[1][1::2] == b"ws" for line in maps):
+            raise Unfit("it shares memory, which one call would leave to the next")
     for name in os.listdir("/proc/self/fd"):
         # One of them is the listing's own, and closed by now.
         if int(name) > 3 and os.path.exists("/proc/self/fd/" + name):
@@ -369,11 +372,8 @@ def make_fork():
     flags = CLONE_PARENT | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID | SIGCHLD
     flags, zero = ctypes.c_long(flags), ctypes.c_long(0)
     rest = (address, zero) if machine == "x86_64" else (zero, address)
-    before, in_parent, in_child = (
-        api.PyOS_BeforeFork,
-        api.PyOS_AfterFork_Parent,
-        api.PyOS_AfterFork_Child,
-    )
+    before, in_parent = api.PyOS_BeforeFork, api.PyOS_AfterFork_Parent
+    in_child = api.PyOS_AfterFork_Child
     before.restype = in_parent.restype = in_child.restype = None
     host = os.getppid()
 
@@ -402,7 +402,7 @@ def rehearse():
     """
     util, json = sys.modules.get("importlib.util"), sys.modules.get("json")
     if util is not None:
-        util.module_from_spec(util.spec_from_file_location("rehearsed", "/rehearsed.py"))
+        util.module_from_spec(util.spec_from_file_location("rehearsed", "/a/rehearsed.py"))
     if json is not None:
         given = json.loads(b'{"a": [1, 2.5, "b", null, true], "c": {}}')
         with _io.open("/dev/null", "w") as out:

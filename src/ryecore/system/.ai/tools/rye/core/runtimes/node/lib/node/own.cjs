@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T15:04:05Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:VV79Rg88TJ9A_cNJWnfxkVgJChlwxUjL1AA46RKUfYZhzrreZ0zNlXukpUVn-UebHdVBu24h9bcFKtx7JRgBAA:34aea05d4c7fcad3
+// rye:signed:2026-11-22T15:29:05Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:2VPWbbFC6afDa6mkAbiqnUDaFMrkKNj-jSFRwSuDFd0WewQdqWD5rjWgTzR8BsDs16Hx4w4nJYadcjEwV3egCw:71d47e616f62c0f7
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
