@@ -85,6 +85,27 @@ async def test_a_call_that_never_began_begins_once(pool: WarmPool, tmp_path: Pat
     assert begun.read_text() == "once"
 
 
+async def test_a_call_that_begins_anew_has_the_rest_of_its_time(pool: WarmPool) -> None:
+    body = "import sys, time\nif sys.stdin.read() == 'stay': time.sleep(60)"
+    first_warm(python(pool, body))
+    spare = one_spare(python(pool, body))
+    os.kill(spare, signal.SIGSTOP)
+    while state_of(spare) != "T":
+        await anyio.sleep(0.001)
+    results: list[ProcessResult] = []
+    begun = anyio.current_time()
+
+    async def call() -> None:
+        results.append(await run_process(python(pool, body, stdin=b"stay", timeout_s=3)))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await anyio.sleep(2)  # of its time
+        os.kill(spare, signal.SIGKILL)
+    assert [(one.warm, one.status) for one in results] == [(False, "timed_out")]
+    assert anyio.current_time() - begun < 4.5
+
+
 async def test_a_killed_call_is_an_ordinary_end_and_outlives_its_template(
     pool: WarmPool, tmp_path: Path
 ) -> None:
@@ -396,6 +417,30 @@ assert not children()
 
 def test_a_host_without_descriptors_still_serves_every_call() -> None:
     subprocess.run([sys.executable, "-c", SMALL], check=True, timeout=120)
+
+
+FULL = """
+import os, resource, sys
+sys.path.insert(0, "")
+from ryecore.lillux import WarmPool, run_process_sync
+from tests.unit.lillux.system import children, open_fds
+from tests.unit.lillux.warm import MIB, first_warm, one_spare, python
+pool = WarmPool(256 * MIB)
+first_warm(python(pool, "pass"))
+one_spare(python(pool, "pass"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+while True:
+    try:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        break
+assert run_process_sync(python(None, "print(1)")).stdout == b"1\\n"
+"""
+
+
+def test_what_was_forked_ahead_makes_room_for_a_call() -> None:
+    subprocess.run([sys.executable, "-c", FULL], check=True, timeout=60)
 
 
 def test_somebody_else_reaps_what_the_pool_has_forked(pool: WarmPool) -> None:

@@ -217,11 +217,16 @@ impl Run {
         let _ = signal_group(self.pidfd.as_fd(), self.pid, signal);
     }
 
-    /// Buries a child whose call never began, and gives the call back.
+    /// Buries a child whose call never began, and gives the call back with the time that it has
+    /// left.
     pub(super) fn into_job(self) -> Option<(Job, Key)> {
         self.signal_group(Signal::KILL);
         reap(&self.pidfd);
-        self.loan.map(|loan| (loan.job, loan.key))
+        let Loan { mut job, key, .. } = *self.loan?;
+        let waited = self.started.elapsed();
+        let timeout = job.limits.timeout;
+        job.limits.timeout = timeout.map(|time| time.saturating_sub(waited));
+        Some((job, key))
     }
 
     /// Ends a run that can't be served.

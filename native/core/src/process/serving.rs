@@ -176,13 +176,18 @@ impl Serving {
             }
             match Run::start(&self.kit, turn.proof, &job) {
                 Ok(run) => self.serve(job.token, run),
-                Err(failure) if is_shortage(&failure) && !self.runs.is_empty() => {
-                    // The end of another run makes room.
+                Err(failure) if is_shortage(&failure) && self.will_have_room() => {
                     return self.waiting.push_front(job);
                 }
                 Err(failure) => job.failed(failure),
             }
         }
+    }
+
+    /// Whether the end of something makes room: what was forked ahead goes before a call fails.
+    fn will_have_room(&mut self) -> bool {
+        self.templates.close(None);
+        !self.runs.is_empty() || !self.templates.is_empty()
     }
 
     /// Whether another run leaves the host a quarter of its descriptors.

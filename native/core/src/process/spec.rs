@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 
 /// A program, resolved before anything is started, in the form that `execve` takes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub(super) path: CString,
     pub(super) argv: Vec<CString>,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 
-use super::handle::{Standing, Warm};
+use super::handle::{Standing, Warm, Way};
 use super::policy::{Demand, Trouble};
 use super::template::Template;
 use crate::process::reactor::Token;
@@ -20,16 +20,31 @@ pub(in crate::process) struct Key {
 }
 
 pub(super) struct Entry {
+    pub(super) origin: Origin,
     pub(super) demand: Demand,
     pub(super) trouble: Trouble,
     pub(super) template: Option<Template>,
-    /// To be started at the end of the turn.
-    pub(super) wanted: Option<(Program, Warm)>,
+    /// Whether one is to be started at the end of the turn.
+    pub(super) is_wanted: bool,
     /// Jobs that wait for the next fork.
     pub(super) queue: VecDeque<Job>,
     /// Runs that are served by children of its templates.
     pub(super) lent: usize,
     pub(super) bound_bytes: u64,
+}
+
+/// What the templates of one start are made from.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) program: Program,
+    pub(super) way: Way,
+}
+
+impl Origin {
+    /// Whether a start of this program is that very one; the key is but a hash of it.
+    pub(super) fn is_of(&self, program: &Program, warm: &Warm) -> bool {
+        self.way == warm.way && self.program == *program
+    }
 }
 
 impl Key {
@@ -43,31 +58,30 @@ impl Key {
 
 impl Entry {
     /// For a start that is called again, by this job.
-    pub(super) fn new(job: &Job, now: Instant) -> Self {
-        let mut entry = Self {
+    pub(super) fn new(program: &Program, warm: &Warm, now: Instant) -> Self {
+        Self {
+            origin: Origin {
+                program: program.clone(),
+                way: warm.way.clone(),
+            },
             demand: Demand::new(now),
             trouble: Trouble::default(),
             template: None,
-            wanted: None,
+            is_wanted: true,
             queue: VecDeque::new(),
             lent: 0,
-            bound_bytes: job.warm.as_ref().map_or(0, |warm| warm.pool.memory_bytes),
-        };
-        entry.want(job, now);
-        entry
+            bound_bytes: warm.pool.memory_bytes,
+        }
     }
 
     /// Asks for a template, if one may be started.
-    pub(super) fn want(&mut self, job: &Job, now: Instant) {
-        if self.wanted.is_none() && self.trouble.may_start(now) {
-            let warm = job.warm.clone();
-            self.wanted = warm.map(|warm| (job.program.clone(), warm));
-        }
+    pub(super) fn want(&mut self, now: Instant) {
+        self.is_wanted |= self.trouble.may_start(now);
     }
 
     /// Whether nothing but memories is lost with it.
     pub(super) fn is_idle(&self) -> bool {
-        self.template.is_none() && self.wanted.is_none() && self.queue.is_empty()
+        self.template.is_none() && !self.is_wanted && self.queue.is_empty()
     }
 
     /// When something is due.
@@ -96,7 +110,7 @@ impl Entry {
                 pid: template.pid.as_raw_nonzero().get(),
                 spares: template.spares.len(),
                 forks: template.forks,
-                memory_bytes: template.bytes,
+                memory_bytes: template.bytes(),
                 ..standing
             }),
             None if trouble.is_refused => Some(Standing {

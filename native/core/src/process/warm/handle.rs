@@ -48,14 +48,26 @@ pub(super) struct Recipe {
     pub(super) settings: Vec<u8>,
 }
 
+/// How one program becomes a template.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub(super) recipe: Arc<Recipe>,
+    pub(super) arg_index: usize,
+}
+
 /// From which pool, and how, one program is started warm.
 #[derive(Debug, Clone)]
 pub struct Warm {
     pub(super) pool: Arc<Pool>,
-    pub(super) recipe: Arc<Recipe>,
-    pub(super) arg_index: usize,
-    /// Tells this start from every other one of the pool.
+    pub(super) way: Way,
+    /// Finds this start among those of the pool.
     pub(super) start: u64,
+}
+
+impl PartialEq for Way {
+    fn eq(&self, other: &Self) -> bool {
+        (self.recipe.id, self.arg_index) == (other.recipe.id, other.arg_index)
+    }
 }
 
 impl Pool {
@@ -151,8 +163,7 @@ impl Warm {
         (&target.path, &target.argv, &target.env, &target.cwd).hash(&mut hasher);
         Ok(Self {
             pool: Arc::clone(pool),
-            recipe,
-            arg_index,
+            way: Way { recipe, arg_index },
             start: hasher.finish(),
         })
     }

@@ -19,7 +19,8 @@ pub(super) const READY_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const FORKED_WITHIN: Duration = Duration::from_secs(1);
 /// After a fork that the system refused.
 pub(super) const REST: Duration = Duration::from_secs(1);
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const MOST_DOUBLED: u32 = 4;
 const MOST_FORKS: u64 = 10_000;
 const GROWTH_BYTES: u64 = 16 * 1024 * 1024;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -111,6 +112,12 @@ impl Trouble {
 fn retry_after(failures: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     FIRST_RETRY.saturating_mul(doubled).min(LAST_RETRY)
+}
+
+/// How long after a fork the memory of a template is looked at, which was looked at so often
+/// already. A look takes a millisecond of the thread that serves every call.
+pub(super) fn look_after(looks: u32) -> Duration {
+    FIRST_LOOK * (1 << looks.min(MOST_DOUBLED))
 }
 
 /// Whether a template has served long enough, or grown too much.
@@ -216,6 +223,13 @@ mod tests {
         assert_eq!(trouble.failures, 1);
         trouble.refuse("it has threads".to_owned());
         assert!(!trouble.may_start(now + SECOND * 1_000_000));
+    }
+
+    #[test]
+    fn memory_is_looked_at_ever_less_often() {
+        for (looks, wait) in [(0, 1), (1, 2), (3, 8), (4, 16), (900, 16)] {
+            assert_eq!(look_after(looks), SECOND * wait);
+        }
     }
 
     #[test]

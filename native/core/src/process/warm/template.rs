@@ -16,7 +16,7 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-use super::handle::Warm;
+use super::entry::Origin;
 use super::policy::{self, Demand};
 use super::spare::{Sent, Spare, Wires, watch, wires};
 use super::witness::{Surroundings, Witness};
@@ -56,13 +56,17 @@ pub(super) struct Template {
     pub(super) forks: u64,
     /// Spares in a row that died before their call began.
     pub(super) stillborn: u32,
-    pub(super) bytes: u64,
     pub(super) rests_until: Option<Instant>,
     /// The last look that found its witness whole.
     pub(super) looked: u64,
     /// When its memory is to be looked at.
     pub(super) look_at: Option<Instant>,
-    own_bytes_when_ready: u64,
+    /// How often it was, with a spare.
+    pub(super) looks: u32,
+    share_bytes: u64,
+    /// Spares are alike: each has the same share.
+    spare_share_bytes: u64,
+    resident_bytes_when_ready: u64,
     launched_at: Instant,
     last_answer: Instant,
 }
@@ -138,8 +142,7 @@ impl Template {
     /// Starts the program with its other argument, and sends it what it runs there.
     pub(super) fn launch(
         token: Token,
-        program: &Program,
-        warm: &Warm,
+        Origin { program, way }: &Origin,
         around: &Surroundings,
         kit: &Kit,
         proof: &SignalsBlocked,
@@ -149,7 +152,7 @@ impl Template {
         let (output, printed) = output_pipe().map_err(|errno| failed("it got no pipe", errno))?;
         let witness = Witness::before_launch(&program.path, &program.cwd, around)
             .map_err(|errno| failed("its program can't be looked at", errno))?;
-        let program = program.with_argument(warm.arg_index, warm.recipe.arg.clone());
+        let program = program.with_argument(way.arg_index, way.recipe.arg.clone());
         let stdio = Stdio {
             stdin: kit.null.as_fd(),
             stdout: printed.as_fd(),
@@ -171,16 +174,18 @@ impl Template {
             spares: VecDeque::new(),
             forks: 0,
             stillborn: 0,
-            bytes: 0,
             rests_until: None,
             looked: 0,
             look_at: None,
-            own_bytes_when_ready: 0,
+            looks: 0,
+            share_bytes: 0,
+            spare_share_bytes: 0,
+            resident_bytes_when_ready: 0,
             launched_at,
             last_answer: launched_at,
         };
         // One that does not take them never gets ready.
-        for content in [&warm.recipe.program, &warm.recipe.settings] {
+        for content in [&way.recipe.program, &way.recipe.settings] {
             let _ = send(&template.socket, content, SendFlags::NOSIGNAL);
         }
         Ok(template)
@@ -283,17 +288,21 @@ impl Template {
         let Some(own) = memory_of(self.pid) else {
             return false;
         };
-        // Spares are alike: each has the same share.
-        let spare = self
-            .spares
-            .back()
-            .and_then(|spare| memory_of(spare.child.pid));
-        let spares = spare.map_or(0, |spare| spare.share_bytes * self.spares.len() as u64);
-        self.bytes = own.share_bytes + spares;
-        if self.own_bytes_when_ready == 0 {
-            self.own_bytes_when_ready = own.resident_bytes;
+        self.share_bytes = own.share_bytes;
+        if let Some(spare) = self.spares.back().and_then(|one| memory_of(one.child.pid)) {
+            self.spare_share_bytes = spare.share_bytes;
+            self.looks += 1;
         }
-        policy::is_worn(self.forks, self.own_bytes_when_ready, own.resident_bytes)
+        if self.resident_bytes_when_ready == 0 {
+            self.resident_bytes_when_ready = own.resident_bytes;
+        }
+        let before = self.resident_bytes_when_ready;
+        policy::is_worn(self.forks, before, own.resident_bytes)
+    }
+
+    /// What it and its spares take, as far as it was looked at.
+    pub(super) fn bytes(&self) -> u64 {
+        self.share_bytes + self.spare_share_bytes * self.spares.len() as u64
     }
 }
 

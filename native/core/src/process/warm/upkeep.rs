@@ -3,14 +3,12 @@
 use std::time::{Duration, Instant};
 
 use super::entry::{Entry, Key};
-use super::handle::Warm;
 use super::policy::{self, Excess, Tenant};
 use super::pool::{Hand, OF_A_SPARE, Templates};
 use super::spare::kill_and_reap;
 use super::template::{Template, Unasked};
 use super::witness::Surroundings;
 use crate::process::reactor::next_token;
-use crate::process::spec::Program;
 
 /// What a fork takes while it is asked for.
 const WHILE_ASKED: u64 = 9;
@@ -22,14 +20,14 @@ impl Templates {
             let Some(entry) = self.entries.get_mut(&key) else {
                 continue;
             };
-            if let Some((program, warm)) = entry.wanted.take() {
-                self.start_template(key, &program, &warm, hand);
+            if std::mem::take(&mut entry.is_wanted) {
+                self.start_template(key, hand);
             }
             self.replenish(key, hand);
         }
     }
 
-    fn start_template(&mut self, key: Key, program: &Program, warm: &Warm, hand: &Hand<'_>) {
+    fn start_template(&mut self, key: Key, hand: &Hand<'_>) {
         let tenants = self.tenants(key.pool);
         if tenants.len() >= policy::MOST_TEMPLATES {
             match policy::makes_way(&tenants, hand.now) {
@@ -47,7 +45,7 @@ impl Templates {
             return;
         };
         let token = next_token();
-        let launched = Template::launch(token, program, warm, around, hand.kit, hand.proof);
+        let launched = Template::launch(token, &entry.origin, around, hand.kit, hand.proof);
         let launched = launched.and_then(|template| match template.watch(self.epoll) {
             Ok(()) => Ok(template),
             Err(errno) => {
@@ -159,7 +157,7 @@ impl Templates {
         let tenants = tenants.filter_map(|(key, entry)| {
             entry.template.as_ref().map(|template| Tenant {
                 key: *key,
-                bytes: template.bytes,
+                bytes: template.bytes(),
                 last_call: entry.demand.last_call(),
             })
         });
