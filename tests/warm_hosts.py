@@ -31,6 +31,7 @@ __all__ = [
     "Host",
     "Hosts",
     "Say",
+    "calls",
     "children",
     "effects",
     "furnish",
@@ -39,6 +40,7 @@ __all__ = [
     "open_rye",
     "open_sync",
     "processes_of",
+    "right_calls",
     "spares_of",
     "start_of",
     "stats_of",
@@ -152,6 +154,30 @@ async def warm_up(rye: Rye, ref: str = MARK, **parameters: object) -> ExecutionR
             if start_of(done) == "warm":
                 return done
             number -= 1
+
+
+async def calls(rye: Rye, ids: range, at_once: int = 16) -> list[ExecutionResult]:
+    """Call once for each id."""
+    ended: list[ExecutionResult] = []
+    waiting = iter(ids)
+
+    async def caller() -> None:
+        for number in waiting:
+            ended.append(await rye.execute(MARK, {"id": number}, trace=True))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(at_once):
+            group.start_soon(caller)
+    return ended
+
+
+async def right_calls(rye: Rye, ids: range, at_once: int = 16) -> int:
+    """The same, and each answers right; how many were warm."""
+    ended = await calls(rye, ids, at_once)
+    assert all(one.success for one in ended), [one.error for one in ended if not one.success]
+    found = [one.data["id"] for one in ended if isinstance(one.data, dict)]
+    assert sorted(found) == list(ids)
+    return sum(start_of(one) == "warm" for one in ended)
 
 
 # Looks from outside
