@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, Signal};
 
 use super::spare::{Child, hold, is_own_child, kill, kill_and_reap, watch};
@@ -75,6 +76,8 @@ impl Grave {
     pub(super) fn take_template(&mut self, pool: u64, mut template: Template) {
         let _ = signal_group(template.pidfd.as_fd(), template.pid, Signal::KILL);
         kill(&template.pidfd);
+        // A host that has given up its rights may kill it no more: then it leaves by itself.
+        let _ = shutdown(&template.socket, Shutdown::Write);
         let _ = epoll::delete(self.epoll, &template.socket);
         if let Some(output) = template.output.take() {
             let _ = epoll::delete(self.epoll, &output);

@@ -278,9 +278,9 @@ impl Templates {
                 }
                 Some(Said::No(reason)) if !is_ready => Some(reason_of(reason)),
                 Some(Said::No(_)) => {
-                    template.answered(hand.now);
+                    let is_answer = template.answered(hand.now).is_some();
                     self.rest(key, hand.now);
-                    None
+                    (!is_answer).then(|| "it answers what nobody has asked".to_owned())
                 }
                 Some(Said::Forked(pid)) if is_ready => self.on_forked(key, pid, hand),
                 Some(Said::Gone) => Some("it ended".to_owned()),

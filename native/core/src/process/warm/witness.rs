@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::process::streams::above_stdio;
 
 /// Lines of a thread's status that a child inherits.
-const INHERITED: [&[u8]; 13] = [
+const INHERITED: [&[u8]; 14] = [
     b"Umask:",
     b"Uid:",
     b"Gid:",
@@ -25,6 +25,7 @@ const INHERITED: [&[u8]; 13] = [
     b"CapAmb:",
     b"NoNewPrivs:",
     b"Seccomp:",
+    b"Seccomp_filters:",
     b"Cpus_allowed:",
     b"Mems_allowed:",
 ];
