@@ -1,5 +1,6 @@
 //! What a template was made from, and whether a start made now would find the same.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io::IoSliceMut;
@@ -34,6 +35,8 @@ const STATUS_BYTES: usize = 16 * 1024;
 const COARSE_NS: i64 = 10_000_000;
 const LIMITS: usize = 16;
 const WORTH_A_DESCRIPTOR: usize = 4;
+/// A template may have read packages by the hundred, and the descriptors are the host's.
+const MOST_FOLDERS: usize = 8;
 
 /// What tells a changed file from an unchanged one without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +238,8 @@ impl Witness {
             let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
             folders.entry(folder).or_default().push(name);
         }
+        let mut folders: Vec<_> = folders.into_iter().collect();
+        folders.sort_by_key(|(_, names)| Reverse(names.len()));
         for (folder, names) in folders {
             // The template's own directory is where its relative paths begin.
             let mut place = if folder.starts_with(b"/") {
@@ -243,7 +248,8 @@ impl Witness {
                 [self.cwd.0.as_bytes(), b"/"].concat()
             };
             place.extend_from_slice(folder);
-            let is_worth_it = names.len() >= WORTH_A_DESCRIPTOR;
+            let is_worth_it =
+                names.len() >= WORTH_A_DESCRIPTOR && self.folders.len() < MOST_FOLDERS;
             let opened = CString::new(&*place).ok().filter(|_| is_worth_it);
             match opened.and_then(|path| Folder::open(path, &names)) {
                 Some(folder) => self.folders.push(folder),
@@ -345,6 +351,26 @@ mod tests {
         assert!(seen.broken(&around).unwrap().contains("directory"));
         std::fs::rename(&moved, &cwd).unwrap();
         assert_eq!(seen.broken(&around), None);
+    }
+
+    #[test]
+    fn hundreds_of_folders_take_few_descriptors() {
+        let scratch = Scratch::new();
+        let around = Surroundings::of_this_thread().unwrap();
+        let all: Vec<_> = (0..400)
+            .map(|index| format!("{}/{index}", index / 4))
+            .collect();
+        for name in &all {
+            scratch.write(name, b"");
+        }
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        for changed in ["0/0", "50/200", "99/399"] {
+            let seen = witness(&scratch, &around, &all);
+            assert!(seen.descriptors() <= MOST_FOLDERS);
+            assert_eq!(seen.broken(&around), None);
+            scratch.write(changed, b"changed");
+            assert!(seen.broken(&around).unwrap().contains("file"));
+        }
     }
 
     #[test]
