@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import errno
 import fcntl
 import itertools
 import os
@@ -243,10 +244,12 @@ def flood_host(host: Host) -> bool:
     said = random.choice([b"x" * 100, b"1", b"%d" % host.pid, b"no\0no", b"ready\0", b""])
     try:
         template = os.pidfd_open(some_template(host))
-        taken = ctypes.CDLL(None).syscall(PIDFD_GETFD, template, 3, 0)
+        taken = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, template, 3, 0)
     except ProcessLookupError:
         return False
     os.close(template)
+    if taken < 0 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
+        pytest.skip("taking a descriptor of another process is not permitted here")
     if taken < 0:
         return False
     with socket.socket(fileno=taken) as control, suppress(OSError):
