@@ -68,6 +68,13 @@ fn look_in(folder: BorrowedFd<'_>, path: &CStr) -> Result<Seen, Errno> {
     })
 }
 
+fn folder_of(path: &CStr) -> Result<CString, Errno> {
+    let path = path.to_bytes();
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    let folder = slash.map_or(&b"."[..], |slash| &path[..=slash]);
+    CString::new(folder).map_err(|_| Errno::INVAL)
+}
+
 /// A folder may get entries, and is the same one.
 fn identity(path: &CStr) -> Result<(u64, u64), Errno> {
     look(path).map(|seen| (seen.device, seen.inode))
@@ -202,6 +209,8 @@ fn scheduling(tid: libc::pid_t) -> (i32, i32) {
 pub(super) struct Witness {
     launched_ns: i64,
     program: (CString, Seen),
+    /// Where it was found: of a virtual environment that is replaced, the program may be the same.
+    program_folder: (CString, (u64, u64)),
     cwd: (CString, (u64, u64)),
     inherited: Inherited,
     folders: Vec<Folder>,
@@ -216,9 +225,11 @@ impl Witness {
         around: &Surroundings,
     ) -> Result<Self, Errno> {
         let now = clock_gettime(ClockId::RealtimeCoarse);
+        let folder = folder_of(program)?;
         Ok(Self {
             launched_ns: now.tv_sec * 1_000_000_000 + now.tv_nsec,
             program: (program.to_owned(), look(program)?),
+            program_folder: (folder.clone(), identity(&folder)?),
             cwd: (cwd.to_owned(), identity(cwd)?),
             inherited: around.look()?,
             folders: Vec::new(),
@@ -280,6 +291,10 @@ impl Witness {
         let (program, seen) = &self.program;
         if look(program).as_ref() != Ok(seen) {
             return Some("its program has changed");
+        }
+        let (folder, seen) = &self.program_folder;
+        if identity(folder).as_ref() != Ok(seen) {
+            return Some("its program's directory is another one");
         }
         let (cwd, seen) = &self.cwd;
         if identity(cwd).as_ref() != Ok(seen) {
@@ -351,6 +366,27 @@ mod tests {
         assert!(seen.broken(&around).unwrap().contains("directory"));
         std::fs::rename(&moved, &cwd).unwrap();
         assert_eq!(seen.broken(&around), None);
+    }
+
+    #[test]
+    fn a_replaced_environment_is_seen_where_its_program_is_the_same() {
+        let scratch = Scratch::new();
+        let around = Surroundings::of_this_thread().unwrap();
+        for name in ["now", "next"] {
+            scratch.write(&format!("{name}/bin/other"), b"");
+            let link = scratch.path(&format!("{name}/bin/sh"));
+            std::os::unix::fs::symlink("/bin/sh", link).unwrap();
+        }
+        let program = c_string(&scratch.path("now/bin/sh"));
+        let seen = Witness::before_launch(&program, c"/", &around).unwrap();
+        assert_eq!(seen.broken(&around), None);
+        std::fs::rename(scratch.path("now"), scratch.path("before")).unwrap();
+        std::fs::rename(scratch.path("next"), scratch.path("now")).unwrap();
+        assert!(
+            seen.broken(&around)
+                .unwrap()
+                .contains("program's directory")
+        );
     }
 
     #[test]
