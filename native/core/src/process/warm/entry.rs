@@ -1,7 +1,7 @@
 //! One start that is called again and again: its demand, its template, and who waits for it.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
@@ -57,14 +57,14 @@ impl Key {
 }
 
 impl Entry {
-    /// For a start that is called again, by this job.
-    pub(super) fn new(program: &Program, warm: &Warm, now: Instant) -> Self {
+    /// For a start that is called again, after so long.
+    pub(super) fn new(program: &Program, warm: &Warm, gap: Duration, now: Instant) -> Self {
         Self {
             origin: Origin {
                 program: program.clone(),
                 way: warm.way.clone(),
             },
-            demand: Demand::new(now),
+            demand: Demand::new(gap, now),
             trouble: Trouble::default(),
             template: None,
             is_wanted: true,

@@ -9,8 +9,8 @@ const PEAK_WINDOW: Duration = Duration::from_secs(5);
 const MOST_SPARES: usize = 16;
 /// How many requests a template has before it at once: it serves one after the other.
 pub(super) const MOST_UNANSWERED: usize = 16;
-pub(super) const MOST_TEMPLATES: usize = 16;
-/// A template that was used that recently makes no way for another one.
+const MOST_TEMPLATES: usize = 16;
+/// A template that was used that recently makes no way for another one, whoever asks.
 const IN_USE_WITHIN: Duration = Duration::from_secs(1);
 /// Without a call: when the spares go, and when the template does.
 pub(super) const SPARES_IDLE: Duration = Duration::from_secs(10);
@@ -37,15 +37,19 @@ pub(super) fn shows_demand(since: Duration) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Demand {
     last_call: Instant,
+    /// Between the last two calls.
+    gap: Duration,
     window: Instant,
     peak: usize,
     peak_before: usize,
 }
 
 impl Demand {
-    pub(super) fn new(now: Instant) -> Self {
+    /// Of a call, so long after the one before it.
+    pub(super) fn new(gap: Duration, now: Instant) -> Self {
         Self {
             last_call: now,
+            gap,
             window: now,
             peak: 1,
             peak_before: 0,
@@ -54,6 +58,7 @@ impl Demand {
 
     /// Another call begins, and so many are under way with it.
     pub(super) fn call(&mut self, at_once: usize, now: Instant) {
+        self.gap = now.saturating_duration_since(self.last_call);
         self.last_call = now;
         let age = now.saturating_duration_since(self.window);
         if age >= PEAK_WINDOW {
@@ -66,6 +71,10 @@ impl Demand {
 
     pub(super) fn last_call(&self) -> Instant {
         self.last_call
+    }
+
+    pub(super) fn gap(&self) -> Duration {
+        self.gap
     }
 
     /// How many spares are to stand by.
@@ -138,13 +147,24 @@ pub(super) struct Tenant<Key> {
     pub(super) last_call: Instant,
 }
 
-/// Who makes way for another template; `None`, and there is no other one.
-pub(super) fn makes_way<Key: Copy>(tenants: &[Tenant<Key>], now: Instant) -> Option<Key> {
-    let idle =
-        |tenant: &&Tenant<Key>| now.saturating_duration_since(tenant.last_call) >= IN_USE_WITHIN;
-    let idle = tenants.iter().filter(idle);
-    idle.min_by_key(|tenant| tenant.last_call)
-        .map(|tenant| tenant.key)
+/// Whether another template may not find room beside these.
+pub(super) fn is_full<Key>(tenants: &[Tenant<Key>], bound: u64) -> bool {
+    let sizes = || tenants.iter().map(|tenant| tenant.bytes);
+    let needed = sizes().sum::<u64>() + sizes().max().unwrap_or_default();
+    tenants.len() >= MOST_TEMPLATES || needed > bound
+}
+
+/// Who makes way for another template, that of a start which is called with such a gap; `None`,
+/// and there is no other one. Who is called as often stays: if all made way in turn for more than
+/// there is room for, none would ever serve.
+pub(super) fn makes_way<Key: Copy>(
+    tenants: &[Tenant<Key>],
+    gap: Duration,
+    now: Instant,
+) -> Option<Key> {
+    let oldest = tenants.iter().min_by_key(|tenant| tenant.last_call)?;
+    let idle = now.saturating_duration_since(oldest.last_call);
+    (idle >= IN_USE_WITHIN && idle > gap).then_some(oldest.key)
 }
 
 /// Who goes when the pool takes more memory than it may.
@@ -192,7 +212,7 @@ mod tests {
             (&[(0, 4)], 10, 0),
         ];
         for (calls, look, wanted) in cases {
-            let mut demand = Demand::new(start);
+            let mut demand = Demand::new(SECOND, start);
             for (second, at_once) in calls {
                 demand.call(*at_once, start + SECOND * *second);
             }
@@ -271,7 +291,28 @@ mod tests {
         assert_eq!(excess(&tenants(&[40, 101, 1]), 100), Excess::Refused(1));
         assert_eq!(excess::<u8>(&[], 100), Excess::Fits);
         let three = tenants(&[1, 1, 1]);
-        assert_eq!(makes_way(&three, start + SECOND * 2), Some(0));
-        assert_eq!(makes_way(&three, start + SECOND / 2), None);
+        for (gap, look, goes) in [(0, 4, Some(0)), (3, 4, Some(0)), (4, 4, None), (0, 0, None)] {
+            let found = makes_way(&three, SECOND * gap, start + SECOND * look);
+            assert_eq!(found, goes, "{gap} {look}");
+        }
+        assert_eq!(makes_way::<u8>(&[], SECOND, start), None);
+    }
+
+    #[test]
+    fn a_pool_is_full_when_one_more_of_the_largest_may_not_fit() {
+        let of = |bytes: &[u64]| -> Vec<Tenant<()>> {
+            let last_call = Instant::now();
+            let tenant = |bytes: &u64| Tenant {
+                key: (),
+                bytes: *bytes,
+                last_call,
+            };
+            bytes.iter().map(tenant).collect()
+        };
+        assert!(!is_full(&of(&[]), 100));
+        assert!(!is_full(&of(&[40, 20]), 100));
+        assert!(is_full(&of(&[40, 21]), 100));
+        assert!(!is_full(&of(&[1; 15]), 100));
+        assert!(is_full(&of(&[1; 16]), 100));
     }
 }

@@ -124,14 +124,17 @@ impl Templates {
 
     /// The first call is counted alone.
     fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) {
-        let is_fresh = |time| policy::shows_demand(now.saturating_duration_since(time));
-        if self.seen.insert(key, now).is_some_and(is_fresh) {
+        let since = |time| now.saturating_duration_since(time);
+        let gap = self.seen.insert(key, now).map(since);
+        if let Some(gap) = gap.filter(|gap| policy::shows_demand(*gap)) {
             self.seen.remove(&key);
             self.make_room_for_entry();
-            self.entries.insert(key, Entry::new(program, warm, now));
+            self.entries
+                .insert(key, Entry::new(program, warm, gap, now));
             stir(&mut self.stirred, key);
         } else if self.seen.len() > MOST_SEEN {
-            self.seen.retain(|_, time| is_fresh(*time));
+            self.seen
+                .retain(|_, time| policy::shows_demand(since(*time)));
             if self.seen.len() > MOST_SEEN {
                 self.seen.clear();
             }

@@ -29,8 +29,11 @@ impl Templates {
 
     fn start_template(&mut self, key: Key, hand: &Hand<'_>) {
         let tenants = self.tenants(key.pool);
-        if tenants.len() >= policy::MOST_TEMPLATES {
-            match policy::makes_way(&tenants, hand.now) {
+        let Some(entry) = self.entries.get(&key) else {
+            return;
+        };
+        if policy::is_full(&tenants, entry.bound_bytes) {
+            match policy::makes_way(&tenants, entry.demand.gap(), hand.now) {
                 Some(other) => self.retire(other),
                 None => return,
             }
