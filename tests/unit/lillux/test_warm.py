@@ -11,8 +11,8 @@ import pytest
 from ryecore.errors import SpawnFailed
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process, run_process_sync
 
-from .system import children, is_alive, open_fds, wait_until_dead
-from .warm import MIB, first_warm, python
+from .system import children, is_alive, open_fds, state_of, wait_until_dead
+from .warm import MIB, first_warm, one_spare, python
 
 pytestmark = pytest.mark.anyio
 
@@ -182,6 +182,19 @@ def test_hundreds_of_calls_leave_no_descriptor_and_no_child(pool: WarmPool) -> N
     (stats,) = pool.stats()
     assert len(children()) == 1 + stats.spares
     assert stats.forks <= warm + 2 + stats.spares
+
+
+async def test_a_child_that_is_stopped_before_its_call_has_it_start_cold(pool: WarmPool) -> None:
+    spec = python(pool, ECHO)
+    first_warm(spec)
+    stopped = one_spare(spec)
+    os.kill(stopped, signal.SIGSTOP)
+    while state_of(stopped) != "T":
+        await anyio.sleep(0.001)
+    result = await run_process(spec)
+    assert (result.stdout, result.exit_code, result.warm) == (b"input", 0, False)
+    wait_until_dead(stopped)
+    assert first_warm(spec).stdout == b"input"
 
 
 async def test_a_pool_that_is_dropped_closes() -> None:

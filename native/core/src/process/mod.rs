@@ -8,6 +8,7 @@ mod launch;
 mod mailbox;
 mod procfs;
 mod reactor;
+mod room;
 mod run;
 mod serving;
 mod signal;

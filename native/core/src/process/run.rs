@@ -95,6 +95,7 @@ pub(super) struct Loan {
     pub(super) job: Job,
     pub(super) key: Key,
     go: Go,
+    is_taken_back: bool,
 }
 
 impl Kit {
@@ -173,7 +174,12 @@ impl Run {
         let output = (wires.output, wires.error);
         let mut run = Self::of(launched, feed, output, started, &job);
         let go = wires.go;
-        run.loan = Some(Box::new(Loan { job, key, go }));
+        run.loan = Some(Box::new(Loan {
+            job,
+            key,
+            go,
+            is_taken_back: false,
+        }));
         Ok(run)
     }
 
@@ -205,7 +211,20 @@ impl Run {
     /// Whether its child, dead now, never took the word to go on, and nobody ended it.
     pub(super) fn never_began(&self) -> bool {
         let loan = self.loan.as_ref().filter(|_| self.phase.cause().is_none());
-        loan.is_some_and(|loan| !loan.go.was_taken())
+        loan.is_some_and(|loan| loan.is_taken_back || !loan.go.was_taken())
+    }
+
+    /// Ends a child that has not taken the word to go on, and takes that back: it can't begin any
+    /// more, whatever it was held up by.
+    pub(super) fn end_unless_begun(&mut self) {
+        let is_ending = self.phase.cause().is_some();
+        let loan = self.loan.as_mut().filter(|_| !is_ending);
+        if let Some(loan) = loan
+            && loan.go.take_back()
+        {
+            loan.is_taken_back = true;
+            self.signal_group(Signal::KILL);
+        }
     }
 
     pub(super) fn pipes_open(&self) -> bool {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, Event as Readiness, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Resource, Signal, getrlimit};
+use rustix::process::Signal;
 
 use super::child::{Action, Cause, Event, Phase};
 use super::detach::Detachment;
@@ -16,16 +16,13 @@ use super::launch::SignalsBlocked;
 use super::mailbox::Waiter;
 use super::procfs::Snapshot;
 use super::reactor::{Command, Token};
+use super::room::{DESCRIPTORS_A_RUN, FEWEST_RUNS, allowed, is_shortage};
 use super::run::{Job, Kit, Run, reap};
 use super::streams::{Capture, Feed};
-use super::warm::{Hand, Key, Spare, Standing as TemplateStanding, Start, Templates};
+use super::warm::{Hand, Handed, Key, Spare, Standing as TemplateStanding, Start, Templates};
 use crate::error::OsFailure;
 
 const SCRATCH_BYTES: usize = 256 * 1024;
-/// Descriptors that one run needs: its pidfd and two pipes.
-const DESCRIPTORS_A_RUN: u64 = 3;
-/// Always let in.
-const FEWEST_RUNS: usize = 16;
 
 /// Who an event is about, in the low bits of its data; the token stands above them.
 const LEADER: u64 = 0;
@@ -47,6 +44,7 @@ pub(super) struct Serving {
     detached: HashMap<Token, OwnedFd>,
     deadlines: BTreeSet<(Instant, Token)>,
     templates: Templates,
+    handed: Handed,
     scratch: Vec<u8>,
     closing: Vec<Arc<Waiter<()>>>,
 }
@@ -76,6 +74,7 @@ impl Serving {
             detached: HashMap::new(),
             deadlines: BTreeSet::new(),
             templates: Templates::new(epoll),
+            handed: Handed::default(),
             scratch: vec![0; SCRATCH_BYTES],
             closing: Vec::new(),
         })
@@ -84,7 +83,8 @@ impl Serving {
     /// How long nothing is due.
     pub(super) fn idle_time(&self) -> Option<Duration> {
         let first = self.deadlines.first().map(|(due, _)| *due);
-        let due = [first, self.templates.due()].into_iter().flatten().min()?;
+        let due = [first, self.templates.due(), self.handed.due()];
+        let due = due.into_iter().flatten().min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
@@ -151,6 +151,11 @@ impl Serving {
             self.with_hand(turn, Templates::on_time);
         }
         let now = Instant::now();
+        while let Some(token) = self.handed.pop_due(now) {
+            if let Some(run) = self.runs.get_mut(&token) {
+                run.end_unless_begun();
+            }
+        }
         while let Some(&(due, token)) = self.deadlines.first() {
             if due > now {
                 return;
@@ -249,6 +254,7 @@ impl Serving {
             Ok(run) => {
                 // From here on its end is the run's.
                 let _ = epoll::delete(self.epoll, &run.pidfd);
+                self.handed.add(token, Instant::now());
                 self.serve(token, run);
             }
             Err(refused) => {
@@ -406,6 +412,7 @@ impl Serving {
         }
         if let Some(loan) = &run.loan {
             self.templates.returned(loan.key, true);
+            self.handed.settle(|token| !self.runs.contains_key(&token));
         }
         let look = || Arc::clone(turn.snapshot.get_or_init(|| Arc::new(Snapshot::take())));
         run.finish(token, look);
@@ -474,18 +481,4 @@ fn pump(epoll: BorrowedFd<'_>, stream: &mut Capture, scratch: &mut [u8]) -> bool
     };
     let _ = epoll::delete(epoll, &ended);
     true
-}
-
-/// How many descriptors all of this may take: the host keeps a quarter for itself.
-fn allowed() -> u64 {
-    let most = getrlimit(Resource::Nofile).current;
-    most.map_or(u64::MAX, |most| most / 4 * 3)
-}
-
-/// Whether the end of another run may help.
-fn is_shortage(failure: &OsFailure) -> bool {
-    let shortages = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
-    shortages
-        .iter()
-        .any(|errno| errno.raw_os_error() == failure.errno)
 }

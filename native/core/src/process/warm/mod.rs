@@ -6,6 +6,7 @@
 
 mod entry;
 mod grave;
+mod handed;
 mod handle;
 mod policy;
 mod pool;
@@ -15,6 +16,7 @@ mod upkeep;
 mod witness;
 
 pub(super) use entry::Key;
+pub(super) use handed::Handed;
 pub use handle::{Pool, Standing, Warm};
 pub(super) use pool::{Hand, Start, Templates};
 pub(super) use spare::{Child, Go, Spare};

@@ -1,8 +1,9 @@
 //! A child that was forked ahead: its pipes, its identity, and whether its call has begun.
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::{Errno, ioctl_fionread, write};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, ioctl_fionread, read, write};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
 };
@@ -65,6 +66,15 @@ impl Go {
     /// Whether the child could be told.
     pub(in crate::process) fn tell(&self) -> bool {
         write(&self.0, b"g") == Ok(1)
+    }
+
+    /// Takes the word back from a child that has not taken it yet; whether that was so.
+    pub(in crate::process) fn take_back(&self) -> bool {
+        // Another description of the pipe, because the child's own is one that waits.
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let pipe = open(path, flags, Mode::empty());
+        pipe.is_ok_and(|pipe| read(&pipe, &mut [0; 1]) == Ok(1))
     }
 
     /// Whether a child that is dead now ever took the word.

@@ -1,0 +1,62 @@
+//! Calls that were handed to a forked child: has it begun with them?
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::process::Token;
+
+/// A child that has not begun by then is stopped, or starves: its call is better off without it.
+const BEGUN_WITHIN: Duration = Duration::from_secs(1);
+
+/// The calls by age, the oldest first.
+#[derive(Debug, Default)]
+pub(in crate::process) struct Handed(VecDeque<(Instant, Token)>);
+
+impl Handed {
+    pub(in crate::process) fn add(&mut self, token: Token, now: Instant) {
+        self.0.push_back((now + BEGUN_WITHIN, token));
+    }
+
+    /// When the next one is to be looked at.
+    pub(in crate::process) fn due(&self) -> Option<Instant> {
+        self.0.front().map(|(due, _)| *due)
+    }
+
+    /// One whose time has come.
+    pub(in crate::process) fn pop_due(&mut self, now: Instant) -> Option<Token> {
+        self.due().filter(|due| *due <= now)?;
+        self.0.pop_front().map(|(_, token)| token)
+    }
+
+    /// Forgets those that are over, up to the first that is not.
+    pub(in crate::process) fn settle(&mut self, is_over: impl Fn(Token) -> bool) {
+        while self.0.front().is_some_and(|(_, token)| is_over(*token)) {
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_looked_at_once_in_its_turn() {
+        let start = Instant::now();
+        let mut handed = Handed::default();
+        assert_eq!(handed.due(), None);
+        for token in 1..=4 {
+            handed.add(
+                token,
+                start + Duration::from_millis(100) * u32::try_from(token).unwrap(),
+            );
+        }
+        handed.settle(|token| token != 2);
+        assert_eq!(handed.due(), Some(start + Duration::from_millis(1200)));
+        assert_eq!(handed.pop_due(start + Duration::from_millis(1199)), None);
+        let later = start + Duration::from_millis(1300);
+        assert_eq!(handed.pop_due(later), Some(2));
+        assert_eq!(handed.pop_due(later), Some(3));
+        assert_eq!(handed.pop_due(later), None);
+    }
+}
