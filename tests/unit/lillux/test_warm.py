@@ -12,7 +12,7 @@ from ryecore.errors import SpawnFailed
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process, run_process_sync
 
 from .system import children, is_alive, open_fds, state_of, wait_until_dead
-from .warm import MIB, first_warm, one_spare, python
+from .warm import MIB, TEMPLATE, first_warm, one_spare, python
 
 pytestmark = pytest.mark.anyio
 
@@ -138,6 +138,16 @@ async def test_a_cancelled_call_ends_its_child_first(pool: WarmPool, tmp_path: P
     assert pid
     assert not is_alive(pid)
     assert run_process_sync(python(pool, body)).exit_code == 0
+
+
+def test_a_child_that_leads_no_group_has_its_time_too(pool: WarmPool) -> None:
+    body = "import sys, time\nif sys.stdin.read() == 'stay': time.sleep(60)"
+    leaderless = TEMPLATE.replace(b"    os.setsid()\n", b"")
+    assert leaderless != TEMPLATE
+    first_warm(python(pool, body, program=leaderless))
+    stays = python(pool, body, program=leaderless, stdin=b"stay", timeout_s=0.2)
+    result = run_process_sync(stays)
+    assert (result.warm, result.status, result.signal) == (True, "timed_out", signal.SIGTERM)
 
 
 async def test_what_a_call_leaves_in_its_group_is_ended(pool: WarmPool) -> None:

@@ -7,7 +7,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid,
+};
 
 use super::child::{Cause, Phase};
 use super::launch::{Launched, SignalsBlocked, Stack, Stdio, launch};
@@ -233,7 +235,11 @@ impl Run {
 
     pub(super) fn signal_group(&self, signal: Signal) {
         // A group that is gone already is what the signal was for.
-        let _ = signal_group(self.pidfd.as_fd(), self.pid, signal);
+        let sent = signal_group(self.pidfd.as_fd(), self.pid, signal);
+        // But a child that was forked ahead leads none before it has come to that.
+        if sent == Err(Errno::SRCH) && self.loan.is_some() {
+            let _ = pidfd_send_signal(&self.pidfd, signal);
+        }
     }
 
     /// Buries a child whose call never began, and gives the call back with the time that it has
