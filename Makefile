@@ -63,7 +63,7 @@ seal: build ## sign the system bundle and this project's own items with a throwa
 
 soak: build ## the long fault runs
 	@RYE_SOAK=1 $(BIN)/python -m pytest tests/integration tests/conformance \
-	  tests/unit/threads/test_big_tree.py --timeout=1200
+	  tests/unit/runtimes tests/unit/threads/test_big_tree.py --timeout=1200
 
 release-check: build ## whether this repository can be released; TAG=v1.2.3 asks for the tag too
 	@$(BIN)/python .ci/release_check.py $(TAG)

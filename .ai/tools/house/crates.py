@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:06Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:zj7kbHiWm5a9GbdGwKYF-DR6Ocvs43DlbnpAc9TCGKuHOvEpD0p_ey15Cc9Nd2_YYfKm1OgRUUJGR4RWdIaaCA:875938ea7a5fc4ea
+# rye:signed:2026-11-22T15:48:37Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:x1kEkj6RVUj-UxkRQi1Y84FW2wqDHr9sK-xdqumSiTlp7ZJlueQlB9f37hLkej0wA5Dr-TonE9JshEWuTYXyBg:19b1edcc94f2cdf9
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

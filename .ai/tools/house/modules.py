@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:06Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:GBjvJl5CAOvscIIUQHUauj5fl3n0M5qlVqaX4d0eh1hpulKqTVPNdb_bXaMYiVjpCbsEtZTDCRKaqJ4Y-9zzCA:875938ea7a5fc4ea
+# rye:signed:2026-11-22T15:48:37Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:p4l4w_KTA7M-lXmo7gk1AZmGmWP72meQIVX4Q0FsnsuI5anoD5KfeK6iZHbbJO3PF_LITPOnTWWupX1GuFLXBQ:19b1edcc94f2cdf9
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:06Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:XvRtHFnWvRdudahvdcAKYE9gaaFiVANAQsBfe3n-YaVVwgRKeFw1mL3lyEr24d8B_uimkr3QjtliWDQMY5BpDg:875938ea7a5fc4ea
+# rye:signed:2026-11-22T15:48:37Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:4yR-aHmUF7EgHu4SMneA37Pgq5ZbRWbG1UEoxp_LADzFTIGrCHx57XEQWHY85bI-nTNGHcOjspjaKABKZBC5BQ:19b1edcc94f2cdf9
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

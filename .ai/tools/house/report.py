@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:06Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:RU9pwNlVZ4WJmr0HnetDGsWmmFW_96qB4Pcz_l8DYLgKGW4ks_PZZjKkUJFDbXnYlz0uid9Xcldd8GeUVUpeDw:875938ea7a5fc4ea
+# rye:signed:2026-11-22T15:48:37Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:x3n0S1sEkAy7v5B1Q7FC1-1kU_ztihsYUOqKLHTxgGHhXG6iAAaWifHioysNRiDPWeXehY1ljwwvjL154386BA:19b1edcc94f2cdf9
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

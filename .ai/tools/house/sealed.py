@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:06Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:PerT5xNJev4i72aIv28ektyfijst0JWcKf-XH8xFhy0jc-1At6augNDNkqxPy1I5OdpJPn4NyKwRsL4Y8XyuBg:875938ea7a5fc4ea
+# rye:signed:2026-11-22T15:48:37Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:lnE4R7AlFmvecLHWEtWsdiZJuz7nxkqlzb-YzAtZ1hJVJU3vvTTcMhOVSQLCyaZgpuGacQj4egxymzFxl3WQBQ:19b1edcc94f2cdf9
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:06Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ohxw4kL7ehha_ZE4MzoW20nF9Qzi8KyVLoPNYY9zY_wV6JZkr5BwnFlrpvQyoXsv1gHC0eXCUmqWPQuLXJm-DA:875938ea7a5fc4ea
+# rye:signed:2026-11-22T15:48:37Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:J3OlgyosxAz2BHxJ67_nolOX69m5paJu5RfdapgQO7v1axJMomFgqkYt2dCg8WAM4PHelHomuP5e79HqlFgmCw:19b1edcc94f2cdf9
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

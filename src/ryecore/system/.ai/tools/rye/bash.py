@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:i3vA4ceQBCA4NDQYwmT981n2SLXk0dlVOQtRkdbQ6BwP4k7HoE7zMa5fTMWIA2OGSsHPdPvNfYXABw5adCW_BA:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:2PeuiDTrHZRFVHscqobpBw7oJ-EsuUlXwej5OOl-37epYdP6zwcLx6WAz7FpHrYSvLGmVJf0DdM2r7D00WhUAQ:d9c159d0464212a5
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

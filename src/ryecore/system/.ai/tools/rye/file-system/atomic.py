@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:3K1x6VUIAoJ-Ksf4z4q8dH4pmNZvWmkOCRLZjuTAMWtffCJKRcUUfxW1t20G37UI3hYcXRs9qGCnknQJgbRrCQ:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:fzAuK0hnT1wKgmuhaOcVRJ9VfV3KH96CkKGDrGvbSBaa1OKKwHZGlIJMlwKvTdy_n3Mg1Wt08VHf_jknODPQBA:d9c159d0464212a5
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

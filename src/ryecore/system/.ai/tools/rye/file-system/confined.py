@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:Rq___BhU1mRVIMJAzv0ZynpNRWJOxZt8wkvIsoTZbXkYVRZ8rLOObk2FbdERXMR_BEk8M6Lq84OEJPhakSWuDg:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:kbp6ypeglFTJdnshvahHJwXEsVcm-jdnyhSx8p7YVx18EzCjWfqtJuqB1OaOzpsLC_F-QBZVnt5Z-Y7FNpkhBA:d9c159d0464212a5
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:i-n6dBxcmRzOwldYWnUaES7jBYGFpZwkjItueKuUvtc1w66VaGtR3z7PdkxeYg8Z7NWAo5lmWo1LXUc6qxYbDQ:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:V90UE-NSZCCU-wGhdi79CSfVrPpBl91wUiqowP1DI-tgTPwMgR6HpYBLY7jCcLnLm35aDcwonue58cJbRs2EAg:d9c159d0464212a5
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:chHEIRJ8O5aV5i21yEoCNa0lGq_1HL4DJu-_n6r8Ig27_j7-Zzz35WmKauOcBWv6Ux2RRjB2W57ayMvzL4AICg:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:XlRkoyWiqHd-2cVImSgoc2iU2Vy0Wz9JOtZ23VhOBjWItxalROmrYgARdsL4xbWFwM6aOWriEoeXEfCH3bxnAg:d9c159d0464212a5
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

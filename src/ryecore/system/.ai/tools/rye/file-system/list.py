@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:H0KDmcR7Jc6QWqF20G9jJ9u5NyzLrXEYFZW8QnUwr2A1PUXwVvapTQcXCSwj9gpr9hBNkpz8TXrt2UOcuGyWBw:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:DQgKV_Zhe8KicDa3M10W8qQCGB49GbpWiUGpiW7uSxSfT2xz-9Xw5CHYXVAhIiy3aGh4a7mKNFgXCmFvBV7zAw:d9c159d0464212a5
 """List what lies in a folder."""
 
 from __future__ import annotations

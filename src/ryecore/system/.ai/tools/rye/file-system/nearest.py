@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:4IxeED4qLJrX2xtZcQvFsZ_6ULIXtZGh7vmeHwVS_DUXXRKVN-E-FlIiUrHbXMZo7mGKgnCBUg4_Q6jk3hB1Aw:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:QnLQX9J9cVag3e0sBs55wohCFwAB1c6mq6tRB_1mYOO1mw8GDJ_ZFKx9tbsmSOTo0wlu37ZN_vLa6P-xNLJ0CQ:d9c159d0464212a5
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

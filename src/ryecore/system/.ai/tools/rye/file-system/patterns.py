@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:m5DuSeMGFf5oq3IgAGR0Hpe21VfCnAoIZ6U0JwTmCVRvcrQHlSsQKepcp3eclhkPigPmNHija3joEsM9cX8rBw:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:C9kMZ1E5VjFfkjUI7QPaYdUjuLOdShCjkWPdMLhE26YjxfOh412rKpK349c7zzsgz7xWHZDVU-KYFbSpk_MqBg:d9c159d0464212a5
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:GbsTwFasdMJ24CAWiLZxPm9ohU2DIiF8UfZYMuktgZMRg2dCnebTs65AO4QMwYSZR_N51FAAScDXRZx5jff6DQ:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:HyJ_Ri3D9Gk-ciTSwIA8anIPYVUQSiNiDCn5rA9SEkrO6HACl5RQS5dOFKhmBwf041KmyvcBfG_ont4-X04GCg:d9c159d0464212a5
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:zB1P7mszAeN3UURGHk4qq2VECGGSjnwCdZUFp4bvvDTn84LfVubbdZEQZUuxq0f8SFYQcREyEnZ3U-q9YTtsCg:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:RVj-uVG3AGNwC6KqgVsYxevcMIqYypQwPeA6F42ONmni7h6LbA0q2YzRE8Zm3SZf7wxD4qWHSoQM44fbobLnCg:d9c159d0464212a5
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:ctaOtq5zXhSQRr3yTJx-9CxYPMiS4WuziNlBKnxFDOYtWAYKk96rtiqdFPJ9qIf2pqxR0kvWndJhrqG9_9-2Dw:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:8nU_-BFmDLk0On6w6DuhhUymhHsce_kSJfHC-K8YY6j-g1uXAE14mBR8c_FElC8PhEu_C8Ksfpxk07FnwrIdAA:d9c159d0464212a5
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

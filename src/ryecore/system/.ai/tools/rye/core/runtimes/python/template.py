@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:29:05Z:213aaa9efb609894f90cd186ba03f5927a2bd5a6a2f2752a5f29b4e4f68fd44d:OgNL-HTZp9-Wn4XDHnHxsf_iZa_JGbztztPMfZV8ZQsC3q0O9S7OQo-NPHypjz3oS4ryWZGCh6HHyZYeVcG6BA:71d47e616f62c0f7
+# rye:signed:2026-11-22T15:48:37Z:86d17a9fcd3c188f8342184120f58886ad50006822b303303597d6ede146d420:UaweCPOrbS_trt7QXWxMaPl5X2Sq6VxzP-L5YF1y2bQ3y2ieQIRZJ08wx3YW7f8izWpAy0i45GtJs4espC8HDg:d9c159d0464212a5
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -299,7 +299,7 @@ def make_leave(script):
     is_known = "atexit" in modules
     import atexit
 
-    if not is_known:
+    if not is_known and sys.version_info >= (3, 10):  # before, a second one forgets the first
         del modules["atexit"]
     # At an ordinary exit all that stood before the fork is the collector's again: then everything
     # goes in the order in which it goes cold.
