@@ -1,4 +1,4 @@
-"""Call a Python tool again and again: cold, then warm. Edit it, and the next call runs the new one."""
+"""Call a Python tool again: cold, then warm. Edit it, and the very next call runs the new one."""
 
 import tempfile
 import time
