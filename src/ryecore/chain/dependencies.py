@@ -111,6 +111,11 @@ class Dependencies:
         found: dict[str, VerifiedItem] = {}
         for name in names:
             path, seen = _named(name, owner), Evidence()
+            if not os.path.lexists(path):
+                raise AnchorError(
+                    f"{owner.source.path} names the file {path}, which is not there.",
+                    next_step="Build it, put it there and sign it, or correct the name.",
+                )
             batch.check_link(str(path))
             with _readable(root):
                 stat = TreeStat(str(path.parent), _ONE_FOLDER, stat_tree(path.parent, _ONE_FOLDER))
@@ -119,7 +124,9 @@ class Dependencies:
             evidence.add(seen, but_files_below=str(path.parent))
         return found
 
-    def verify_beside(self, name: str, owner: VerifiedItem, evidence: Evidence) -> VerifiedItem:
+    def verify_beside(
+        self, name: str, owner: VerifiedItem, evidence: Evidence
+    ) -> VerifiedItem | None:
         """Verify a file in a runtime's own folder that its processes are started with.
 
         Args:
@@ -128,13 +135,16 @@ class Dependencies:
             evidence: Told the stat of files in the folder, since it is asked for at each call.
 
         Returns:
-            The verified file.
+            The verified file; None where none is, as beside a runtime that was copied alone.
 
         Raises:
             IntegrityError: It doesn't verify.
-            AnchorError: It isn't there, can't be read, or is a link that leaves the folder.
+            AnchorError: It can't be read, or is a link that leaves the folder.
         """
         path, root = _named(name, owner), owner.source.path.parent
+        if not os.path.lexists(path):
+            evidence.absent(str(path))
+            return None
         batch = _Batch(self._verifier, root, owner, "names")
         batch.check_link(str(path))
         seen = Evidence()
@@ -193,11 +203,6 @@ def _named(name: str, owner: VerifiedItem) -> Path:
         raise AnchorError(
             f"{owner.source.path} names the file {name!r}, which is none in its own folder.",
             next_step=f"Put the file into {folder}, and name it by its name alone.",
-        )
-    if not os.path.lexists(path):
-        raise AnchorError(
-            f"{owner.source.path} names the file {path}, which is not there.",
-            next_step="Build it, put it there and sign it, or correct the name.",
         )
     return path
 

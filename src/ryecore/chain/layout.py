@@ -266,6 +266,9 @@ class Sealer:
         owner, spec = found
         with trace.failing("verify_integrity", item_id=owner.source.ref.id, verified=False):
             program = self._dependencies.verify_beside(spec.template, owner, evidence)
+        if program is None:
+            trace.add("warm", item_id=owner.source.ref.id, missing=spec.template)
+            return layout
         layout = evolve(layout, dependencies=(*layout.dependencies, program.source))
         if not (program.is_verified and chain.is_verified and layout.is_sealed):
             return layout

@@ -21,7 +21,7 @@ from ryecore.errors import (
 from ryecore.graph.caching.keys import result_key
 from ryecore.items.refs import ItemRef
 from ryecore.runs.ports import Planned
-from tests.house import PRIMITIVE, House
+from tests.house import PRIMITIVE, House, events
 from tests.unit.chain.elements import element, valid
 from tests.unit.chain.test_own_process import ours, problems_of
 
@@ -114,11 +114,19 @@ def test_an_unsigned_template_is_refused(house: House) -> None:
         house.execute(ref)
 
 
-def test_a_template_that_is_missing_is_refused(house: House) -> None:
+async def test_without_its_template_a_runtime_starts_cold_until_there_is_one(house: House) -> None:
     ref = runtime(house)
-    house.path("tools/a/template.sh").unlink()
-    with pytest.raises(AnchorError, match=r"template\.sh, which is not there"):
-        house.execute(ref)
+    path = house.path("tools/a/template.sh")
+    signed = path.read_bytes()
+    path.unlink()
+    async with house.open() as rye:
+        done = await rye.execute(ref, trace=True)
+        assert done.success
+        assert [one["missing"] for one in events(done.trace, "warm")] == ["template.sh"]
+        executor = rye._parts.execute._executor
+        assert (await executor.plan(ItemRef("tool", "a/t"), {}, CallContext()))[1].warm is None
+        path.write_bytes(signed)
+        assert (await executor.plan(ItemRef("tool", "a/t"), {}, CallContext()))[1].warm is not None
 
 
 def test_a_template_that_is_a_link_out_of_the_folder_is_refused(house: House) -> None:
