@@ -12,7 +12,7 @@ import socket
 import termios
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -42,14 +42,6 @@ from tests.warm_hosts import (
 SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 PIDFD_GETFD: Final = 438
 AT_ONCE: Final = 16
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Hosts]:
-    """A server of hosts."""
-    server = Hosts(__name__)
-    yield server
-    server.close()
 
 
 # The host is killed

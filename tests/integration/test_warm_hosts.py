@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import pytest
@@ -42,14 +42,6 @@ MIB: Final = 1024 * 1024
 PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Hosts]:
-    """A server of hosts."""
-    server = Hosts(__name__)
-    yield server
-    server.close()
-
-
 async def wait_for_no_child() -> None:
     with anyio.fail_after(5):
         while children():
@@ -67,7 +59,7 @@ def ends(root: Path, say: Say, way: str) -> None:
     while start_of(rye.execute(MARK, {"id": -1}, trace=True)) != "warm":
         pass
     for number in range(3):
-        call: Callable[[], Any] = lambda: rye.execute(MARK, {"id": number, "wait": str(pipe)})  # noqa: B023, E731
+        call = partial(rye.execute, MARK, {"id": number, "wait": str(pipe)})
         threading.Thread(target=call, daemon=True).start()
         while number not in effects(root):
             time.sleep(0.001)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -30,14 +30,6 @@ from tests.warm_hosts import (
 
 SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 MIB: Final = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Hosts]:
-    """A server of hosts."""
-    server = Hosts(__name__)
-    yield server
-    server.close()
 
 
 # What hosts do

@@ -31,14 +31,6 @@ from tests.warm_hosts import (
 MIB: Final = 1024 * 1024
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[Hosts]:
-    """A server of hosts."""
-    server = Hosts(__name__)
-    yield server
-    server.close()
-
-
 def short_of(root: Path, say: Say, descriptors: int, before: bool, mib: int = 256) -> None:
     """Set the bound before the pool is there, or while it is warm."""
 

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:EJdNFwxKKoEv2ziqY1-TrgGW8SUtw3_6UdEm9HyxcKRNxNyk9-dkWpi2uyIM7tV4GPYIyIRKavE7nlHZEa-eDA:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:GtSrT2R-fLtdpy4MOmIzq3VgvNRpaGeljJMddNW6NDmFB-zcQoS4iaQfFVkcyp689nDYcG8pLTPUcoDt-9oABg:c3bdff74b9f68c91
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:p4l4w_KTA7M-lXmo7gk1AZmGmWP72meQIVX4Q0FsnsuI5anoD5KfeK6iZHbbJO3PF_LITPOnTWWupX1GuFLXBQ:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:lJINWGZQw9YsfgtweOdt5ijenbUW3UonoYngHnpoTbToCtM2DMWAk5P9d2GB5QUBaRXMaJRc0BDpHuSNdCeEAA:c3bdff74b9f68c91
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

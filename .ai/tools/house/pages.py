@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:4yR-aHmUF7EgHu4SMneA37Pgq5ZbRWbG1UEoxp_LADzFTIGrCHx57XEQWHY85bI-nTNGHcOjspjaKABKZBC5BQ:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:p75UeDeZhlKM8Vue8A7byeAGdKECIZdznp8E6INK8qssEzPoIKhAxKn1zSbMUgtG0L2-PekWdaht1RvqKuxnBw:c3bdff74b9f68c91
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

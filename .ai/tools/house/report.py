@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:x3n0S1sEkAy7v5B1Q7FC1-1kU_ztihsYUOqKLHTxgGHhXG6iAAaWifHioysNRiDPWeXehY1ljwwvjL154386BA:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:tZUqv7PvHLuTGYlpGG_hGCL64vDj-yr5Wd_7rURNolapwrA3bfhIIrxma2W2dhsUIiYSrpVzx4vjbqse1PwZAw:c3bdff74b9f68c91
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:lnE4R7AlFmvecLHWEtWsdiZJuz7nxkqlzb-YzAtZ1hJVJU3vvTTcMhOVSQLCyaZgpuGacQj4egxymzFxl3WQBQ:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:c541ZGbROdM3QHI7txEg_Oq7byj2JTDeKgCJo6zcHbQMXRoNZHSMDcioUTcwYIxbFjoa8Mg7zNjc-7RE2rkQCA:c3bdff74b9f68c91
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

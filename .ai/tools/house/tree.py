@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:J3OlgyosxAz2BHxJ67_nolOX69m5paJu5RfdapgQO7v1axJMomFgqkYt2dCg8WAM4PHelHomuP5e79HqlFgmCw:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:0REXLVz8DKUrW_xn93AHlqxyTw1gYWULww3X6QXeJL1uyjrresybFZmqWNBGfjR-HQahOs_A0o1xrbubmhknAw:c3bdff74b9f68c91
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:qYdnbW7ddH59JfrAKZDtS1ImB0w5Qig12SF047D1hwfy1m0olGJamJa6D8eQe6VelOJqE8WErmhGCII7alCxBQ:19b1edcc94f2cdf9
+# rye:signed:2026-11-22T16:30:30Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:uZl3p0nKdkKijeBikD4Fcts_wlbFCoHS5U3TRwYQW9jduf_p-IpeE0KA4oYRetPJ4nVddlpdtnr8IWIV5czUDw:c3bdff74b9f68c91
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -17,17 +16,6 @@ from .warm import MIB, TEMPLATE, first_warm, one_spare, python
 pytestmark = pytest.mark.anyio
 
 ECHO = "import sys; sys.stdout.write(sys.stdin.read())"
-
-
-@pytest.fixture
-def pool() -> Iterator[WarmPool]:
-    """A pool that leaves nothing."""
-    before = children()
-    pool = WarmPool(256 * MIB)
-    yield pool
-    assert pool.close()
-    assert pool.stats() == ()
-    assert children() == before
 
 
 def seen(result: ProcessResult) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process_sync
@@ -25,7 +26,7 @@ def python(
     preload: Sequence[str] = (),
     program: bytes = TEMPLATE,
     command: str = PYTHON,
-    **options: object,
+    **options: Any,
 ) -> ProcessSpec:
     """A Python script that is warm in `pool`.
 
@@ -46,7 +47,7 @@ def python(
         settings = json.dumps({"preload": [*preload], "tool": None}).encode()
         arg = template if template is not None else f"{FORK_POINT}\n{body}"
         warm = WarmStart(pool, 1, arg, program, settings)
-    return ProcessSpec(command, ("-Bc", f"\n{body}"), warm=warm, **options)  # type: ignore[arg-type]
+    return ProcessSpec(command, ("-Bc", f"\n{body}"), warm=warm, **options)
 
 
 def first_warm(spec: ProcessSpec) -> ProcessResult:

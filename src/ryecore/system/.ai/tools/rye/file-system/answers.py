@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:ho7RNm9t53ox6Xw13xB0ayEeXltpxjJB1KWzFZrsvz20gibyJJ2iuK8TokEgaq1kOpfLAPJwWAnVgbceBSUuCg:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:PE-QEGhmZ6-NbN_aL06PzfgP_NHhPOHNSjl9MS678BoM0eOteFf_dePoSH-PLlCiyjhWKJAWqB5kstfWeCegAw:23a2317a45110522
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:fzAuK0hnT1wKgmuhaOcVRJ9VfV3KH96CkKGDrGvbSBaa1OKKwHZGlIJMlwKvTdy_n3Mg1Wt08VHf_jknODPQBA:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:lheP5fFpo5FA3EufNy_WyeGzMpwM4W4u5OYXIh9WS-5LjwHdBFdGS1krJWnRh9g_5_44UP335Dlt5NTFYY4oBw:23a2317a45110522
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:kbp6ypeglFTJdnshvahHJwXEsVcm-jdnyhSx8p7YVx18EzCjWfqtJuqB1OaOzpsLC_F-QBZVnt5Z-Y7FNpkhBA:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:_l0bsf3phTiu-35YU0F0QbKtijlX4Ub_WxRUzc6qNfrIKuR6SOQKgLgb6suN_gxthu3h1JjG76DxS6xgfur4Dw:23a2317a45110522
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:kqbuu88TMmpwfPmiv6Cyh6YAyFadhEigy_93tii9TZ5pjjlg1zfoeEXoed7NHLKaXfT6JCqp2F0Nx1Mn8xF9CQ:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:-THoODKqqn388Ke1bxKu40Zn3tDg9UzS6lsiJf71ucQQhaRXf_PeAI56FjZ0gyuWKDhpFrpcCWL0AiywimbgBg:23a2317a45110522
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:XlRkoyWiqHd-2cVImSgoc2iU2Vy0Wz9JOtZ23VhOBjWItxalROmrYgARdsL4xbWFwM6aOWriEoeXEfCH3bxnAg:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:mJIcAjF4zkzGdke7qKaqJHdvOcaIdqfQfDImleq3_gnXrtj_bRnBKwt5ZTvfnf0Eu6Qig6RE4NkyN_xXNZ6NAA:23a2317a45110522
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

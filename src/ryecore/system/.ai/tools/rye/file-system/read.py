@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:rl6-xjiDbXcE076LIIwZLy_n8Ux5sIJMYZ_L7We_7I1k5FkdXU9KRURJ5XywEOWbcFdCBtf6m5A_RG7qCH3zDQ:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:jqk1Qsse_f-eRwlT9HCIQguyjp1hWJYTB4vazzQPJ7_tmC5q9dVa68bEy95iBLEYfAWChAKXVX8hBoVHJHiRAw:23a2317a45110522
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:HyJ_Ri3D9Gk-ciTSwIA8anIPYVUQSiNiDCn5rA9SEkrO6HACl5RQS5dOFKhmBwf041KmyvcBfG_ont4-X04GCg:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:onqZMTHoqlQS_h2WduwNlMxDgmfNA9qi5_LCSJAnJG6BWUOwiuTqd9QIAuxwr73dn7EKWROzPxMKvInMGEPZDA:23a2317a45110522
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

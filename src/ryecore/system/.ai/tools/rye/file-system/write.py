@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:RVj-uVG3AGNwC6KqgVsYxevcMIqYypQwPeA6F42ONmni7h6LbA0q2YzRE8Zm3SZf7wxD4qWHSoQM44fbobLnCg:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Yms3iANPxJ-Z8T2tV78DWerApzBz8t-xg5WDKXhAPYlz4eSty-5pQcug5IJbbd7sI2-K1i_lThrikfPlKr5iCA:23a2317a45110522
 """Write a text file in one step."""
 
 from __future__ import annotations

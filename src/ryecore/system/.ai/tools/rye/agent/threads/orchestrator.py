@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:8nU_-BFmDLk0On6w6DuhhUymhHsce_kSJfHC-K8YY6j-g1uXAE14mBR8c_FElC8PhEu_C8Ksfpxk07FnwrIdAA:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:UauPf8HkPggrxZr51uziYXbqewteS_YGUdL0Ih6Kkj95c7ndSVyKgWRJaM-IvNXUsnynB6XFHRSQh-Gx64y3Bw:23a2317a45110522
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T15:48:37Z:86d17a9fcd3c188f8342184120f58886ad50006822b303303597d6ede146d420:UaweCPOrbS_trt7QXWxMaPl5X2Sq6VxzP-L5YF1y2bQ3y2ieQIRZJ08wx3YW7f8izWpAy0i45GtJs4espC8HDg:d9c159d0464212a5
+# rye:signed:2026-11-22T16:30:30Z:4af2e06a6d303b4b82c535bb94705b030b3bac05dbf594b608ad160b6ea250b4:di8O9IJia3FikJKKcrYooL8MQNdAdseWf5VxAbF1Tvm7G7D8AzTEO0owEsMyuClSYMSbN0D6gCyKddw_0LZ0Cg:23a2317a45110522
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -301,8 +301,7 @@ def make_leave(script):
 
     if not is_known and sys.version_info >= (3, 10):  # before, a second one forgets the first
         del modules["atexit"]
-    # At an ordinary exit all that stood before the fork is the collector's again: then everything
-    # goes in the order in which it goes cold.
+    # At an ordinary exit the collector has all of it again, and it goes as it goes cold.
     atexit.register(gc.unfreeze)
     # All that is imported from here on stands behind it.
     modules["sys"] = modules.pop("sys")
@@ -310,6 +309,7 @@ def make_leave(script):
     stop, registered = os._exit, atexit._ncallbacks()
 
     def leave(code=None):
+        """End the process."""
         fresh = []
         for name in reversed(modules):
             if name == "sys":

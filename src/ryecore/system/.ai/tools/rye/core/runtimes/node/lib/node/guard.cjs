@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T15:48:37Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:KdycTSe4ECLzaXRMGnkEoow3-0ghgyXLN32LUHxL-_mbZW5PKnY58vUpcE3dd4YPc7q9nQUpLhw5FyZSABfXCQ:d9c159d0464212a5
+// rye:signed:2026-11-22T16:30:30Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:vRxpVxw7GIeICvoFjKF1CFZDws60Z8Q1GDzHV8uHDMDITEQPSGg82t7lq8r3J24xF7St1-gyoU5sIWFIs4hHCg:23a2317a45110522
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
