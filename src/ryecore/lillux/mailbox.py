@@ -1,13 +1,15 @@
 """Waiting for runs in an event loop: one native mailbox a loop, one task that waits at it.
 
-The first task that waits leads: it awaits the mailbox's descriptor and sorts what arrives. The
-others await their own event. Whoever leads hands that on when it leaves, also when it is cancelled.
+Whoever leads sorts what arrives; the others await their own event. asyncio's loop leads itself: it
+calls back as often as the mailbox's descriptor is readable. trio's can't, so there the first task
+that waits leads: it awaits the descriptor, and hands that on when it leaves, also when cancelled.
 """
 
+from contextvars import Context
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.lowlevel import RunVar, checkpoint_if_cancelled
+from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
 
 from ryecore import _native
 
@@ -27,7 +29,10 @@ class Mailroom:
         self._expected: set[int] = set()
         self._arrived: dict[int, _Report | OSError] = {}
         self._followers: dict[int, anyio.Event] = {}
-        self._is_led = False
+        add_reader = getattr(current_token().native_token, "add_reader", None)
+        self._is_led = add_reader is not None
+        if add_reader is not None:  # in a context of its own, for it outlives whoever waits first
+            Context().run(add_reader, self._mailbox.fd, self._sort)
 
     async def run(self, spec: "_Spec") -> "_Report":
         """Start a run and wait for its end; a cancelled wait ends the run first.
@@ -97,13 +102,16 @@ class Mailroom:
         try:
             while token not in self._arrived:
                 await anyio.wait_readable(self._mailbox.fd)
-                for arrived, outcome in self._mailbox.drain():
-                    if arrived in self._expected:
-                        self._arrived[arrived] = outcome
-                    if follower := self._followers.get(arrived):
-                        follower.set()
+                self._sort()
         finally:
             self._is_led = False
+
+    def _sort(self) -> None:
+        for arrived, outcome in self._mailbox.drain():
+            if arrived in self._expected:
+                self._arrived[arrived] = outcome
+            if follower := self._followers.get(arrived):
+                follower.set()
 
 
 _mailrooms: RunVar[Mailroom] = RunVar("ryecore.lillux.mailroom")
