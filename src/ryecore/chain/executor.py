@@ -124,7 +124,8 @@ class PrimitiveExecutor:
                     trace=log.events if trace else None,
                     plan=plan,
                 )
-            plan = evolve(plan, output_log=output_log)
+            if output_log is not None:
+                plan = evolve(plan, output_log=output_log)
             done = await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
             error.item_id = str(ref)  # not the element that failed: what was asked for
@@ -241,19 +242,19 @@ class PrimitiveExecutor:
         timeout_s: float | None,
         log: Trace,
     ) -> ExecutionPlan:
-        with log.failing("check_parameters", item_id=prepared.chain.head.item_id):
-            head = prepared.chain.head
+        head = prepared.chain.head
+        with log.failing("check_parameters", item_id=head.item_id):
             checked = checked_parameters(
                 head.item_id, head.spec.config_schema, prepared.schema, parameters
             )
             timeout_s = _bounded_timeout(timeout_s, prepared.timeout_s)
             _check_pinned(prepared.chain, ctx)
         unknown: set[str] = set()
-        with log.failing("plan", item_id=prepared.chain.head.item_id):
+        with log.failing("plan", item_id=head.item_id):
             plan = prepared.planner.plan(checked, timeout_s, unknown)
             plan = _within_deadline(self._with_program(plan, prepared.layout), ctx)
         if unknown:
-            log.add("template", item_id=prepared.chain.head.item_id, unknown=sorted(unknown))
+            log.add("template", item_id=head.item_id, unknown=sorted(unknown))
         log.add("plan", command=plan.command, cwd=plan.cwd, timeout_s=plan.timeout_s)
         return plan
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -123,18 +124,18 @@ class Chain:
             )
         )
 
-    @property
+    @cached_property
     def pinned_by(self) -> PinSpec | None:
         """How its tool is pinned, where a runtime says so."""
         return next((one.spec.pinned_by for one in self.elements if one.spec.pinned_by), None)
 
-    @property
+    @cached_property
     def is_pinned(self) -> bool | None:
         """Whether its tool is pinned; None where no runtime asks for it."""
         spec = self.pinned_by
         return None if spec is None else bool(self.head.spec.config.get(spec.config_key))
 
-    @property
+    @cached_property
     def is_own_process(self) -> bool:
         """Whether what runs is no tool but ryecore itself, in a process of its own."""
         return any(element.spec.own_process for element in self.elements)
@@ -144,12 +145,12 @@ class Chain:
         """The element that was asked for."""
         return self.elements[0]
 
-    @property
+    @cached_property
     def ids(self) -> tuple[str, ...]:
         """The ids of its elements, head first."""
         return tuple(element.item_id for element in self.elements)
 
-    @property
+    @cached_property
     def is_verified(self) -> bool:
         """Whether every signature holds; False only in dev mode."""
         return all(not element.item or element.item.is_verified for element in self.all_elements)

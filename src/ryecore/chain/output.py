@@ -16,6 +16,14 @@ __all__ = ["Outcome", "read_outcome"]
 _MAX_ERROR_CHARACTERS: Final = 4000
 
 
+def _no_json(constant: str) -> NoReturn:
+    """NaN and the infinities, which Python reads as JSON and nobody else does."""
+    raise ValueError(constant)
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_json)
+
+
 @frozen
 class Outcome:
     """What came of a process.
@@ -70,14 +78,9 @@ def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
     if cut or not text:
         return False, None
     try:
-        return True, cast("object", json.loads(text, parse_constant=_no_json))
+        return True, cast("object", _JSON.decode(text))
     except (ValueError, RecursionError):
         return False, None
-
-
-def _no_json(constant: str) -> NoReturn:
-    """NaN and the infinities, which Python reads as JSON and nobody else does."""
-    raise ValueError(constant)
 
 
 def _return_code(done: ProcessResult) -> int:

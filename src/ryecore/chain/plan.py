@@ -39,6 +39,8 @@ FORK_POINT: Final = "fork_point"
 
 _MAX_NUMBER: Final = 2**53
 
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
 _FORKS: Final = f"{{{FORK_POINT}}}"
 _BOUNDS: Final = frozenset({"timeout", "max_output_bytes"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
@@ -100,15 +102,15 @@ class Planner:
             timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
             unknown: Told the placeholders that nothing stands for.
         """
-        inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
         if not self._has_common:
+            inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
             return build_plan(self._chain, inputs, self._deps, unknown)
         if self._common is None:
             self._common = build_plan(self._chain, self._inputs, self._deps, self._unknown)
         unknown |= self._unknown
         return evolve(
             self._common,
-            stdin=_to_json(inputs).encode(),
+            stdin=_to_json(parameters, self._inputs.resolved_config).encode(),
             timeout_s=self._common.timeout_s if timeout_s is None else timeout_s,
         )
 
@@ -144,7 +146,7 @@ def build_plan(
     """
     config, bound = merge_configs(chain.elements)
     taken = _placeholders_from_parameters(chain, inputs.parameters)
-    parameters = _to_json(inputs)
+    parameters = _to_json(inputs.parameters, inputs.resolved_config)
     values: dict[str, object] = {
         **taken,
         **bound,
@@ -303,14 +305,14 @@ def _call(chain: ValidChain, parameters: str) -> str:
     return f'{{"digest": "{digest}", "parameters": {parameters}}}'
 
 
-def _to_json(inputs: PlanInputs) -> str:
-    parameters = dict(inputs.parameters)
-    if inputs.resolved_config is not None:
-        parameters[RESERVED_PARAMETER] = inputs.resolved_config
+def _to_json(parameters: Mapping[str, object], resolved_config: object) -> str:
+    document = dict(parameters)
+    if resolved_config is not None:
+        document[RESERVED_PARAMETER] = resolved_config
     try:
-        document = json.dumps(parameters, ensure_ascii=False, allow_nan=False)
-        document.encode()  # half of a surrogate pair is no text
-        return document
+        written = _JSON.encode(document)
+        written.encode()  # half of a surrogate pair is no text
+        return written
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(
             f"The parameters can't be written as JSON: {problem}.",
