@@ -1,12 +1,13 @@
-"""Waiting for runs in an event loop: one native mailbox a loop, one task that waits at it.
+"""Waiting for runs in an event loop, which has one native mailbox for all of them.
 
 Whoever leads sorts what arrives; the others await their own event. asyncio's loop leads itself: it
 calls back as often as the mailbox's descriptor is readable. trio's can't, so there the first task
 that waits leads: it awaits the descriptor, and hands that on when it leaves, also when cancelled.
 """
 
+from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
@@ -19,19 +20,30 @@ if TYPE_CHECKING:
     from ryecore._native import _Report, _Spec  # pyright: ignore[reportPrivateUsage]
 
 
+class _Event(Protocol):
+    def set(self) -> object: ...
+
+    async def wait(self) -> object: ...
+
+
 class Mailroom:
     """The runs that the tasks of one event loop wait for."""
 
-    __slots__ = ("_arrived", "_expected", "_followers", "_is_led", "_mailbox")
+    __slots__ = ("_arrived", "_event", "_expected", "_followers", "_is_led", "_mailbox")
 
     def __init__(self) -> None:
         self._mailbox = _native.Mailbox()
         self._expected: set[int] = set()
         self._arrived: dict[int, _Report | OSError] = {}
-        self._followers: dict[int, anyio.Event] = {}
+        self._followers: dict[int, _Event] = {}
+        self._event: Callable[[], _Event] = anyio.Event
         add_reader = getattr(current_token().native_token, "add_reader", None)
         self._is_led = add_reader is not None
-        if add_reader is not None:  # in a context of its own, for it outlives whoever waits first
+        if add_reader is not None:
+            from asyncio import Event  # noqa: PLC0415 - where it runs already
+
+            self._event = Event  # anyio's asks for the loop again, for each
+            # In a context of its own, for it outlives whoever waits first.
             Context().run(add_reader, self._mailbox.fd, self._sort)
 
     async def run(self, spec: "_Spec") -> "_Report":
@@ -83,7 +95,7 @@ class Mailroom:
         try:
             while token not in self._arrived:
                 if self._is_led:
-                    self._followers[token] = woken = anyio.Event()
+                    self._followers[token] = woken = self._event()
                     await woken.wait()
                 else:
                     await self._lead(token)

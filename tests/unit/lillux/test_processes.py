@@ -1,10 +1,13 @@
 """Runs that go well, and those that can't begin."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
 import threading
+import weakref
+from contextvars import ContextVar
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 from pathlib import Path
 
@@ -338,6 +341,29 @@ def test_asyncios_own_cancel_is_held_back_until_the_child_is_reaped() -> None:
         assert children() == before
 
     asyncio.run(main())
+
+
+async def test_what_the_first_caller_knew_is_not_kept_for_the_later_ones() -> None:
+    class Known:
+        pass
+
+    variable: ContextVar[Known] = ContextVar("known")
+
+    async def first() -> weakref.ref[Known]:
+        known = Known()
+        variable.set(known)
+        await run_process(shell("exit 0"))
+        return weakref.ref(known)
+
+    seen: list[weakref.ref[Known]] = []
+
+    async def keep() -> None:
+        seen.append(await first())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep)
+    gc.collect()
+    assert seen[0]() is None
 
 
 def test_two_event_loops_in_two_threads() -> None:
