@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 from attrs import frozen
@@ -21,6 +22,9 @@ from ryecore.lillux.processes import ProcessSpec, run_process_sync
 __all__ = ["FoundInterpreter", "Interpreters"]
 
 _RESOLVE_TIMEOUT_S: Final = 5.0
+
+_Seen = tuple[str, int, int, int, int]
+"""A path, and the device, inode, time of change and mode of what stands there."""
 
 
 @frozen
@@ -50,7 +54,7 @@ class Interpreters:
         self._project = project
         self._real_project = os.path.realpath(project)
         self._is_project_trusted = is_project_trusted
-        self._outside: set[tuple[str, int, int] | None] = set()
+        self._outside: set[_Seen | None] = set()
 
     def find(
         self,
@@ -116,16 +120,23 @@ class Interpreters:
         The interpreter that ryecore itself runs on may, and so may its folder stay on a search
         path: whoever started it has trusted it.
         """
-        if program in (sys.executable, os.path.dirname(sys.executable)):
+        seen = _seen(program)
+        if seen in self._outside:
             return True
-        known = _identity(program)
-        if known in self._outside:
-            return True
-        if lies_inside(program, self._project, self._real_project):
+        is_own = program in (sys.executable, os.path.dirname(sys.executable))
+        if not is_own and lies_inside(program, self._project, self._real_project):
             return self._is_project_trusted(evidence)
-        if known is not None:
-            self._outside.add(known)
+        if seen is not None:
+            self._outside.add(seen)
         return True
+
+    def may_run_again(self, path: str) -> bool:
+        """Whether a path leads to a program that `may_run` let through, unchanged since.
+
+        No program is asked for but one that can be executed, and no folder is a program.
+        """
+        seen = _seen(path)
+        return seen is not None and seen in self._outside and S_ISREG(seen[-1])
 
     def is_project_trusted(self, evidence: Evidence) -> bool:
         """Whether programs inside the project may run.
@@ -225,13 +236,13 @@ def _own_interpreter(wish: InterpreterSpec) -> FoundInterpreter:
     return FoundInterpreter(sys.executable, "own")
 
 
-def _identity(path: str) -> tuple[str, int, int] | None:
+def _seen(path: str) -> _Seen | None:
     """What stands at a path, links resolved; None where nothing does."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return path, status.st_dev, status.st_ino
+    return path, status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mode
 
 
 def _why_not(candidate: str) -> str:

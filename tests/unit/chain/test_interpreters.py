@@ -6,7 +6,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ryecore.chain.interpreters import Interpreters
 from ryecore.errors import InterpreterNotFound
+from ryecore.items.evidence import Evidence
 from tests.house import House, events
 
 
@@ -251,6 +253,34 @@ def test_a_clones_virtual_environment_never_runs(house):
     ref = house.python("a/t", "def execute(params, project):\n    return 1")
     assert house.execute(ref).data == 1
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("change", ["mode", "file", "link", "removal"])
+def test_a_program_that_may_run_is_looked_at_anew_once_it_changed(house, change):
+    found = program(house.root / "bin/xlang")
+    interpreters = Interpreters(house.project, lambda _: False)
+    assert not interpreters.may_run_again(str(found))
+    assert interpreters.may_run(str(found), Evidence())
+    assert interpreters.may_run_again(str(found))
+
+    if change == "mode":
+        found.chmod(0o644)
+    else:
+        found.unlink()
+    if change == "file":
+        program(found)
+    if change == "link":
+        found.symlink_to(program(house.project / "bin/xlang"))
+
+    assert not interpreters.may_run_again(str(found))
+
+
+def test_neither_a_folder_nor_what_lies_inside_a_trusted_project_may_run_unseen(house):
+    inside = program(house.project / "bin/xlang")
+    interpreters = Interpreters(house.project, lambda _: True)
+    for path in (str(house.root), str(inside)):
+        assert interpreters.may_run(path, Evidence())
+        assert not interpreters.may_run_again(path)
 
 
 def test_a_system_tool_runs_on_the_librarys_own_interpreter(house):
