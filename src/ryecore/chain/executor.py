@@ -104,10 +104,11 @@ class PrimitiveExecutor:
         """
         started = time.perf_counter()
         log = Trace(ctx.event_sink)
+        is_traced = trace or ctx.event_sink is not None
         known: tuple[str, ...] = ()
         try:
             # Who asks for the events gets those of this very call, so nothing is remembered.
-            prepared = await self._prepared(ref, log, fresh=trace or ctx.event_sink is not None)
+            prepared = await self._prepared(ref, log, fresh=is_traced)
             known = prepared.chain.ids
             if dry_run:
                 with log.failing("verify_integrity", item_id=ref.id, verified=False):
@@ -139,7 +140,8 @@ class PrimitiveExecutor:
         # What was left of a deadline is a number that nobody has written.
         timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
         outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
-        log.add("execute", **_execute_event(ref, plan, done, outcome))
+        if is_traced:
+            log.add("execute", **_execute_event(ref, plan, done, outcome))
         return ExecutionResult(
             "success" if outcome.success else "error",
             str(ref),
@@ -260,6 +262,8 @@ class PrimitiveExecutor:
 
     def _with_program(self, plan: ExecutionPlan, layout: Layout) -> ExecutionPlan:
         """The plan with its command as a path that may run."""
+        if self._interpreters.may_run_again(plan.command):
+            return plan
         refused: list[str] = []
         for program in find_on_path(plan.command, plan.env.get("PATH", "")):
             if self._interpreters.may_run(program, Evidence()) or layout.holds(program):

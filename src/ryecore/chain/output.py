@@ -78,9 +78,10 @@ def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
     if cut or not text:
         return False, None
     try:
-        return True, cast("object", _JSON.decode(text))
+        document, end = cast("tuple[object, int]", _JSON.raw_decode(text))
     except (ValueError, RecursionError):
         return False, None
+    return (True, document) if end == len(text) else (False, None)
 
 
 def _return_code(done: ProcessResult) -> int:

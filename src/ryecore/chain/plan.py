@@ -5,10 +5,11 @@ Source: seed 000, "Execution Config Building"; decisions 23 to 29.
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
 from ryecore.chain.model import (
     ChainElement,
@@ -90,7 +91,7 @@ class Planner:
         self._deps: Deps = deps
         self._unknown: set[str] = set()
         self._has_common = _takes_parameters_on_stdin_alone(chain)
-        self._common: ExecutionPlan | None = None
+        self._common: Callable[..., ExecutionPlan] | None = None
 
     def plan(
         self, parameters: Mapping[str, object], timeout_s: float | None, unknown: set[str]
@@ -106,13 +107,13 @@ class Planner:
             inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
             return build_plan(self._chain, inputs, self._deps, unknown)
         if self._common is None:
-            self._common = build_plan(self._chain, self._inputs, self._deps, self._unknown)
+            plan = build_plan(self._chain, self._inputs, self._deps, self._unknown)
+            self._common = partial(ExecutionPlan, **asdict(plan, recurse=False))
         unknown |= self._unknown
-        return evolve(
-            self._common,
-            stdin=_to_json(parameters, self._inputs.resolved_config).encode(),
-            timeout_s=self._common.timeout_s if timeout_s is None else timeout_s,
-        )
+        stdin = _to_json(parameters, self._inputs.resolved_config).encode()
+        if timeout_s is None:
+            return self._common(stdin=stdin)
+        return self._common(stdin=stdin, timeout_s=timeout_s)
 
 
 def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:
