@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ExecuteAction", "thread_wish"]
+
+_FOREIGN_OPTIONS: Final = {
+    "tool": (("model", "limit_overrides"), "for directives; a tool has no model thread"),
+    "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
+}
 
 
 class ExecuteAction:
@@ -273,10 +278,7 @@ def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions
 
 
 def _check_options(kind: str, options: ExecuteOptions) -> None:
-    foreign, why = {
-        "tool": (("model", "limit_overrides"), "for directives; a tool has no model thread"),
-        "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
-    }[kind]
+    foreign, why = _FOREIGN_OPTIONS[kind]
     for name in foreign:
         if getattr(options, name) is not None:
             raise InputError(f"{name} is {why}.", next_step="Leave it out.")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
@@ -35,6 +36,7 @@ SpaceName = Literal["project", "user", "system"]
 PRECEDENCE: Final[Mapping[SpaceName, int]] = {"project": 3, "user": 2, "system": 1}
 BUILT_IN_BUNDLE: Final = "ryecore"
 _MAX_FOLDERS_LOOKED_THROUGH: Final = 500
+_MAX_REFS_REMEMBERED: Final = 1024
 
 _RUNNABLE: Final = (
     ".py", ".yaml", ".yml", ".js", ".ts", ".mjs", ".cjs", ".sh", ".toml", ".json",
@@ -215,6 +217,9 @@ def locate(
     return evolve(found, shadowed=tuple(shadowed)) if shadowed else found
 
 
+_parsed: Final = lru_cache(_MAX_REFS_REMEMBERED)(ItemRef.parse)
+
+
 def named(text: str, spaces: Iterable[Space]) -> ItemRef:
     """What a text names: a canonical ref as it is; a bare id as the directive, else the tool.
 
@@ -232,7 +237,7 @@ def named(text: str, spaces: Iterable[Space]) -> ItemRef:
     Source: decision 10.
     """
     if ":" in text:
-        return ItemRef.parse(text)
+        return _parsed(text)
     check_item_id(text)
     spaces = tuple(spaces)
     both = (ItemRef("directive", text), ItemRef("tool", text))
