@@ -46,7 +46,7 @@ class Trace:
 
 
 class _Failing:
-    """A block of `Trace.failing`. It is a class since a generator takes four times as long."""
+    """A block of `Trace.failing`. It is a class, since a generator takes longer."""
 
     __slots__ = ("_facts", "_step", "_trace")
 
