@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 from pathlib import Path
@@ -394,6 +395,60 @@ def test_a_call_costs_a_small_part_of_a_cold_one(tmp_path: Path) -> None:
         template.call()
         warm = min(template.call().usage.ru_minflt for _ in range(5))
     assert warm < call.cold().usage.ru_minflt / 2
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_forks_of_a_tool_mend_what_a_fork_breaks(version: str, tmp_path: Path) -> None:
+    if version in ("3.6", "3.7"):
+        pytest.skip("these have no templates")
+    body = (
+        "import logging, os, random, sys, threading\n"
+        "hold = threading.Event()\n"
+        "log = threading.Thread(target=logging.warning, args=('heard',))\n"
+        "log.start()\nlog.join(5)\n"
+        "threading.Thread(target=hold.wait).start()\n"
+        "logging._lock.acquire()\n"
+        "before = random.Random.getstate(random._inst)\n"
+        "if not os.fork():\n"
+        "    logging._lock._release_save() if logging._lock._is_owned() else None\n"
+        "    print(threading.active_count(), random._inst.getstate() != before, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\nhold.set()\nlogging._lock.release()\nprint(log.is_alive())\n"
+    )
+    call = script(tmp_path, body, python=PYTHONS[version])
+    cold = call.cold()
+    assert (cold.code, cold.out) == (0, "1 True\nFalse\n")
+    with Template(call) as template:
+        warm = template.call()
+    assert (warm.code, warm.out) == (0, cold.out)
+    assert "WARNING:root:heard" in warm.err
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "import gc; gc.callbacks.append(lambda phase, _: print(phase) or gc.callbacks.clear())",
+        "import warnings, os; warnings.simplefilter('always'); kept = os.scandir('.'); next(kept)",
+        "class A:\n    __slots__ = ()\n    def __del__(self): print('gone')\nkept = A()",
+        "import json, weakref\nclass A: pass\nkept = A()\nseen = weakref.ref(kept, print)",
+        "def rest():\n    try: yield\n    finally: print('closed')\nkept = rest()\nnext(kept)",
+        "import sys; out = sys.stdout; sys.stdout = open('left', 'w'); print('kept')",
+    ],
+)
+def test_what_has_an_end_of_its_own_has_it_at_the_end_of_a_call(kept: str, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    tool = tmp_path / "tool.py"
+    tool.write_text(f"open('there', 'w').close()\n{kept}\n")
+    call = python_call("script", tool, project=str(tmp_path / "project"))
+    texts = []
+    with Template(call) as template:
+        for start in (call.cold, template.call):
+            ended = start()
+            left = tmp_path / "project/left"
+            shown = [re.sub("0x[0-9a-f]+", "_", text) for text in (ended.out, ended.err)]
+            texts.append((ended.code, shown, left.read_text() if left.exists() else None))
+    assert texts[0] == texts[1]
+    assert any(texts[0][1]) or texts[0][2]
 
 
 def test_it_runs_on_the_interpreter_of_these_tests() -> None:

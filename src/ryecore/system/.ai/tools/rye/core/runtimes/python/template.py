@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:4af2e06a6d303b4b82c535bb94705b030b3bac05dbf594b608ad160b6ea250b4:di8O9IJia3FikJKKcrYooL8MQNdAdseWf5VxAbF1Tvm7G7D8AzTEO0owEsMyuClSYMSbN0D6gCyKddw_0LZ0Cg:23a2317a45110522
+# rye:signed:2026-11-22T17:37:42Z:128e11bf64c716356731a27b07a205726f9cbd4f0bdd6f9df163f28dbb44c10f:Ljo6Liy-pivc5XeiiRseL4rK9wshEVXQGdjubAJcGdBjkm8iOfM7lKSsL1jatFzkxB2bBFPQS7YOh-3NCymBDQ:0060ce2055771f85
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -6,13 +6,13 @@ This runs inside the process of a Python runtime, at the line that the runtime's
 that line as if nothing had been there, serves one call and ends. Descriptor 3 is the way to the
 host: a SOCK_SEQPACKET socket in the template, the pipe with the byte in a child.
 
-A child is the host's own (CLONE_PARENT), which Python can't ask for by itself, hence ctypes. What is
-imported for it leaves sys.modules before the first fork. Whatever can't be forked faithfully, such
-as a second thread or an open descriptor, is refused: then each call starts cold.
+A child is the host's own (CLONE_PARENT), which Python can't ask for by itself, hence ctypes. What
+can't be forked faithfully, as a second thread or an open descriptor, is refused: calls start cold.
 """
 
 import _io
 import _thread
+import _warnings
 import gc
 import os
 import sys
@@ -28,14 +28,18 @@ UNFIT = ("antigravity", "idlelib", "readline", "rlcompleter", "this", "tkinter",
 KEPT = []  # what would only cost each child the time to take it apart
 REHEARSED = compile("import sys\ndef execute(a, b):\n    return {}\nexecute(1, 2)\n", "t", "exec")
 # Modules that hold what an ordinary exit alone lets go.
-NATURAL = frozenset(["_ctypes", "_dbm", "_gdbm"])
+NATURAL = ("_ctypes", "_dbm", "_gdbm")
+FILTERS = [None] if sys.warnoptions else _warnings.filters[:]
 BUFFERS = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
+# Types whose objects end without anybody's notice.
+INERT = frozenset(map(type, [{}, [], (), {0}, frozenset(), len, sys, lambda: 0, sys._getframe()]))
 LITERALS = ("Constant", "Dict", "List", "Tuple", "Set", "UnaryOp", "USub", "UAdd", "Load")
 
 PR_SET_PDEATHSIG, PR_GET_TID_ADDRESS, SIGKILL, SIGCHLD = 1, 40, 9, 17
 CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
-# Numbers of the system calls: clone, set_robust_list, get_robust_list.
-CALLS = {"x86_64": (56, 273, 274), "aarch64": (220, 99, 100)}
+# Numbers of the system calls: clone, set_robust_list, get_robust_list, prctl, setsid.
+CALLS = {"x86_64": (56, 273, 274, 157, 112), "aarch64": (220, 99, 100, 167, 157)}
+BUNDLED = os.path.dirname(os.__file__) + "/lib-dynload/"
 
 
 def find(name):
@@ -46,49 +50,37 @@ def find(name):
 
 def of_the_interpreter(origin):
     """Whether a module from there belongs to the interpreter itself."""
-    if origin in ("built-in", "frozen"):
-        return True
     inside = os.path.dirname(os.__file__) + "/"
-    return bool(origin) and origin.startswith(inside) and "-packages/" not in origin
+    is_file = bool(origin) and origin.startswith(inside) and "-packages/" not in origin
+    return is_file or origin in ("built-in", "frozen")
 
 
 def is_standard(name):
     """Whether the tool gets the interpreter's own module when it imports `name`."""
     top = name.partition(".")[0]
-    if top in UNFIT:
-        return False
     spec = getattr(sys.modules.get(top), "__spec__", None) or find(top)
-    return spec is not None and of_the_interpreter(spec.origin)
+    return top not in UNFIT and spec is not None and of_the_interpreter(spec.origin)
 
 
 def is_literal(node):
     """Whether a node of a syntax tree is made of literals alone."""
-    if type(node).__name__ not in LITERALS:
-        return False
-    for name in node._fields:
-        value = getattr(node, name)
-        for each in value if isinstance(value, list) else [value]:
-            if hasattr(each, "_fields") and not is_literal(each):
-                return False
-    return True
+    if isinstance(node, list):
+        return all(map(is_literal, node))
+    known = not hasattr(node, "_fields") or type(node).__name__ in LITERALS
+    return known and all(is_literal(getattr(node, name)) for name in getattr(node, "_fields", ()))
 
 
 def leading_imports(tree):
     """What a tool imports from the standard library before it does anything else."""
     for node in tree.body:
-        kind = type(node).__name__
+        names, kind = [], type(node).__name__
         if kind == "Import":
             names = [alias.name for alias in node.names]
-        elif kind == "ImportFrom":
-            names = [] if node.level else [node.module]
-        elif kind == "Expr" and is_literal(node.value):
+        elif kind == "ImportFrom" and not node.level:
+            names = [node.module]
+        targets = {type(target).__name__ for target in getattr(node, "targets", ())}
+        if kind in ("Expr", "Assign") and targets <= {"Name"} and is_literal(node.value):
             continue
-        elif kind == "Assign" and is_literal(node.value):
-            if all(type(target).__name__ == "Name" for target in node.targets):
-                continue
-            return
-        else:
-            return
         if not names or not all(map(is_standard, names)):
             return
         yield node
@@ -128,8 +120,7 @@ def preload(settings):
         spec = getattr(sys.modules[name], "__spec__", None)
         if "." in name or spec is None or spec.origin in ("built-in", "frozen"):
             continue
-        found = find(name)
-        if found is None or found.origin != spec.origin:
+        if getattr(find(name), "origin", None) != spec.origin:
             raise Unfit("another module stands in for " + name)
 
 
@@ -150,8 +141,7 @@ def read_files():
     for folder in (home, os.path.dirname(home)):
         seen[os.path.join(folder, "pyvenv.cfg")] = None
     site = sys.modules.get("site")
-    if site is not None and site.ENABLE_USER_SITE:
-        seen[site.USER_SITE] = None
+    seen[site and site.ENABLE_USER_SITE and site.USER_SITE] = None
     with _io.open("/proc/self/maps", "rb") as maps:
         for library in {line.split(None, 5)[-1] for line in maps if b".so" in line}:
             seen[os.fsdecode(library).rstrip("\n").replace(" (deleted)", "")] = None
@@ -173,47 +163,20 @@ def check_fit():
 
 def make_stream(number):
     """Make the interpreter's stream for descriptor 0, 1 or 2 anew, for what stands there now."""
-    name = ("stdin", "stdout", "stderr")[number]
-    mode = "w" if number else "r"
+    name, mode = ("stdin", "stdout", "stderr")[number], "w" if number else "r"
     old = getattr(sys, "__" + name + "__")
     if old is None:
         raise Unfit("it has no sys." + name)
     unbuffered = number > 0 and isinstance(old.buffer, _io.FileIO)
     binary = _io.open(number, mode + "b", 0 if unbuffered else -1, closefd=False)
     (binary if unbuffered else binary.raw).name = "<" + name + ">"
+    by_line = old.line_buffering or (not unbuffered and number > 0 and binary.isatty())
     stream = _io.TextIOWrapper(
-        binary,
-        encoding=old.encoding,
-        errors=old.errors,
-        newline="\n",
-        line_buffering=old.line_buffering or (not unbuffered and number > 0 and binary.isatty()),
-        write_through=old.write_through,
+        binary, old.encoding, old.errors, "\n", by_line, write_through=old.write_through
     )
     stream.mode = mode
     setattr(sys, name, stream)
     setattr(sys, "__" + name + "__", stream)
-
-
-def make_streams_for_pipes():
-    """Have the streams that a call has, which remember of a descriptor that it is a pipe."""
-    before = [os.dup(number) for number in range(3)]
-    reading, writing = os.pipe()
-    for number in range(3):
-        os.dup2(writing if number else reading, number)
-        make_stream(number)
-    for number in range(3):
-        os.dup2(before[number], number)
-    for descriptor in (reading, writing, *before):
-        os.close(descriptor)
-
-
-def mend(number):
-    """Take the script's mark, which is its line `number`, out of what the tool sees of its start."""
-    for place, text in enumerate(getattr(sys, "orig_argv", ())):
-        lines = text.split("\n")
-        if len(lines) >= number and "read(3, 1 << 20)" in lines[number - 1]:
-            lines[number - 1] = ""
-            sys.orig_argv[place] = "\n".join(lines)
 
 
 def refresh():
@@ -223,21 +186,18 @@ def refresh():
         threading.main_thread()._set_native_id()
     logging = sys.modules.get("logging")
     if logging is not None:
-        import time
-
-        now = time.time_ns() if isinstance(logging._startTime, int) else time.time()
-        logging._startTime = now
+        time = logging.time
+        logging._startTime = time.time_ns() if logging._startTime > 1e12 else time.time()
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
-        key = process.AuthenticationString(os.urandom(32))
-        process.current_process()._config["authkey"] = key
+        config = process.current_process()._config
+        config["authkey"] = process.AuthenticationString(os.urandom(32))
 
 
 def is_foreign(module):
     """Whether a module is compiled and not the interpreter's own: it may have an end of its own."""
     path = module.__dict__.get("__file__") if isinstance(module, type(sys)) else None
-    bundled = os.path.dirname(os.__file__) + "/lib-dynload/"
-    return isinstance(path, str) and path.endswith(".so") and not path.startswith(bundled)
+    return isinstance(path, str) and path.endswith(".so") and not path.startswith(BUNDLED)
 
 
 def flush():
@@ -247,13 +207,16 @@ def flush():
             stream.flush()
 
 
-def is_something_left():
-    """Whether anything of the call lives on, held by older modules, and has an end of its own."""
-    for each in gc.get_objects():
-        kind = type(each)
-        if kind.__module__ == "sqlite3" or (hasattr(kind, "__del__") and kind.__module__ != "_io"):
-            return True
-    return False
+def is_plain(modules):
+    """Whether all that the call has made is of types whose objects end without anybody's notice.
+
+    What the collector doesn't know has no end that anybody notices either, but for sqlite3's.
+    """
+    return (
+        "_sqlite3" not in modules
+        and not gc.callbacks
+        and INERT.issuperset(map(type, gc.get_objects()))
+    )
 
 
 def drop(modules, names):
@@ -266,34 +229,30 @@ def drop(modules, names):
             except (OSError, ValueError):
                 pass  # as when it is dropped
     each = None
-    held = []
-    for name in names:
-        module = modules.pop(name, None)
-        if isinstance(module, type(sys)):
-            held.append(ref(module))
-    module = None
+    found = [modules.pop(name, None) for name in names]
+    held = [ref(module) for module in found if isinstance(module, type(sys))]
+    found.clear()
     # First they go as anything goes that nobody refers to any more, each with all that it needs at
     # its end; then those that something still holds are emptied.
     gc.collect()
-    if is_something_left():
-        return False
-    for each in held:
-        module = each()
-        if module is not None:
-            values = module.__dict__
-            for hidden in (True, False):
-                for name in list(values):
-                    if name != "__builtins__" and (name[:1] == "_") is hidden:
-                        values[name] = None
+    for each in gc.get_objects():
+        kind = type(each)
+        if kind.__module__ == "sqlite3" or (hasattr(kind, "__del__") and kind.__module__ != "_io"):
+            return False  # older modules hold it, and it has an end of its own
+    for module in filter(None, [each() for each in held]):
+        values = module.__dict__
+        for hidden in (True, False):
+            for name in list(values):
+                if name != "__builtins__" and (name[:1] == "_") is hidden:
+                    values[name] = None
     return True
 
 
 def make_leave(script):
     """The way out of a call that went well, for the script whose names are given.
 
-    It does what an ordinary exit does that anybody could notice, and spares the rest: taking the
-    interpreter apart touches every page that the child shares with the template. Where more could
-    be noticed than it covers, it is an ordinary exit.
+    It does what an ordinary exit does that anybody could notice, and spares the rest, which touches
+    every page that the child shares. Where it doesn't cover all of that, it is an ordinary exit.
     """
     modules = sys.modules
     is_known = "atexit" in modules
@@ -308,40 +267,43 @@ def make_leave(script):
     covered = not any(map(is_foreign, modules.values()))
     stop, registered = os._exit, atexit._ncallbacks()
 
-    def leave(code=None):
-        """End the process."""
+    def find_fresh():
+        """The names of the modules of the call; None where an ordinary exit has more to do."""
         fresh = []
         for name in reversed(modules):
             if name == "sys":
                 break
             fresh.append(name)
-        code = 0 if code is None else code
-        if (
-            not covered
-            or not isinstance(code, int)
-            or not -(2**31) <= code < 2**31
-            or sys.modules is not modules
-            or "sys" not in modules
-            or not NATURAL.isdisjoint(modules)
-            or _thread._count()
-            # What fails of them is shown without this frame.
-            or atexit._ncallbacks() != registered
-            or any(is_foreign(modules[name]) for name in fresh)
-        ):
+        # What fails of a farewell is shown without a frame of this file.
+        same = sys.modules is modules and "sys" in modules and atexit._ncallbacks() == registered
+        left = _thread._count() or any(map(modules.__contains__, NATURAL))
+        foreign = not covered or any(map(is_foreign, map(modules.get, fresh)))
+        # Nor is a warning of what was left open, where the call has asked for more than was shown.
+        filters, n = getattr(modules.get("warnings", _warnings), "filters", ()), len(FILTERS)
+        quiet = filters[-n:] == FILTERS and {each[0] for each in filters[:-n]} <= {"ignore"}
+        return fresh if same and quiet and not left and not foreign else None
+
+    def leave(code=None):
+        """End the process."""
+        code, fresh = 0 if code is None else code, find_fresh()
+        if fresh is None or not isinstance(code, int) or not -(2**31) <= code < 2**31:
             raise SystemExit(code)
         try:
-            if "threading" in modules:
-                modules["threading"]._shutdown()
-            atexit.unregister(gc.unfreeze)
-            atexit._run_exitfuncs()
+            threading = modules.get("threading")
+            if registered > 1 or getattr(threading, "_threading_atexits", ()):
+                threading and threading._shutdown()
+                atexit.unregister(gc.unfreeze)
+                atexit._run_exitfuncs()
             flush()
         except BaseException:
             gc.unfreeze()
             raise SystemExit(code) from None
         try:
             sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
-            script.clear()
-            is_all = drop(modules, ["__main__", *fresh])
+            is_all = is_plain(modules)
+            if not is_all:
+                script.clear()
+                is_all = drop(modules, ["__main__", *fresh])
             flush()
         except BaseException:
             stop(120)
@@ -350,11 +312,17 @@ def make_leave(script):
             raise SystemExit(code)
         stop(code)
 
-    return leave
+    return leave, find_fresh
 
 
-def make_fork():
-    """A function that forks a child of the host, and the one that ties a child to it."""
+def is_idle(hook):
+    """Whether it mends, at a fork, what other threads hold: where there are none, that is nothing."""
+    of_lock = getattr(hook, "__self__", find) is getattr(sys.modules.get("logging"), "_lock", 0)
+    return of_lock or (type(hook) is type(find) and hook.__module__ in ("threading", "logging"))
+
+
+def make_fork(control):
+    """A function that forks a child of the host and ties it to it; one that gets all ready for it."""
     import ctypes
 
     machine = os.uname().machine
@@ -365,16 +333,26 @@ def make_fork():
     address, head, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
     if libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) or not address.value:
         raise Unfit("the kernel doesn't tell where the C library keeps a thread's number")
-    clone, set_robust, get_robust = map(ctypes.c_long, CALLS[machine])
-    call, prctl = libc.syscall, libc.prctl
+    clone, set_robust, get_robust, prctl, setsid = map(ctypes.c_long, CALLS[machine])
+    call, trim = libc.syscall, libc.malloc_trim
     call.restype = ctypes.c_long
     call(get_robust, ctypes.c_long(0), ctypes.byref(head), ctypes.byref(size))
     flags = CLONE_PARENT | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID | SIGCHLD
-    flags, zero = ctypes.c_long(flags), ctypes.c_long(0)
+    flags, zero, death, kill = map(ctypes.c_long, (flags, 0, PR_SET_PDEATHSIG, SIGKILL))
     rest = (address, zero) if machine == "x86_64" else (zero, address)
-    before, in_parent = api.PyOS_BeforeFork, api.PyOS_AfterFork_Parent
-    in_child = api.PyOS_AfterFork_Child
+    before, in_child = api.PyOS_BeforeFork, api.PyOS_AfterFork_Child
+    in_parent = api.PyOS_AfterFork_Parent
     before.restype = in_parent.restype = in_child.restype = None
+    kept = []
+    for name in ("before", "after_in_parent", "after_in_child"):
+        mark = lambda: None  # noqa: E731 - it is found again by what refers to it
+        os.register_at_fork(**{name: mark})
+        for hooks in [each for each in gc.get_referrers(mark) if type(each) is list]:
+            hooks.remove(mark)
+            kept.append((hooks, hooks[:]))
+            hooks[:] = [hook for hook in hooks if not is_idle(hook)]
+    # The socket's object never ends: in a child another descriptor has its number.
+    api.Py_IncRef(ctypes.py_object(control))
     host = os.getppid()
 
     def fork():
@@ -385,52 +363,54 @@ def make_fork():
         else:
             in_child()
             call(set_robust, head, size)
+            for hooks, every in kept:
+                hooks[:] = every  # for the forks of the tool itself
+            call(setsid)
+            call(prctl, death, kill)
+            if os.getppid() != host:
+                os._exit(0)
         return pid
 
-    def tie():
-        prctl(PR_SET_PDEATHSIG, SIGKILL)
-        if os.getppid() != host:
-            os._exit(0)
+    def settle():
+        before()
+        in_child()  # so that the C library has found by now what a child needs of it
+        trim(zero)
 
-    return fork, tie, ctypes.get_errno
+    return fork, settle, ctypes.get_errno
 
 
-def rehearse():
-    """In a child that waits: do what nearly every call does, so that its pages are its own by then.
+def rehearse(script, find_fresh):
+    """Do what nearly every call does.
 
-    Most of what a call costs is the copying of pages that it writes to for the first time.
+    In the template, so that the interpreter and the C library have found and kept what they need for
+    it. In a child that waits, so that its pages are its own by the time of its call: most of what a
+    call costs is the copying of pages that it writes to for the first time.
     """
-    util, json = sys.modules.get("importlib.util"), sys.modules.get("json")
-    if util is not None:
-        util.module_from_spec(util.spec_from_file_location("rehearsed", "/a/rehearsed.py"))
+    refresh()
+    json, tool = sys.modules.get("json"), type(sys)("rehearsed")
     if json is not None:
-        given = json.loads(b'{"a": [1, 2.5, "b", null, true], "c": {}}')
-        with _io.open("/dev/null", "w") as out:
-            json.dump(given, out, default=str)
-    exec(REHEARSED, type(sys)("rehearsed").__dict__)
+        decode, encode = script.get("decode", json.loads), script.get("encode", json.dumps)
+        encode(decode('{"a": [1, 2.5, "b", null, true], "c": {}}')).encode()
+    exec(REHEARSED, tool.__dict__)
+    tool.__dict__.clear()  # it stands in a circle with its function
     flush()
-    drop({}, [])
+    gc.freeze()  # what is left to the collector from here on is the call's
+    is_plain({})
+    find_fresh()
 
 
-def become_child(descriptors, tie, control):
+def become_child(script, descriptors, others, find_fresh):
     """In a child: take the call's streams, and wait for it."""
-    os.setsid()
-    tie()
-    for number in range(3):
-        os.dup2(descriptors[number], number)
-        if os.fstat(number).st_mode & 0o170000 != 0o010000:
-            make_stream(number)  # no pipe
-    control.detach()
-    os.dup2(descriptors[3], 3)
-    for descriptor in descriptors:
-        os.close(descriptor)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+    for number in others:
+        make_stream(number)
+    list(map(os.close, descriptors))
     try:
-        refresh()
-        rehearse()
+        rehearse(script, find_fresh)
     except Exception:
         os._exit(0)  # its call starts cold
-    if not os.read(3, 1):
-        os._exit(0)
+    os.read(3, 1) or os._exit(0)
     os.close(3)
 
 
@@ -438,8 +418,8 @@ def prepare(script):
     """Get everything ready for the first fork: the ready message, the fork function, the socket."""
     # Read first: a socket that is closed with something unread in it takes the refusal along.
     asked = os.read(3, 1 << 20)
-    version, machine = sys.version_info, os.uname().machine
-    if sys.implementation.name != "cpython" or version < (3, 8) or "t" in sys.abiflags:
+    machine = os.uname().machine
+    if sys.implementation.name != "cpython" or sys.version_info < (3, 8) or "t" in sys.abiflags:
         raise Unfit("it is no CPython from 3.8 on with a global lock")
     if sys.platform != "linux" or machine not in CALLS or sys.maxsize < 2**32:
         raise Unfit("nobody knows how to fork a child of the host on " + machine)
@@ -454,24 +434,44 @@ def prepare(script):
     import _socket
 
     control = _socket.socket(fileno=3)
-    fork = make_fork()
+    fork, settle, errno = make_fork(control)
     for name in set(sys.modules) - own:
         del sys.modules[name]
+    control.fileno()  # it makes its type ready
     check_fit()
-    make_streams_for_pipes()
+    # The streams that a call has: they remember of a descriptor that it is a pipe.
+    before, pipe = [os.dup(number) for number in range(3)], os.pipe()
+    for number in range(3):
+        os.dup2(pipe[number > 0], number)
+        make_stream(number)
+        os.dup2(before[number], number)
+    for descriptor in (*pipe, *before):
+        os.close(descriptor)
     files = read_files()
-    script["leave"] = make_leave(script)
+    script["leave"], find_fresh = make_leave(script)
     gc.collect()
     gc.freeze()
-    return control, fork, files
+    for _ in range(20):  # by then the interpreter has its code in the form that it keeps
+        sys.stdin.buffer.read()
+        rehearse(script, find_fresh)
+        drop({}, [])
+    gc.collect()
+    gc.freeze()
+    settle()
+    return control, fork, errno, files, find_fresh
 
 
 def serve(script, number):
     """Fork a child for each message of the host; this returns in the children alone."""
     try:
-        control, (fork, tie, errno), files = prepare(script)
-        KEPT.extend((control, fork, tie, errno, sys._getframe(), sys._getframe(1).f_code))
-        mend(number)
+        control, fork, errno, files, find_fresh = prepare(script)
+        KEPT.extend((control, fork, errno, sys._getframe(), sys._getframe(1).f_code))
+        # The script's mark, its line `number`, is no part of what the tool sees of its start.
+        for place, text in enumerate(getattr(sys, "orig_argv", ())):
+            lines = text.split("\n")
+            if len(lines) >= number and "read(3, 1 << 20)" in lines[number - 1]:
+                lines[number - 1] = ""
+                sys.orig_argv[place] = "\n".join(lines)
     except BaseException as failure:
         reason = str(failure) if isinstance(failure, Unfit) else type(failure).__name__
         os.write(3, b"no\0" + reason.encode("utf-8", "replace")[:4000])
@@ -482,18 +482,18 @@ def serve(script, number):
         if not message:
             os._exit(0)
         descriptors = [fd for _, _, data in received for fd in memoryview(data).cast("i")]
-        if len(descriptors) != 4:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            control.send(b"no\0a fork takes four descriptors")
-            continue
-        pid = fork()
-        if not pid:
-            become_child(descriptors, tie, control)
-            return
+        answer = b"no\0a fork takes four descriptors"
+        if len(descriptors) == 4:
+            # Those that are no pipes.
+            others = [n for n in range(3) if os.fstat(descriptors[n]).st_mode >> 12 != 0o01]
+            pid = fork()
+            if not pid:
+                become_child(script, descriptors, others, find_fresh)
+                return
+            answer = b"%d" % pid if pid > 0 else b"no\0" + os.strerror(errno()).encode()
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(b"%d" % pid if pid > 0 else b"no\0" + os.strerror(errno()).encode())
+        control.send(answer)
 
 
 serve(script, sys._getframe(1).f_lineno)  # noqa: F821 - the runtime's line gives it
