@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T17:37:42Z:128e11bf64c716356731a27b07a205726f9cbd4f0bdd6f9df163f28dbb44c10f:Ljo6Liy-pivc5XeiiRseL4rK9wshEVXQGdjubAJcGdBjkm8iOfM7lKSsL1jatFzkxB2bBFPQS7YOh-3NCymBDQ:0060ce2055771f85
+# rye:signed:2026-11-22T17:46:51Z:1bce4f38acf29efca8a58643800132e973de28606e32541ddfaf2b6a87190f29:TIbjZPv6XcmXf_xT64BIaGcj2USWZjsg_ZKMVsfpAHx0nLdjvA_9H039KDSVvOuOkmwB0bCAqEiN-6m5pJ0ACA:bcd9c99e9093fdd0
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -37,8 +37,8 @@ LITERALS = ("Constant", "Dict", "List", "Tuple", "Set", "UnaryOp", "USub", "UAdd
 
 PR_SET_PDEATHSIG, PR_GET_TID_ADDRESS, SIGKILL, SIGCHLD = 1, 40, 9, 17
 CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
-# Numbers of the system calls: clone, set_robust_list, get_robust_list, prctl, setsid.
-CALLS = {"x86_64": (56, 273, 274, 157, 112), "aarch64": (220, 99, 100, 167, 157)}
+# Numbers of the system calls: clone, set_robust_list, get_robust_list, prctl, setsid, exit_group.
+CALLS = {"x86_64": (56, 273, 274, 157, 112, 231), "aarch64": (220, 99, 100, 167, 157, 94)}
 BUNDLED = os.path.dirname(os.__file__) + "/lib-dynload/"
 
 
@@ -248,7 +248,7 @@ def drop(modules, names):
     return True
 
 
-def make_leave(script):
+def make_leave(script, stop):
     """The way out of a call that went well, for the script whose names are given.
 
     It does what an ordinary exit does that anybody could notice, and spares the rest, which touches
@@ -265,7 +265,7 @@ def make_leave(script):
     # All that is imported from here on stands behind it.
     modules["sys"] = modules.pop("sys")
     covered = not any(map(is_foreign, modules.values()))
-    stop, registered = os._exit, atexit._ncallbacks()
+    registered = atexit._ncallbacks()
 
     def find_fresh():
         """The names of the modules of the call; None where an ordinary exit has more to do."""
@@ -333,7 +333,7 @@ def make_fork(control):
     address, head, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
     if libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) or not address.value:
         raise Unfit("the kernel doesn't tell where the C library keeps a thread's number")
-    clone, set_robust, get_robust, prctl, setsid = map(ctypes.c_long, CALLS[machine])
+    clone, set_robust, get_robust, prctl, setsid, leave = map(ctypes.c_long, CALLS[machine])
     call, trim = libc.syscall, libc.malloc_trim
     call.restype = ctypes.c_long
     call(get_robust, ctypes.c_long(0), ctypes.byref(head), ctypes.byref(size))
@@ -376,7 +376,8 @@ def make_fork(control):
         in_child()  # so that the C library has found by now what a child needs of it
         trim(zero)
 
-    return fork, settle, ctypes.get_errno
+    # For os._exit, each child would have the C library find its function anew.
+    return fork, settle, ctypes.get_errno, lambda code: call(leave, code)
 
 
 def rehearse(script, find_fresh):
@@ -399,11 +400,11 @@ def rehearse(script, find_fresh):
     find_fresh()
 
 
-def become_child(script, descriptors, others, find_fresh):
+def become_child(script, descriptors, no_pipes, find_fresh):
     """In a child: take the call's streams, and wait for it."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
-    for number in others:
+    for number in no_pipes:
         make_stream(number)
     list(map(os.close, descriptors))
     try:
@@ -434,7 +435,7 @@ def prepare(script):
     import _socket
 
     control = _socket.socket(fileno=3)
-    fork, settle, errno = make_fork(control)
+    fork, settle, errno, stop = make_fork(control)
     for name in set(sys.modules) - own:
         del sys.modules[name]
     control.fileno()  # it makes its type ready
@@ -448,11 +449,11 @@ def prepare(script):
     for descriptor in (*pipe, *before):
         os.close(descriptor)
     files = read_files()
-    script["leave"], find_fresh = make_leave(script)
+    script["leave"], find_fresh = make_leave(script, stop)
     gc.collect()
     gc.freeze()
     for _ in range(20):  # by then the interpreter has its code in the form that it keeps
-        sys.stdin.buffer.read()
+        os.write(1, sys.stdin.buffer.read())
         rehearse(script, find_fresh)
         drop({}, [])
     gc.collect()
@@ -484,11 +485,10 @@ def serve(script, number):
         descriptors = [fd for _, _, data in received for fd in memoryview(data).cast("i")]
         answer = b"no\0a fork takes four descriptors"
         if len(descriptors) == 4:
-            # Those that are no pipes.
-            others = [n for n in range(3) if os.fstat(descriptors[n]).st_mode >> 12 != 0o01]
+            no_pipes = [n for n in range(3) if os.fstat(descriptors[n]).st_mode >> 12 != 1]
             pid = fork()
             if not pid:
-                become_child(script, descriptors, others, find_fresh)
+                become_child(script, descriptors, no_pipes, find_fresh)
                 return
             answer = b"%d" % pid if pid > 0 else b"no\0" + os.strerror(errno()).encode()
         for descriptor in descriptors:
