@@ -182,7 +182,7 @@ async def test_a_template_killed_under_load_costs_no_call_and_leaves_nothing() -
 
 
 def test_a_child_that_its_template_could_not_name_is_found(pool: WarmPool) -> None:
-    told = b'control.send(b"%d" % pid if pid'
+    told = b"control.send(answer)"
     assert told in TEMPLATE
     program = TEMPLATE.replace(told, b"os.kill(os.getpid(), 9) or " + told)
     spec = python(pool, ECHO, program=program)
