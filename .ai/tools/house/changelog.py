@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:GtSrT2R-fLtdpy4MOmIzq3VgvNRpaGeljJMddNW6NDmFB-zcQoS4iaQfFVkcyp689nDYcG8pLTPUcoDt-9oABg:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:KJgfHXU1rHNIYgWLBstmT1DQ1eoHdH8XGXnHNk1AchGCv3itGiShFCfW6YXZQmU1ufhZ-N_UAkccMlBPphVwCw:31778e770ce5eb17
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:ifm0XFDroet9iYRrm175Qglq3IOmYzUVtUp9q7-NMa1pE-Z8bzmYA0H3YqueYP6dnas9gjKKSIXAa0blalTUDw:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:MUU35FBzLslNJ-McVml6ynVGRWrxtF-um5WaK5BcxBDbAiv4igJI5v-GcqiDyWPKWGJhkTzYoZ8kUqcbY4cgCA:31778e770ce5eb17
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:lJINWGZQw9YsfgtweOdt5ijenbUW3UonoYngHnpoTbToCtM2DMWAk5P9d2GB5QUBaRXMaJRc0BDpHuSNdCeEAA:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:h8EhPf21jQ72f1OUWEcvnT1kEtOnwFJIK7_aHvAtwyrEiBOFcm5Vty8ky_sLNSR1eulnon8tjxmmGzNXjLgZDA:31778e770ce5eb17
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

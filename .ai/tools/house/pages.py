@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:p75UeDeZhlKM8Vue8A7byeAGdKECIZdznp8E6INK8qssEzPoIKhAxKn1zSbMUgtG0L2-PekWdaht1RvqKuxnBw:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:nXVRCBDZJn0wLbX-IANJX5edV7WoZVY8FCtRHOTa8_kCw--r5aUcTl8UtgKrNelPWe4QfFwd6CWp3td96Y8ECg:31778e770ce5eb17
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

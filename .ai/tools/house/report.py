@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:tZUqv7PvHLuTGYlpGG_hGCL64vDj-yr5Wd_7rURNolapwrA3bfhIIrxma2W2dhsUIiYSrpVzx4vjbqse1PwZAw:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:mI0WdWzLy9i6eD6BmoB0dFy4HZsPVcxu5eGLIrJBwYzPK-SXwaHHH_3leTI3bzjH39cEUlhiviS_gqqsafWUCQ:31778e770ce5eb17
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

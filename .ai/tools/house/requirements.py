@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:Undx8ugzyc0qQ87nLUrAiDEkMY_RmdGUjfBesX3iYXbdpvcmyO0lg7mBxngD8El50K3ls0kPRseggCYpeVyPCQ:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:MxnS6Rn6WJpKvNAVgKnxtX-WucFTEOKd-rqoqbQtm3d4MvutkNFR8nvmwsHNDgnugXsnw1IEfv05s_8flCtmCg:31778e770ce5eb17
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

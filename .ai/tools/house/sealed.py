@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:c541ZGbROdM3QHI7txEg_Oq7byj2JTDeKgCJo6zcHbQMXRoNZHSMDcioUTcwYIxbFjoa8Mg7zNjc-7RE2rkQCA:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:8EullCFLzr6VN757vpUjlKdXez69l6nb0PFQJ6nZQvlfuHMbu1MexrSESs-eJ3XaVlW9EMPKhPxU2vwTNP6GCA:31778e770ce5eb17
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:0REXLVz8DKUrW_xn93AHlqxyTw1gYWULww3X6QXeJL1uyjrresybFZmqWNBGfjR-HQahOs_A0o1xrbubmhknAw:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:qRjFmlI37ccP8IEQjH5prPQPI5iYO_SYLENIInPt9wSpH3ylHGvZccGtdBnBD-LN86RiyqTi29RSCIiJGK_xDg:31778e770ce5eb17
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:uZl3p0nKdkKijeBikD4Fcts_wlbFCoHS5U3TRwYQW9jduf_p-IpeE0KA4oYRetPJ4nVddlpdtnr8IWIV5czUDw:c3bdff74b9f68c91
+# rye:signed:2026-11-22T18:01:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:2w-C-Q0tfLnQo1cvsPGbLktkbFp87YAnCMy2nEGJROcTOu8HbsHHLY3BFkdIkITvqxeVevhvs0lbEUMLEFieAw:31778e770ce5eb17
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:-Po9sRYt8raf4sk11KYklP40SQ15pO9pozfBlzEOe650rNRoT8ZGNFdRK3eZ8vceFMQkpu8lHawzMutW_6SmCA:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:3ysL6KQ59D5S22Nd-We1sVWulDxRQPEc04x2dX6EhP8BOhFqb2tRiAnfoGVtoVs3CNL7FVUKqqSAwR1bhpR1DQ:01cb1e65a1e63935
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:lheP5fFpo5FA3EufNy_WyeGzMpwM4W4u5OYXIh9WS-5LjwHdBFdGS1krJWnRh9g_5_44UP335Dlt5NTFYY4oBw:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Og1KAIOEk8z7-JL-T-XVcEwx4RLfqpL9gc336bfs6L3IQ7NGVd3rurU4X3Cu3Sn7LkLHgHMqHSqfL7fqLx2cDw:01cb1e65a1e63935
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

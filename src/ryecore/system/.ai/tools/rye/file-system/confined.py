@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:_l0bsf3phTiu-35YU0F0QbKtijlX4Ub_WxRUzc6qNfrIKuR6SOQKgLgb6suN_gxthu3h1JjG76DxS6xgfur4Dw:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:vock1YUixQwm63ag_TFv1dbtayx8LgqDR4VCCEFrDqrIsVHBduCXEE61PFG5mb1ab0H_H4kPMTkv3w__sm-cDg:01cb1e65a1e63935
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:5_uoFqbwMUkiTe3DlvunfWre6JqQZ8Eg2YSX-fc3ZrbNT07NTTAqlWI2C6zYNzn92XvpajMk_R7IppKyX05ACg:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:y5RW0GvWwxIDNViGhjEIqPIoqEso6AjE1GFuq_lrpvlILCIfVFbn3pqHI6Ah0Q43r6ilmr3xSHmHVwhEFozoCA:01cb1e65a1e63935
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:mJIcAjF4zkzGdke7qKaqJHdvOcaIdqfQfDImleq3_gnXrtj_bRnBKwt5ZTvfnf0Eu6Qig6RE4NkyN_xXNZ6NAA:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:nkXP4ew1FhBwUOGgp52SZhIJCMI4DtWarNWosO14w8Hh4R-tHKTonZOJhrz9wwUzqK1mqCf9oiFJTy0ungFjCg:01cb1e65a1e63935
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:IJTy74M2KKrnDJiff95qcPW9_o7tQ3SnVdIAlYuIBDLcub8DViRHuKkKEQ2BPV8XBTo7Peauq2ETK8Tc-aVzBw:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:A6N_2gmtgzQ7yaeogGbZ1pHnMR3MLV38RJTZqs6jDl5KJcP49yLsoCNGAjgD2-MV8nIcRce43oa85FSjfyOQAw:01cb1e65a1e63935
 """List what lies in a folder."""
 
 from __future__ import annotations

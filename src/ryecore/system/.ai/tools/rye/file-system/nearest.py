@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:kimg-ntNFLkaJ1D8v-5y775Ayg4Y61jPP6OFab6_68n9opkkCTNwj8lc5dEvUMc7u3K5--gMycaX8OCRDI8yAQ:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:VTI7YSChZQSmBUZnTQlLZYfAutXV-OUoMzFOfV7pB0d212Dvt_Q_qGTCykLW2Qcwmb97hpmdwvnTwlsRdvnNAg:01cb1e65a1e63935
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:rfciY5vELrLOLiyC05dEpFcHw3I579Ft85OXHX5VF3beasE55Cx6vh2g8zauAo1-Kb-2coDunNqMXOwpNchgBQ:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:Kvks2FE9DtP6zDBlQR_hdMrPUkavsB2F4PWsuTJgrmVjEAVU9iWS3w6p3uvu73qcTwr5ExaNplORC8haxRsGDw:01cb1e65a1e63935
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

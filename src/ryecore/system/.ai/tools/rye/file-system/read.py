@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:jqk1Qsse_f-eRwlT9HCIQguyjp1hWJYTB4vazzQPJ7_tmC5q9dVa68bEy95iBLEYfAWChAKXVX8hBoVHJHiRAw:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:yNemlKuyvpjjNGY7Dmt26zWdi0MNNl2btWYtB6lCTchT_vDoTM04E-3RAkDncJUuIP3h0x4aAKqCtRh0tpsFAg:01cb1e65a1e63935
 """Read a part of a text file."""
 
 from __future__ import annotations

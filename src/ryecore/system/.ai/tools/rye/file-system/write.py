@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Yms3iANPxJ-Z8T2tV78DWerApzBz8t-xg5WDKXhAPYlz4eSty-5pQcug5IJbbd7sI2-K1i_lThrikfPlKr5iCA:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:RObqLzyjVwNr56vzXaNgpFpNe4VDXA65dChoCK5BF2RL4ZWJRvIJk7XoqW1hhVYkykhKyOjo3T3byu7R29v0AQ:01cb1e65a1e63935
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T16:30:30Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:UauPf8HkPggrxZr51uziYXbqewteS_YGUdL0Ih6Kkj95c7ndSVyKgWRJaM-IvNXUsnynB6XFHRSQh-Gx64y3Bw:23a2317a45110522
+# rye:signed:2026-11-22T18:01:41Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:1VOXExrQr5v04v64nBRNci2oU8Y8OvZB9iO-IXVYy31hK4zP4h9og9Ken18flGlF1lnwfn1MD5ui-eMHLsvsAQ:01cb1e65a1e63935
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

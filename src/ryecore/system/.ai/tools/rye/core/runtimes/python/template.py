@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T17:46:51Z:1bce4f38acf29efca8a58643800132e973de28606e32541ddfaf2b6a87190f29:TIbjZPv6XcmXf_xT64BIaGcj2USWZjsg_ZKMVsfpAHx0nLdjvA_9H039KDSVvOuOkmwB0bCAqEiN-6m5pJ0ACA:bcd9c99e9093fdd0
+# rye:signed:2026-11-22T18:01:41Z:1bce4f38acf29efca8a58643800132e973de28606e32541ddfaf2b6a87190f29:GlvmhHGtfduuJ8qIbjCl9ThjsSFceXMciNk4FXod4hXDNypJpIfaUNMolT2G9YI_wQ5xwyhtD35gaXbjKqZfAg:01cb1e65a1e63935
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T16:30:30Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:vRxpVxw7GIeICvoFjKF1CFZDws60Z8Q1GDzHV8uHDMDITEQPSGg82t7lq8r3J24xF7St1-gyoU5sIWFIs4hHCg:23a2317a45110522
+// rye:signed:2026-11-22T18:01:41Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:WUM1Lt5U_5WxMtC6eo4SlEsHMOy8WSffPdkR7qpXy1qnYlnxm_iv-ZGkbY8tGqL5nLs5hYMlEYjzvFSjoe5lCw:01cb1e65a1e63935
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
