@@ -9,6 +9,7 @@ import asyncio
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +20,7 @@ from ryecore import Rye
 from ryecore.lillux import TemplateStats
 from tests.benchmarks.floor.prefork import Prefork, prefork
 from tests.benchmarks.harness import report
-from tests.house import PYTHON, House, events
+from tests.house import House, events
 
 _BODY: Final = (
     "def execute(params, project_path):\n    return {{'sum': params['a'] + params['b'] + {}}}"
@@ -28,6 +29,9 @@ _PARAMS: Final = {"a": 1, "b": 2}
 _SENT: Final = json.dumps(_PARAMS).encode()
 _BASH: Final = ("tool:rye/bash", {"command": "echo hi"})
 _FLOOR: Final = "a child forked ahead by hand"
+# The interpreter of this environment, as a project has one: that of a machine loads whatever its
+# own packages ask for.
+_PYTHON: Final = sys.executable
 _ROUNDS: Final = 30
 _FAST_PER_ROUND: Final = 5
 _SETTLE_S: Final = 0.005
@@ -81,7 +85,7 @@ async def _latency(floor: Prefork, warm: Rye | None, cold: Rye, ref: str) -> Non
     slow: dict[str, tuple[_Way, str]] = {
         "Python tool, cold": (lambda: _call(cold, ref, _PARAMS), "the cold start"),
         "rye/bash echo hi, cold": (lambda: _call(cold, *_BASH), "the cold start"),
-        "python -c pass": (lambda: bare(PYTHON, "-c", "pass"), "the cold start, bare"),
+        "python -c pass": (lambda: bare(_PYTHON, "-c", "pass"), "the cold start, bare"),
     }
     times: dict[str, list[float]] = {name: [] for name in fast | slow}
     for ways in [*[fast] * _FAST_PER_ROUND, slow] * _ROUNDS:
@@ -207,9 +211,10 @@ def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as folder:
         house = House(Path(folder))
+        house.environ["PATH"] = f"{Path(_PYTHON).parent}:{house.environ['PATH']}"
         ref = house.python("acme/add", _BODY.format(0))
         tool = house.path("tools/acme/add.py")
-        with prefork(PYTHON, tool, house.project, spares=max(_AT_ONCE)) as floor:
+        with prefork(_PYTHON, tool, house.project, spares=max(_AT_ONCE)) as floor:
             asyncio.run(_measure(house, ref, floor))
 
 
