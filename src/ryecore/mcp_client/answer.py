@@ -13,6 +13,7 @@ from ryecore.items.metadata import parse_metadata
 from ryecore.mcp_client.guard import Guard
 from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.request import Request
+from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, fill_in, read_server
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ def open_server(
     Raises:
         ConfigError: The item can't be used.
     """
-    from ryecore.mcp_client.session import Place, open_session  # noqa: PLC0415 - imports the SDK
-
     path = request.server_config
     server = fill_in(_read_server(request), os.environ, path)
+    import_client()  # behind what can be refused without it
+    from ryecore.mcp_client.session import Place, open_session  # noqa: PLC0415 - imports the SDK
+
     place = Place(request.project, request.is_project_trusted, guard.leads_group)
     return server, open_session(server, request.server, place)
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,8 +18,10 @@ from ryecore.errors import RyeError
 from ryecore.mcp_client.answer import answer, open_server
 from ryecore.mcp_client.guard import Guard
 from ryecore.mcp_client.request import Request, read_request
-from ryecore.mcp_client.session import ServerSession
 from ryecore.mcp_client.wire import Kind, as_json, receive_frame, refusal_of, send_frame
+
+if TYPE_CHECKING:
+    from ryecore.mcp_client.session import ServerSession
 
 __all__ = ["serve_calls"]
 

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 import anyio
 from attrs import frozen
-from mcp import ClientSession, MCPError
-from mcp.client.session import IncomingMessage
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     METHOD_NOT_FOUND,

@@ -1,0 +1,51 @@
+"""The SDK's client, imported alone.
+
+`import mcp` also imports the SDK's server, with a web framework: a third of the time that a call
+of a cold server takes until it leaves. A process that merely calls has no use for it.
+"""
+
+import gc
+import importlib
+import sys
+from importlib.util import find_spec, module_from_spec
+from typing import Final
+
+__all__ = ["import_client"]
+
+_PACKAGES: Final = ("mcp", "mcp.client")
+_NEEDED: Final = ("mcp.client.session", "mcp.client.sse", "mcp.client.streamable_http")
+
+
+def import_client() -> None:
+    """Import the SDK's client without what its packages import besides.
+
+    For a process of our own: the packages `mcp` and `mcp.client` are empty there but for their
+    modules. Where the SDK's modules turn out to need more, and where it isn't installed, nothing
+    has been imported afterwards, and whoever needs the SDK imports all of it.
+    """
+    if "mcp" in sys.modules:
+        return
+    gc.disable()  # what is imported stays
+    try:
+        for name in _PACKAGES:
+            _enter(name)
+        for name in _NEEDED:
+            importlib.import_module(name)
+    except ImportError:
+        for name in tuple(sys.modules):
+            if name.partition(".")[0] == "mcp":
+                del sys.modules[name]
+    finally:
+        gc.enable()
+    gc.freeze()
+
+
+def _enter(name: str) -> None:
+    """Have a package whose modules can be imported, without running it."""
+    spec = find_spec(name)
+    if spec is None:
+        raise ImportError(name)
+    sys.modules[name] = package = module_from_spec(spec)
+    above, _, last = name.rpartition(".")
+    if above:
+        setattr(sys.modules[above], last, package)

@@ -1,0 +1,45 @@
+"""The SDK's client is imported alone, or else whole."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+IMPORTS = """\
+import sys
+sys.path[:0] = sys.argv[1:]
+from ryecore.mcp_client.sdk import import_client
+import_client()
+print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("mcp", "starlette")))
+import mcp.client.session
+print(mcp.client.session.ClientSession.__module__)
+"""
+
+
+def imported(*paths: Path) -> tuple[set[str], str]:
+    """What a process has imported, and where it finds the session."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, *map(str, paths)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    modules, found = done.stdout.splitlines()
+    return set(modules.split()), found
+
+
+def test_what_calls_servers_imports_no_server() -> None:
+    modules, found = imported()
+    assert {"mcp.client.session", "mcp.client.sse", "mcp.client.streamable_http"} <= modules
+    assert not {"mcp.server", "starlette"} & modules
+    assert found == "mcp.client.session"
+
+
+def test_an_sdk_whose_client_needs_more_is_imported_whole(tmp_path: Path) -> None:
+    for name, said in {
+        "mcp/__init__.py": "NAME = 1",
+        "mcp/client/__init__.py": "",
+        "mcp/client/session.py": "from mcp import NAME\nclass ClientSession: pass",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(said)
+    modules, found = imported(tmp_path)
+    assert modules == set()
+    assert found == "mcp.client.session"
