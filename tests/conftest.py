@@ -1,5 +1,6 @@
 """What every test may use."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -20,6 +21,9 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
+# What is collected stays until the end: nothing of it is garbage that is worth looking for.
+gc.disable()
+
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 * 2**30
 
@@ -38,6 +42,12 @@ def has_memory_for_files() -> bool:
 # The soak runs on the disk, and so does what is given another folder here.
 if not os.environ.get("RYE_SOAK") and has_memory_for_files():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+
+
+def pytest_collection_finish() -> None:
+    """From here on collecting garbage passes over what was there before the first test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(params=["asyncio", "trio"])
