@@ -15,6 +15,7 @@ from attrs import frozen
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from tests.forking import ROOT, SERVERS, Forked, address_of
 from tests.house import House
 
 COMMAND = ["-m", "ryecore.cli", "mcp", "serve"]
@@ -45,12 +46,13 @@ def environ(house: House, **more: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def stdio(
-    house: House, *args: str, mode: str = "auto", **options: Any
+    house: House, *args: str, mode: str = "auto", fresh: bool = False, **options: Any
 ) -> AsyncIterator[Client]:
-    """A client that has started the server."""
+    """A client that has started the server; a fresh one imports all that it needs by itself."""
+    forked = ["-S", str(ROOT / "tests/forked.py"), address_of(SERVERS), *COMMAND[1:]]
     server = StdioServerParameters(
         command=sys.executable,
-        args=[*COMMAND, "--project", str(house.project), *args],
+        args=[*(COMMAND if fresh else forked), "--project", str(house.project), *args],
         env=environ(house),
         cwd=str(house.project),
     )
@@ -59,15 +61,21 @@ async def stdio(
 
 
 @contextmanager
-def process(house: House, *args: str, **variables: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """The server, its streams in the test's own hands."""
-    started = subprocess.Popen(
-        [sys.executable, *COMMAND, *args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=house.project,
-        env=environ(house, **variables),
+def process(
+    house: House, *args: str, fresh: bool = False, **variables: str
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """The server, its streams in the test's own hands; a fresh one has its own command line."""
+    options: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "cwd": house.project,
+        "env": environ(house, **variables),
+    }
+    started: subprocess.Popen[bytes] = (
+        subprocess.Popen([sys.executable, *COMMAND, *args], **options)
+        if fresh
+        else Forked([*COMMAND[1:], *args], imported=SERVERS, **options)
     )
     try:
         yield started
@@ -93,10 +101,10 @@ class Served:
 
 
 @contextmanager
-def http(house: House, *args: str, **variables: str) -> Iterator[Served]:
+def http(house: House, *args: str, fresh: bool = False, **variables: str) -> Iterator[Served]:
     """The server over HTTP on a free port, as soon as it listens."""
     variables.setdefault("RYE_MCP_TOKEN", TOKEN)
-    with process(house, "--http", "0", *args, **variables) as started:
+    with process(house, "--http", "0", *args, fresh=fresh, **variables) as started:
         assert started.stderr is not None
         line = started.stderr.readline().decode()
         assert "ryecore serves MCP at " in line, line + started.stderr.read().decode()

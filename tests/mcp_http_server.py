@@ -1,4 +1,4 @@
-"""An MCP server over HTTP, written with the SDK: `python tests/mcp_http_server.py KIND`.
+"""An MCP server over HTTP, written with the SDK: `python -m tests.mcp_http_server KIND`.
 
 It prints its port once it listens, and wants the bearer token that MCP_TEST_TOKEN names.
 """

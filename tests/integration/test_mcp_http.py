@@ -2,7 +2,6 @@
 
 import gzip
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,22 +12,23 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import McpToolChanged
+from tests.forking import ROOT, SERVERS, Forked
 from tests.house import House
 from tests.mcp_house import HTTP, mcp_tool, server_item, why
 from tests.npm import npm_set
 from tests.unit.lillux.system import children
 
-PROGRAM = Path(__file__).parents[1] / "mcp_http_server.py"
 TOKEN = "hunter2-hunter2"
 
 
 @contextmanager
 def sdk_server(kind: str, token: str = "") -> Iterator[str]:
     """A server of the SDK in a process of its own; its URL."""
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), kind],
+    process = Forked(
+        ["tests.mcp_http_server", kind],
+        imported=SERVERS,
         stdout=subprocess.PIPE,
-        text=True,
+        cwd=ROOT,
         env={"MCP_TEST_TOKEN": token},
     )
     try:

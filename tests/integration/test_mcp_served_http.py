@@ -234,7 +234,7 @@ async def test_a_token_is_made_and_shown_once_or_read_from_a_private_file(house:
 
 async def test_the_token_reaches_no_tool_and_no_argument(house: House) -> None:
     ref = house.shell("a/t", "env; cat /proc/$PPID/cmdline")
-    with http(house) as served:
+    with http(house, fresh=True) as served:
         async with client_of(served) as client:
             done = said(await client.call_tool("rye_execute", arguments(house, item_id=ref)))
     assert TOKEN not in json.dumps(done)

@@ -41,7 +41,7 @@ def anyio_backend() -> str:
 @MODES
 async def test_a_tool_is_executed_and_an_item_is_found_and_read(house: House, mode: str) -> None:
     ref = house.shell("a/t", "cat", description="Says it back.")
-    async with stdio(house, mode=mode) as client:
+    async with stdio(house, mode=mode, fresh=True) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         done = said(
             await client.call_tool(

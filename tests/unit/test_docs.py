@@ -14,6 +14,7 @@ import inspect
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,9 +40,9 @@ import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
+from tests.forking import COMMAND, ROOT, address_of
 from tests.npm import npm_program
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -168,12 +169,23 @@ def needed(example: Path) -> dict[str, str]:
     return {"RYE_NODE": str(npm_program("tsx", "tsx"))} if "typescript" in example.name else {}
 
 
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a `rye` that becomes a process of the installed one which has all imported."""
+    program = tmp_path_factory.mktemp("forked") / "rye"
+    start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(COMMAND)]
+    script = str(Path(sys.executable).with_name("rye"))
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([*start, script])} "$@"\n')
+    program.chmod(0o755)
+    return program.parent
+
+
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+def reader(tmp_path: Path, forked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     home, project = tmp_path / "ada", tmp_path / "ada" / "shop"
     project.mkdir(parents=True)
     python = Path(sys.executable)
-    programs = [str(python.parent), str(python.resolve().parent), *_rust_folder()]
+    programs = [str(forked), str(python.parent), str(python.resolve().parent), *_rust_folder()]
     environ = {
         "PATH": ":".join([*programs, "/usr/local/bin", "/usr/bin", "/bin"]),
         "HOME": str(home),

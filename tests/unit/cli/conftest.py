@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
+from tests.forking import Forked, can_fork
 from tests.house import House
 
 COMMAND = [sys.executable, "-m", "ryecore.cli"]
@@ -42,17 +43,23 @@ def run(house: House) -> Run:
     """Runs the command in the project's folder, and sees that it never shows a traceback."""
 
     def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
-        done = subprocess.run(
-            [*COMMAND, *args],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            check=False,
-            cwd=house.project,
-            env={**environ(house), **variables},
-            timeout=60,
+        env = {**environ(house), **variables}
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started: subprocess.Popen[bytes] = (
+            Forked(["ryecore.cli", *args], cwd=house.project, env=env, **streams)
+            if can_fork(env)
+            else subprocess.Popen([*COMMAND, *args], cwd=house.project, env=env, **streams)
         )
-        assert b"Traceback" not in done.stderr, done.stderr.decode()
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        with started:
+            try:
+                out, err = started.communicate(
+                    stdin.encode() if isinstance(stdin, str) else stdin, timeout=60
+                )
+            except BaseException:
+                started.kill()
+                raise
+        assert b"Traceback" not in err, err.decode()
+        return Done(started.returncode, out.decode(), err.decode())
 
     return run_command
 

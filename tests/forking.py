@@ -1,0 +1,220 @@
+"""Programs as real processes that are forked where their modules are imported already.
+
+Importing takes most of the time of a short program. Here it is done once for all that a test run
+starts: each is a process of its own with its own streams, folder, environment and end, begun where
+`python -m NAME` has imported what it needs.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+COMMAND = (
+    "anyio._backends._asyncio",
+    "genai_prices.data",
+    "importlib.metadata",
+    "ruamel.yaml",
+    "ryecore.cli.commands",
+    "ryecore.cli.graphs_live",
+    "ryecore.drawing",
+    "ryecore.injected",
+    "ryecore.state.registry",
+    "ryecore.testing",
+    "ryecore.threads.service",
+    "ryecore.walker",
+    "sqlite3",
+)
+"""What `rye` imports, at once or when it needs it."""
+SERVERS = (
+    *COMMAND,
+    "mcp.server.mcpserver",
+    "ryecore.mcp_server.http",
+    "ryecore.mcp_server.server",
+    "ryecore.mcp_server.stdio",
+    "starlette.routing",
+    "uvicorn.protocols.http.auto",
+)
+"""What servers of MCP import besides."""
+
+
+def can_fork(env: Mapping[str, str]) -> bool:
+    """Whether the environment tells the interpreter nothing that it reads only when it starts."""
+    return not any(name.startswith("PYTHON") and name != "PYTHONPATH" for name in env)
+
+
+class Forked(subprocess.Popen[bytes]):
+    """`python -m MODULE ARGS`, forked; else what `subprocess` makes of it.
+
+    Args:
+        command: The module, or the path of a script, and its arguments.
+        imported: What is imported already: `COMMAND` or `SERVERS`.
+        options: As for `subprocess.Popen`; `env` and `cwd` are needed.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, imported: tuple[str, ...] = COMMAND, **options: Any
+    ) -> None:
+        self._imported = imported
+        super().__init__(command, **options)
+
+    def _execute_child(  # type: ignore[override]
+        self, args: Sequence[str], executable: object, preexec_fn: object, close_fds: object,
+        pass_fds: object, cwd: Any, env: Mapping[str, str], startupinfo: object,
+        creationflags: object, shell: object, p2cread: int, p2cwrite: int, c2pread: int,
+        c2pwrite: int, errread: int, errwrite: int, *_: object,
+    ) -> None:  # fmt: skip
+        given = [own if theirs == -1 else theirs
+                 for own, theirs in enumerate((p2cread, c2pwrite, errwrite))]  # fmt: skip
+        self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._status.connect(address_of(self._imported).replace("@", "\0"))
+        ask(self._status, given, list(args), str(cwd), env)
+        self.pid = int(self._status.recv(64))
+        self._child_created = True
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        code = self._status.recv(64)
+        self._status.close()
+        return self.pid, int(code)
+
+    def _internal_poll(self, *_: object, **__: object) -> int | None:
+        with self._waitpid_lock:
+            if self.returncode is None:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)
+        return self.returncode
+
+
+def ask(
+    status: socket.socket, streams: Sequence[int], args: Sequence[str], cwd: str,
+    env: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Ask for a process. Its id comes back, and its status when it has ended.
+
+    Whoever closes `status` before that kills it.
+    """
+    wish = os.memfd_create("wish")
+    os.write(wish, json.dumps({"args": [*args], "cwd": cwd, "env": {**env}}).encode())
+    socket.send_fds(status, [b"."], [*streams, wish])
+    os.close(wish)
+
+
+@cache
+def address_of(imported: tuple[str, ...]) -> str:
+    """Where processes with these modules are to be had, until this one ends."""
+    address = f"@rye-tests-{os.getpid()}-{len(imported)}"
+    held, given = socket.socketpair()
+    with given:
+        subprocess.run(
+            [sys.executable, "-m", "tests.forking", address, str(given.fileno()), *imported],
+            stdin=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            pass_fds=[given.fileno()],
+            check=True,
+        )
+    held.detach()  # open until this process ends
+    return address
+
+
+def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, Any]:
+    """Fork for each wish; returns in the new process, with what is wished."""
+    selector = selectors.PollSelector()  # which is no descriptor, for a fork to inherit
+    for one in (listener, until_closed):
+        selector.register(one, selectors.EVENT_READ)
+    statuses: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        for key, _ in selector.select():
+            source: Any = key.fileobj
+            if source is until_closed:
+                for watched in statuses:
+                    signal.pidfd_send_signal(watched, signal.SIGKILL)
+                os._exit(0)
+            elif source is listener:
+                status, _ = listener.accept()
+                _, descriptors, _, _ = socket.recv_fds(status, 1, 4)
+                pid = os.fork()
+                if pid == 0:
+                    for held in (
+                        listener,
+                        until_closed,
+                        status,
+                        *(one for _, one in statuses.values()),
+                    ):
+                        held.detach()
+                    return _begin(descriptors)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                watched = os.pidfd_open(pid)
+                statuses[watched] = pid, status
+                selector.register(watched, selectors.EVENT_READ)
+                selector.register(status, selectors.EVENT_READ, watched)
+                status.send(str(pid).encode())
+            elif key.data is not None:  # nobody waits for it any more
+                selector.unregister(source)
+                if key.data in statuses:
+                    signal.pidfd_send_signal(key.data, signal.SIGKILL)
+            else:
+                pid, status = statuses.pop(source)
+                selector.unregister(source)
+                os.close(source)
+                code = os.waitpid(pid, 0)[1]
+                if status in selector.get_map():
+                    selector.unregister(status)
+                    status.send(str(code).encode())
+                status.close()
+
+
+def _begin(descriptors: Sequence[int]) -> dict[str, Any]:
+    wish: dict[str, Any] = json.loads(os.pread(descriptors[3], os.fstat(descriptors[3]).st_size, 0))
+    for number, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, number)
+    os.closerange(3, 4096)
+    return wish
+
+
+def _main(address: str, held: int, imported: Sequence[str]) -> None:
+    for name in imported:
+        importlib.import_module(name)
+    found = [one for one in sys.path if one and Path(one) != ROOT]
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(address.replace("@", "\0"))
+    listener.listen(100)
+    if os.fork():
+        os._exit(0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    gc.freeze()  # so that the processes share its memory
+    wish = _serve(listener, socket.socket(fileno=held))
+    os.environ.clear()
+    os.environ.update(wish["env"])
+    os.chdir(wish["cwd"])
+    more = [one for one in wish["env"].get("PYTHONPATH", "").split(":") if one]
+    sys.path[:] = [wish["cwd"], *more, *found]
+    program, *sys.argv[1:] = wish["args"]
+    if "/" in program:
+        sys.argv[0] = program
+        runpy.run_path(program, run_name="__main__")
+    else:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
