@@ -12,6 +12,7 @@ from ryecore.providers.anthropic.answering import EventReader, result_of
 from ryecore.providers.anthropic.asking import parameters_of
 from ryecore.providers.anthropic.failing import error_of
 from ryecore.providers.anthropic.models import capabilities_of
+from ryecore.providers.certificates import authorities
 from ryecore.providers.pooled import PooledProvider
 
 __all__ = ["AnthropicProvider"]
@@ -104,6 +105,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
             timeout=self._timeout,
             limits=limits,
             proxy=self._proxy,
+            verify=authorities(),
             trust_env=False,
             # Calls with different keys share the pool, and must not share a session.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

@@ -9,6 +9,8 @@ from google import genai
 from google.genai import client as genai_client
 from google.genai import types
 
+from ryecore.providers.certificates import authorities
+
 __all__ = ["Call", "Pool"]
 
 _KEY_HEADER: Final = "x-goog-api-key"
@@ -34,6 +36,7 @@ class Pool:
         self.headers = dict(headers)
         self.timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 10.0))
         self.transport = httpx2.AsyncHTTPTransport(
+            verify=authorities(),
             trust_env=False,
             proxy=proxy,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),

@@ -7,6 +7,8 @@ import httpx2
 import openai
 from openai._streaming import ServerSentEvent
 
+from ryecore.providers.certificates import authorities
+
 __all__ = ["Events", "key_headers", "make_client"]
 
 _NO_KEY = "given-with-each-call"
@@ -47,6 +49,7 @@ def make_client(
         timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         limits=openai.DEFAULT_CONNECTION_LIMITS,
         proxy=proxy,
+        verify=authorities(),
         trust_env=False,
     )
     # Calls with different keys share the pool, and must not share a session.
