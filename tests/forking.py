@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ class Forked(subprocess.Popen[bytes]):
     Args:
         command: The module, or the path of a script, and its arguments.
         imported: What is imported already: `COMMAND` or `SERVERS`.
-        options: As for `subprocess.Popen`; `env` and `cwd` are needed.
+        options: As for `subprocess.Popen`; `env` is needed.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Forked(subprocess.Popen[bytes]):
                  for own, theirs in enumerate((p2cread, c2pwrite, errwrite))]  # fmt: skip
         self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._status.connect(address_of(self._imported).replace("@", "\0"))
-        ask(self._status, given, list(args), str(cwd), env)
+        ask(self._status, given, list(args), str(cwd or os.getcwd()), env)
         self.pid = int(self._status.recv(64))
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
@@ -148,6 +149,9 @@ def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, An
                 os._exit(0)
             elif source is listener:
                 status, _ = listener.accept()
+                if not _is_ours(status):
+                    status.close()
+                    continue
                 _, descriptors, _, _ = socket.recv_fds(status, 1, 4)
                 pid = os.fork()
                 if pid == 0:
@@ -165,8 +169,11 @@ def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, An
                 statuses[watched] = pid, status
                 selector.register(watched, selectors.EVENT_READ)
                 selector.register(status, selectors.EVENT_READ, watched)
-                status.send(str(pid).encode())
+                with suppress(OSError):
+                    status.send(str(pid).encode())
             elif key.data is not None:  # nobody waits for it any more
+                if source.fileno() == -1:  # it has ended meanwhile
+                    continue
                 selector.unregister(source)
                 if key.data in statuses:
                     signal.pidfd_send_signal(key.data, signal.SIGKILL)
@@ -177,8 +184,15 @@ def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, An
                 code = os.waitpid(pid, 0)[1]
                 if status in selector.get_map():
                     selector.unregister(status)
-                    status.send(str(code).encode())
+                    with suppress(OSError):
+                        status.send(str(code).encode())
                 status.close()
+
+
+def _is_ours(status: socket.socket) -> bool:
+    """Whether this user asks: anybody on this machine can reach such an address."""
+    said = status.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(said[4:8], sys.byteorder) == os.getuid()
 
 
 def _begin(descriptors: Sequence[int]) -> dict[str, Any]:

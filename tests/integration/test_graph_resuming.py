@@ -20,6 +20,7 @@ from ryecore.lillux.processes import current_process
 from ryecore.state.model import Follows
 from ryecore.state.store import ThreadStore
 from tests.detached import PATIENCE_S, until_printed
+from tests.forking import Forked
 from tests.graph_crashing import (
     FLOW,
     LIMITS,
@@ -33,7 +34,7 @@ from tests.graph_crashing import (
     open_rye,
 )
 from tests.graphs import graph
-from tests.house import PYTHON, House
+from tests.house import House
 from tests.killing import check_transcript
 from tests.unit.lillux.system import wait_until_dead
 
@@ -99,8 +100,8 @@ def paying(house: House) -> str:
 
 
 def started(house: House, *arguments: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [PYTHON, "-m", "ryecore.cli", *arguments, "--project", str(house.project)],
+    return Forked(
+        ["ryecore.cli", *arguments, "--project", str(house.project)],
         env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
              "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
