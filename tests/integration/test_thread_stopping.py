@@ -12,6 +12,7 @@ import pytest
 
 from ryecore import Rye
 from ryecore.errors import StateError
+from tests.forking import ROOT, Forked
 from tests.house import House
 from tests.thread_host import Theatre
 from tests.unit.lillux.system import open_fds, wait_until_dead
@@ -34,15 +35,16 @@ def family(theatre: Theatre, **fork: object) -> str:
 
 
 @contextmanager
-def host(theatre: Theatre, *refs: str) -> Iterator[subprocess.Popen[str]]:
+def host(theatre: Theatre, *refs: str) -> Iterator[Forked]:
     """Another process that runs threads as tasks."""
-    process = subprocess.Popen(
-        theatre.command(list(refs)),
+    _, _, *command = theatre.command(list(refs))
+    process = Forked(
+        command,
         env=theatre.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     try:
         yield process
