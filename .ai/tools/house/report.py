@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:42Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:mI0WdWzLy9i6eD6BmoB0dFy4HZsPVcxu5eGLIrJBwYzPK-SXwaHHH_3leTI3bzjH39cEUlhiviS_gqqsafWUCQ:31778e770ce5eb17
+# rye:signed:2026-11-22T18:27:38Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:SIXp0sjY2pKojzmNNawQKlmyJ4pPg654QfF8OSIJOJDGlPK1M4Z5e-Z-8cVH17Sq0G17Rtao4gb777n-KIZRDA:650d858f59f5ee70
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

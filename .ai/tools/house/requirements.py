@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:42Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:MxnS6Rn6WJpKvNAVgKnxtX-WucFTEOKd-rqoqbQtm3d4MvutkNFR8nvmwsHNDgnugXsnw1IEfv05s_8flCtmCg:31778e770ce5eb17
+# rye:signed:2026-11-22T18:27:38Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:d48RK-mpb_SpCEprNRNeaZZiRWLg7i1RXYXFRTcW69L4KjmevPk6nVY2x6OMCkkRMaojMATMtXYAB1BI2MYwCA:650d858f59f5ee70
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

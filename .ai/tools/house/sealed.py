@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:42Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:8EullCFLzr6VN757vpUjlKdXez69l6nb0PFQJ6nZQvlfuHMbu1MexrSESs-eJ3XaVlW9EMPKhPxU2vwTNP6GCA:31778e770ce5eb17
+# rye:signed:2026-11-22T18:27:38Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:FwsF-udAvguvXWdSZUhxZ_j8OH0b7V7sfk5uBFXE_Uveb9l4NVEo3o74Na1-Z-J0MeSKB1DpQh0LeM8GATIUDg:650d858f59f5ee70
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

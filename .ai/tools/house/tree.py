@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:42Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:qRjFmlI37ccP8IEQjH5prPQPI5iYO_SYLENIInPt9wSpH3ylHGvZccGtdBnBD-LN86RiyqTi29RSCIiJGK_xDg:31778e770ce5eb17
+# rye:signed:2026-11-22T18:27:38Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:UqxWxvtNwJOEwUtTpf31V4igUt8FPuryYYWaPPvPtiRQiQq4RdvJwmnMGzdrTLq3xJbwzoqjzlZr9Fsp1el4Cg:650d858f59f5ee70
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

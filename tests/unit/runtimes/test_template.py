@@ -433,6 +433,9 @@ def test_the_forks_of_a_tool_mend_what_a_fork_breaks(version: str, tmp_path: Pat
         "import json, weakref\nclass A: pass\nkept = A()\nseen = weakref.ref(kept, print)",
         "def rest():\n    try: yield\n    finally: print('closed')\nkept = rest()\nnext(kept)",
         "import sys; out = sys.stdout; sys.stdout = open('left', 'w'); print('kept')",
+        "import gc\nclass A:\n    def __del__(self): print('gone')\nkept = A()\ngc.freeze()",
+        "import gc\ndef rest():\n    try: yield\n    finally: print('closed')\n"
+        "kept = rest()\nnext(kept)\ngc.freeze()\nimport colorsys",
     ],
 )
 def test_what_has_an_end_of_its_own_has_it_at_the_end_of_a_call(kept: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:3ysL6KQ59D5S22Nd-We1sVWulDxRQPEc04x2dX6EhP8BOhFqb2tRiAnfoGVtoVs3CNL7FVUKqqSAwR1bhpR1DQ:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:HQDaZYebYU1MrP9RzWm1uQ-WcEf6aBt52bz4rxja65by8dvDYbk7z6dmGGNay41gIQw5vqnfLmeobgyaR_RBBA:85713489a27bc22b
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:5Z6qJCPV0j_ISWdHj9q3YEVd6fr6P45v2ftbV5MwfypvJ2eQKxjqMWXlzRfH_ZF6_o_3m7I92pkTJ6x1ieNPAg:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:I3IWVQ2ILHzfC3uzY0z77VR_bSqiQYJ_SkZLJs4WpmVRzwRO-n6fMH9zuVstrdjhfBZm0ycSmvf7gjpzOLcCBQ:85713489a27bc22b
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

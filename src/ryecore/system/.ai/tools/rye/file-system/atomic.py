@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Og1KAIOEk8z7-JL-T-XVcEwx4RLfqpL9gc336bfs6L3IQ7NGVd3rurU4X3Cu3Sn7LkLHgHMqHSqfL7fqLx2cDw:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:O9eHsK0D4pMR46INjp6UHeuqd0N9lWfvW6W-g574oFpxIVYsMOxLHoVKCzCT4pidTC9EoQNfgQZ7lJMM2n9QCQ:85713489a27bc22b
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

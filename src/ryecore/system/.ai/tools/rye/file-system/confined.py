@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:vock1YUixQwm63ag_TFv1dbtayx8LgqDR4VCCEFrDqrIsVHBduCXEE61PFG5mb1ab0H_H4kPMTkv3w__sm-cDg:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:-ufAvxW7Y7nFKA1LICMG8M_HiUapV3YvGgTyVaiziPqqdRyYB4Sevh1-uxD1h-kcpGG_aT4Y-e2u7ETMvVVUCA:85713489a27bc22b
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

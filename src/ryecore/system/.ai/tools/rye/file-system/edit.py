@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:URSp5SFLcI27REOzWDln3nr0BWlan7O1uC3eD4ryVjXxEYI-rOvIRCd-kGNM5QqJW0arLjy3KgTTf-HhZ23nBQ:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:ag7lhdYzbjONnjAvwNlJT9reCNMmL2g2A484kQANArzuGfX0mbeWKSm-ZCMxYEHVdQKxpJUJlaHpmtgGYmdGCg:85713489a27bc22b
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:y5RW0GvWwxIDNViGhjEIqPIoqEso6AjE1GFuq_lrpvlILCIfVFbn3pqHI6Ah0Q43r6ilmr3xSHmHVwhEFozoCA:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:hd1nn_rFoXyIFrmZzu3Vw1-U1VEqHQnyY63UudWTHL9uVVs1a1uTEGa9ILEBvU8_quamUfhDuBBkE6rJr_V1Cw:85713489a27bc22b
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:A6N_2gmtgzQ7yaeogGbZ1pHnMR3MLV38RJTZqs6jDl5KJcP49yLsoCNGAjgD2-MV8nIcRce43oa85FSjfyOQAw:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:VIYZK1ReV12R_xY36pm2Wr5jgnXHcFdp0w42WVk5Pc37tS9EzxnRAI9uYNSrylSU0iQaF1V2Vh04xehEbAD1Cw:85713489a27bc22b
 """List what lies in a folder."""
 
 from __future__ import annotations

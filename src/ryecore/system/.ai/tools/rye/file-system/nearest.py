@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:VTI7YSChZQSmBUZnTQlLZYfAutXV-OUoMzFOfV7pB0d212Dvt_Q_qGTCykLW2Qcwmb97hpmdwvnTwlsRdvnNAg:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:xCe-JKd5uk9Jm8zMViMSDsqNlIZqhST5OTEI4ONiCwA1FGZUKqzFoRbDmhlAgfSDyuAlp5fG3KL4ZfEfJEzzCw:85713489a27bc22b
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

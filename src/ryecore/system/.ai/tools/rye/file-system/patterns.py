@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:Kvks2FE9DtP6zDBlQR_hdMrPUkavsB2F4PWsuTJgrmVjEAVU9iWS3w6p3uvu73qcTwr5ExaNplORC8haxRsGDw:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:WbuaBca0_4mI12fyoV0r51B1A8NIN4L8rfdQXEtZvj2nlFWVu06Y8GgCjV8ES2KDWka34spPPJP_Luf33TnhDg:85713489a27bc22b
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

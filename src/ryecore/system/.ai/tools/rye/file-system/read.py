@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:yNemlKuyvpjjNGY7Dmt26zWdi0MNNl2btWYtB6lCTchT_vDoTM04E-3RAkDncJUuIP3h0x4aAKqCtRh0tpsFAg:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:pzw3FyIsrU9ppfqOgglT8RhTQConr1rpQ_DGsZ46zKeCw_O3Pde8Q6nieZQvR3XJuvUPOQxwmF6G0WSFzBy8Bw:85713489a27bc22b
 """Read a part of a text file."""
 
 from __future__ import annotations

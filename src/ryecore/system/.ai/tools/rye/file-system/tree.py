@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:8109-KKR1fpmIRNJFxmLXXFuh4nsQEPe0SEiLA99x_JVcdsHPI5oKD0mLGb4qXGA75B123moSBOa_kSwVA8nCQ:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:kQb9lhXNVx6mT1lOHhTR2zFknk_lc6xAUyhsCQoecAKBSZnDaniv8JAsrHTOLiEQhe9sXZFnqiCDju2KzuM8Ag:85713489a27bc22b
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:RObqLzyjVwNr56vzXaNgpFpNe4VDXA65dChoCK5BF2RL4ZWJRvIJk7XoqW1hhVYkykhKyOjo3T3byu7R29v0AQ:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:WaxdbhvBYU9xdQbm7iSUdpDH5dkSKBzdwq72Z6MEBfr3jr7UTVQJIvidEy6l9DY8JxpZXdMHzVS0lntotlnxDg:85713489a27bc22b
 """Write a text file in one step."""
 
 from __future__ import annotations

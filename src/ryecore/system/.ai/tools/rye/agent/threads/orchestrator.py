@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:1VOXExrQr5v04v64nBRNci2oU8Y8OvZB9iO-IXVYy31hK4zP4h9og9Ken18flGlF1lnwfn1MD5ui-eMHLsvsAQ:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:rv4FkshpJGd9Oj6dR4kcX8MKZkYnz7DAbatFgr8gHNrL_JDslJfUU59GU6l323dJZbTS4QsuaevRFikGtENiBA:85713489a27bc22b
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:1bce4f38acf29efca8a58643800132e973de28606e32541ddfaf2b6a87190f29:GlvmhHGtfduuJ8qIbjCl9ThjsSFceXMciNk4FXod4hXDNypJpIfaUNMolT2G9YI_wQ5xwyhtD35gaXbjKqZfAg:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:a549afc290b998e66e1e165a03143edcc0c63e07694ad59307073daea88b8350:YYlnFgj24WnlSqvWjYuzSyG8FH2nwcE8BLGWD_TXpFiop1ayr0EXFTw0NvLgG0k-Dl6EqGRld3nlYccyV0qDCQ:85713489a27bc22b
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -23,16 +23,20 @@ class Unfit(Exception):
     """This process can't be a template; the text says why."""
 
 
+class Canary:
+    """One is made for each call: where the collector doesn't know it, the tool has used gc.freeze()."""
+
+
 # Imports that do something to the process which a fork doesn't carry over, or to the desktop.
 UNFIT = ("antigravity", "idlelib", "readline", "rlcompleter", "this", "tkinter", "turtle")
-KEPT = []  # what would only cost each child the time to take it apart
-REHEARSED = compile("import sys\ndef execute(a, b):\n    return {}\nexecute(1, 2)\n", "t", "exec")
+KEPT = [None]  # the canary; behind it, what would only cost each child the time to take it apart
 # Modules that hold what an ordinary exit alone lets go.
 NATURAL = ("_ctypes", "_dbm", "_gdbm")
 FILTERS = [None] if sys.warnoptions else _warnings.filters[:]
 BUFFERS = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
 # Types whose objects end without anybody's notice.
-INERT = frozenset(map(type, [{}, [], (), {0}, frozenset(), len, sys, lambda: 0, sys._getframe()]))
+INERT = {dict, list, tuple, set, frozenset, Canary}
+INERT |= {type(sys), type(len), type(lambda: 0), type(sys._getframe())}
 LITERALS = ("Constant", "Dict", "List", "Tuple", "Set", "UnaryOp", "USub", "UAdd", "Load")
 
 PR_SET_PDEATHSIG, PR_GET_TID_ADDRESS, SIGKILL, SIGCHLD = 1, 40, 9, 17
@@ -141,7 +145,8 @@ def read_files():
     for folder in (home, os.path.dirname(home)):
         seen[os.path.join(folder, "pyvenv.cfg")] = None
     site = sys.modules.get("site")
-    seen[site and site.ENABLE_USER_SITE and site.USER_SITE] = None
+    if site is not None and site.ENABLE_USER_SITE:
+        seen[site.USER_SITE] = None
     with _io.open("/proc/self/maps", "rb") as maps:
         for library in {line.split(None, 5)[-1] for line in maps if b".so" in line}:
             seen[os.fsdecode(library).rstrip("\n").replace(" (deleted)", "")] = None
@@ -186,8 +191,8 @@ def refresh():
         threading.main_thread()._set_native_id()
     logging = sys.modules.get("logging")
     if logging is not None:
-        time = logging.time
-        logging._startTime = time.time_ns() if logging._startTime > 1e12 else time.time()
+        time, is_in_ns = logging.time, isinstance(logging._startTime, int)
+        logging._startTime = time.time_ns() if is_in_ns else time.time()
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         config = process.current_process()._config
@@ -210,13 +215,11 @@ def flush():
 def is_plain(modules):
     """Whether all that the call has made is of types whose objects end without anybody's notice.
 
-    What the collector doesn't know has no end that anybody notices either, but for sqlite3's.
+    Then nothing of it need be dropped, and no page be copied for that. What the collector never
+    knows, such as numbers and texts, has no such end either, but for what sqlite3 makes.
     """
-    return (
-        "_sqlite3" not in modules
-        and not gc.callbacks
-        and INERT.issuperset(map(type, gc.get_objects()))
-    )
+    kinds = set(map(type, gc.get_objects()))
+    return "_sqlite3" not in modules and not gc.callbacks and Canary in kinds and kinds <= INERT
 
 
 def drop(modules, names):
@@ -268,7 +271,7 @@ def make_leave(script, stop):
     registered = atexit._ncallbacks()
 
     def find_fresh():
-        """The names of the modules of the call; None where an ordinary exit has more to do."""
+        """The names of the modules that the call has imported; None if the exit must be ordinary."""
         fresh = []
         for name in reversed(modules):
             if name == "sys":
@@ -291,7 +294,8 @@ def make_leave(script, stop):
         try:
             threading = modules.get("threading")
             if registered > 1 or getattr(threading, "_threading_atexits", ()):
-                threading and threading._shutdown()
+                if threading is not None:
+                    threading._shutdown()
                 atexit.unregister(gc.unfreeze)
                 atexit._run_exitfuncs()
             flush()
@@ -301,7 +305,7 @@ def make_leave(script, stop):
         try:
             sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
             is_all = is_plain(modules)
-            if not is_all:
+            if not is_all and Canary in map(type, gc.get_objects()):
                 script.clear()
                 is_all = drop(modules, ["__main__", *fresh])
             flush()
@@ -313,12 +317,6 @@ def make_leave(script, stop):
         stop(code)
 
     return leave, find_fresh
-
-
-def is_idle(hook):
-    """Whether it mends, at a fork, what other threads hold: where there are none, that is nothing."""
-    of_lock = getattr(hook, "__self__", find) is getattr(sys.modules.get("logging"), "_lock", 0)
-    return of_lock or (type(hook) is type(find) and hook.__module__ in ("threading", "logging"))
 
 
 def make_fork(control):
@@ -333,8 +331,10 @@ def make_fork(control):
     address, head, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
     if libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) or not address.value:
         raise Unfit("the kernel doesn't tell where the C library keeps a thread's number")
+    # By number also where Python has a function: the C library looks each up at its first use, which
+    # copies pages in every child. `settle` has it look up what the interpreter does at a fork.
     clone, set_robust, get_robust, prctl, setsid, leave = map(ctypes.c_long, CALLS[machine])
-    call, trim = libc.syscall, libc.malloc_trim
+    call = libc.syscall
     call.restype = ctypes.c_long
     call(get_robust, ctypes.c_long(0), ctypes.byref(head), ctypes.byref(size))
     flags = CLONE_PARENT | CLONE_CHILD_CLEARTID | CLONE_CHILD_SETTID | SIGCHLD
@@ -343,14 +343,6 @@ def make_fork(control):
     before, in_child = api.PyOS_BeforeFork, api.PyOS_AfterFork_Child
     in_parent = api.PyOS_AfterFork_Parent
     before.restype = in_parent.restype = in_child.restype = None
-    kept = []
-    for name in ("before", "after_in_parent", "after_in_child"):
-        mark = lambda: None  # noqa: E731 - it is found again by what refers to it
-        os.register_at_fork(**{name: mark})
-        for hooks in [each for each in gc.get_referrers(mark) if type(each) is list]:
-            hooks.remove(mark)
-            kept.append((hooks, hooks[:]))
-            hooks[:] = [hook for hook in hooks if not is_idle(hook)]
     # The socket's object never ends: in a child another descriptor has its number.
     api.Py_IncRef(ctypes.py_object(control))
     host = os.getppid()
@@ -363,8 +355,6 @@ def make_fork(control):
         else:
             in_child()
             call(set_robust, head, size)
-            for hooks, every in kept:
-                hooks[:] = every  # for the forks of the tool itself
             call(setsid)
             call(prctl, death, kill)
             if os.getppid() != host:
@@ -373,10 +363,8 @@ def make_fork(control):
 
     def settle():
         before()
-        in_child()  # so that the C library has found by now what a child needs of it
-        trim(zero)
+        in_child()
 
-    # For os._exit, each child would have the C library find its function anew.
     return fork, settle, ctypes.get_errno, lambda code: call(leave, code)
 
 
@@ -385,33 +373,34 @@ def rehearse(script, find_fresh):
 
     In the template, so that the interpreter and the C library have found and kept what they need for
     it. In a child that waits, so that its pages are its own by the time of its call: most of what a
-    call costs is the copying of pages that it writes to for the first time.
+    call costs is the copying of pages that it writes to for the first time. A script that reads and
+    writes JSON with `decode` and `encode` of its own has these rehearsed.
     """
     refresh()
-    json, tool = sys.modules.get("json"), type(sys)("rehearsed")
+    json = sys.modules.get("json")
     if json is not None:
         decode, encode = script.get("decode", json.loads), script.get("encode", json.dumps)
         encode(decode('{"a": [1, 2.5, "b", null, true], "c": {}}')).encode()
-    exec(REHEARSED, tool.__dict__)
-    tool.__dict__.clear()  # it stands in a circle with its function
     flush()
     gc.freeze()  # what is left to the collector from here on is the call's
+    KEPT[:1] = [Canary()]
     is_plain({})
     find_fresh()
 
 
-def become_child(script, descriptors, no_pipes, find_fresh):
+def become_child(script, descriptors, find_fresh):
     """In a child: take the call's streams, and wait for it."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
-    for number in no_pipes:
-        make_stream(number)
-    list(map(os.close, descriptors))
+        os.close(descriptor)
+        if number < 3 and os.fstat(number).st_mode & 0o170000 != 0o010000:
+            make_stream(number)  # no pipe, as those of the template are
     try:
         rehearse(script, find_fresh)
     except Exception:
         os._exit(0)  # its call starts cold
-    os.read(3, 1) or os._exit(0)
+    if not os.read(3, 1):
+        os._exit(0)
     os.close(3)
 
 
@@ -438,7 +427,6 @@ def prepare(script):
     fork, settle, errno, stop = make_fork(control)
     for name in set(sys.modules) - own:
         del sys.modules[name]
-    control.fileno()  # it makes its type ready
     check_fit()
     # The streams that a call has: they remember of a descriptor that it is a pipe.
     before, pipe = [os.dup(number) for number in range(3)], os.pipe()
@@ -453,7 +441,7 @@ def prepare(script):
     gc.collect()
     gc.freeze()
     for _ in range(20):  # by then the interpreter has its code in the form that it keeps
-        os.write(1, sys.stdin.buffer.read())
+        os.write(1, sys.stdin.buffer.read())  # nothing, out of /dev/null
         rehearse(script, find_fresh)
         drop({}, [])
     gc.collect()
@@ -485,10 +473,9 @@ def serve(script, number):
         descriptors = [fd for _, _, data in received for fd in memoryview(data).cast("i")]
         answer = b"no\0a fork takes four descriptors"
         if len(descriptors) == 4:
-            no_pipes = [n for n in range(3) if os.fstat(descriptors[n]).st_mode >> 12 != 1]
             pid = fork()
             if not pid:
-                become_child(script, descriptors, no_pipes, find_fresh)
+                become_child(script, descriptors, find_fresh)
                 return
             answer = b"%d" % pid if pid > 0 else b"no\0" + os.strerror(errno()).encode()
         for descriptor in descriptors:

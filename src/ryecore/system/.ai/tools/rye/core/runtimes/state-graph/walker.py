@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:01:41Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:qVkGb2eGb-BMTU68bvswRkRDb7O6Uqy1CsK-R2dEIKby2_f6EwF-I0RJEloRwY5FKsrlQt027JbUdFu7SJrDAA:01cb1e65a1e63935
+# rye:signed:2026-11-22T18:27:38Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:y5wtXQwmfZXu26AfgRyTwtJSijUESuYclPZqEln68tTw6SfIASSw8cJEkA5npNgldn8o26wWnOFheM22XoDMCg:85713489a27bc22b
 """Walks a graph. The state-graph runtime starts it, with the call on standard input; what it does is
 ryecore.walker.
 """

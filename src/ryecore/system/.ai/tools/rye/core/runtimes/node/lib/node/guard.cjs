@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T18:01:41Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:WUM1Lt5U_5WxMtC6eo4SlEsHMOy8WSffPdkR7qpXy1qnYlnxm_iv-ZGkbY8tGqL5nLs5hYMlEYjzvFSjoe5lCw:01cb1e65a1e63935
+// rye:signed:2026-11-22T18:27:38Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:76oLIlKbIJkuI0YyiQgMLxKkd2BLmz2bnKlSL9z7t0tEzI2aN_KMVQzjBHgEcRKfhpbyIEC-H6naZTHC_I6-BQ:85713489a27bc22b
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
