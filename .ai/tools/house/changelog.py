@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:vj3X4xRwNxSXpnlZT1Lv1VBXrOs4j_-pURDvbw-MFDWgBviUtm0iaPvSgUTngoZavq8h7pbo-2duaa89-UA0AA:650d858f59f5ee70
+# rye:signed:2026-11-22T18:32:50Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:6jcj8P9WidGMVlgu7WPo0K1vsbEXJjm7pPNOTPvDEEgpZOs4ViaXiQSUrtEvO8rRh5bonl6yDIiOGiaapArwBg:7c34bc8037fddc07
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

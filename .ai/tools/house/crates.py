@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:aPjZnFAttVFp7SztrQOUmFd-YBFel2MK4-46_XOpnTQAxMYD-eYvfh98BUNHjsgip20-WGZUU9KC3EYjMqQ9DQ:650d858f59f5ee70
+# rye:signed:2026-11-22T18:32:50Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:INks3_znTmx2XXPJjWsuzQS-FKQp9s6_qtWeeb5vXblIY_QRbK4EeEPAX2DA9oQ5Xrul_o3aVSOg5vQ26I5jBQ:7c34bc8037fddc07
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:EyoCkVVEHcRxEo64mfLX6gcoatKscZwG9T7AQauwoZMBSADsqDm2IRhKo2FrI3TNc2DB7nqfxHi5MY0XLgknDg:650d858f59f5ee70
+# rye:signed:2026-11-22T18:32:50Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:pMjU8hpFHgoCzi1iIlWrkQBmwTrTZZdg1UcmnOblnLedhPSEFmrc-zW1nbvpR1wHYjne2hyA-TLJehJiDQQbDA:7c34bc8037fddc07
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:SIXp0sjY2pKojzmNNawQKlmyJ4pPg654QfF8OSIJOJDGlPK1M4Z5e-Z-8cVH17Sq0G17Rtao4gb777n-KIZRDA:650d858f59f5ee70
+# rye:signed:2026-11-22T18:32:50Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:UIQV2TWmQjCj5yOJqPKx6D5kVyLwy9dURMOp7uEaLj3IyQ0Uexkltq3TS4HP4tjmHc_9tYvhAKp8bLiqTtzJBA:7c34bc8037fddc07
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:UqxWxvtNwJOEwUtTpf31V4igUt8FPuryYYWaPPvPtiRQiQq4RdvJwmnMGzdrTLq3xJbwzoqjzlZr9Fsp1el4Cg:650d858f59f5ee70
+# rye:signed:2026-11-22T18:32:50Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:MZYRf8DPcU-9CVZcORiQU8EkRE815IKZYpR4KP0HwS9nH62pwwf_X7RRrijysKv8Uw0mWwv2q_w0Cb1e2dLDBA:7c34bc8037fddc07
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:3lWx9uy8opjsU1xESL-jdElo0CIz4lO6rdRo4UD6cIQEOAx3z2WI864YDJKhyH-S-yTm_UDiXGMkPHH-fjUVAg:650d858f59f5ee70
+# rye:signed:2026-11-22T18:32:50Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:KghFNVy8b8nqBbvLCwhhyFAfD-aqZnVYDPNgeYKNkTG7n_FBMksBVhOfGDOXVl1oeI1Kfltfq_rLTZqbkyAlAA:7c34bc8037fddc07
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -1,12 +1,13 @@
 """A call ends warm as it ends cold: what it answers, how it fails, what it says of that."""
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.conformance.starts.starting import VARIANTS, Starts, cases_of, in_turn
-from tests.conformance.starts.tools import ends
+from tests.conformance.starts.tools import ends, partings
 from tests.house import House
 
 ASKED: dict[str, list[dict[str, Any]]] = {
@@ -19,7 +20,12 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "a_huge_result": [{"size": 1 << 20}, {"size": 17 << 20}],
     "a_number_of_many_digits": [{"digits": 100}, {"digits": 5000}],
 }
-CASES = [(name, more) for name in cases_of(ends) for more in ASKED.get(name, [{}])]
+CASES = [
+    (module, name, more)
+    for module in (ends, partings)
+    for name in cases_of(module)
+    for more in ASKED.get(name, [{}])
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +35,15 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
 
 
 @pytest.mark.parametrize(
-    ("case", "more", "variant"),
+    ("module", "case", "more", "variant"),
     [
-        pytest.param(name, more, variant, id=" ".join([name, *map(str, more.values()), variant]))
-        for (name, more), variant in in_turn(CASES, VARIANTS)
+        pytest.param(*case, variant, id=" ".join([case[1], *map(str, case[2].values()), variant]))
+        for case, variant in in_turn(CASES, VARIANTS)
     ],
 )
 def test_a_call_ends_warm_as_it_ends_cold(
-    starts: Starts, case: str, more: dict[str, Any], variant: str
+    starts: Starts, module: ModuleType, case: str, more: dict[str, Any], variant: str
 ) -> None:
-    ref = starts.tool(ends, variant)
+    ref = starts.tool(module, variant)
     cold, warm = starts.both(ref, {"case": case, "place": str(starts.place), **more})
     assert warm == cold

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:I3IWVQ2ILHzfC3uzY0z77VR_bSqiQYJ_SkZLJs4WpmVRzwRO-n6fMH9zuVstrdjhfBZm0ycSmvf7gjpzOLcCBQ:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:KL4piP-5S05EoQHlbamF-lw22JV3DCh3h4pcocLMb0o1xWoSaH0zRN69E-TfeKPhhLaEVPQKLZxuc2e3EekvAg:05af8069d5b816d9
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

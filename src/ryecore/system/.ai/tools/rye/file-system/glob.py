@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:hd1nn_rFoXyIFrmZzu3Vw1-U1VEqHQnyY63UudWTHL9uVVs1a1uTEGa9ILEBvU8_quamUfhDuBBkE6rJr_V1Cw:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:5XH1PH5MGS92RpN3OwPtWFj11TX9yZmIhVqxA5k-Cl-qrdpfwgkgDaoEDGALBhA45Zh0OHynz4hTH43WSoJlCg:05af8069d5b816d9
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:lgFYdJD8L1yoi8UYGW7CUrOi25yyaWW_jJIeVdzu--xo494zcPvM3vO2hx6odj8BxUiX9_mEE45uMtEPvyFMDg:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:ZAfjCuUK1OXLOgpmOpF1pPGgOcRPsjMWyNMGh5-6stQXOArxYE8TChVJygZq2Sfk3U3thbR7gmDsYSBxYFYKDw:05af8069d5b816d9
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

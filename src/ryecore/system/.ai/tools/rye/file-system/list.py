@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:VIYZK1ReV12R_xY36pm2Wr5jgnXHcFdp0w42WVk5Pc37tS9EzxnRAI9uYNSrylSU0iQaF1V2Vh04xehEbAD1Cw:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:tG_GUhd01CNkQMnlEqBdgqquhwK3djeGQiuv0DjV0jgOd6FgW6pJOZCzbT_qEeJUYKVDD8OphmPWkxxt3e6ZCw:05af8069d5b816d9
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:WbuaBca0_4mI12fyoV0r51B1A8NIN4L8rfdQXEtZvj2nlFWVu06Y8GgCjV8ES2KDWka34spPPJP_Luf33TnhDg:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:FlnlnjvSa-2ZSUB0XSbkc1C1nshlu-LFRPkUlssEyxJlLwcxY6M5ymYaB-MtDm1CuG8j46zPxE4m5Tbv0CqnBw:05af8069d5b816d9
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:pzw3FyIsrU9ppfqOgglT8RhTQConr1rpQ_DGsZ46zKeCw_O3Pde8Q6nieZQvR3XJuvUPOQxwmF6G0WSFzBy8Bw:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:8rt3R3XE49LlMnsiDP28ffZivPZaLoURfthHSHseybVshA5d5YphUvUxhuJ2SHJWR8ek3r6RM8WAPkdJJxSwCw:05af8069d5b816d9
 """Read a part of a text file."""
 
 from __future__ import annotations

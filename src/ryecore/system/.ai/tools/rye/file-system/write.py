@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:WaxdbhvBYU9xdQbm7iSUdpDH5dkSKBzdwq72Z6MEBfr3jr7UTVQJIvidEy6l9DY8JxpZXdMHzVS0lntotlnxDg:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:6hF31vp8dJlmJ00DPFSzOTGt1R97ujvgNOVBrWmq1anVQFVIOCPkk33a-fw4Dig2jwe2gI2-QqXypZhIIt5ZDQ:05af8069d5b816d9
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:rv4FkshpJGd9Oj6dR4kcX8MKZkYnz7DAbatFgr8gHNrL_JDslJfUU59GU6l323dJZbTS4QsuaevRFikGtENiBA:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:jgakoSqQhnzeOmOQTsynfafr_pjciH56CzGgcctVZJMcDElHsaacOAZENQNEUfU6ZqVTdTw2-iMiQOmAyabxAw:05af8069d5b816d9
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

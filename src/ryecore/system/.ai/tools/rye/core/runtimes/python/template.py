@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:27:38Z:a549afc290b998e66e1e165a03143edcc0c63e07694ad59307073daea88b8350:YYlnFgj24WnlSqvWjYuzSyG8FH2nwcE8BLGWD_TXpFiop1ayr0EXFTw0NvLgG0k-Dl6EqGRld3nlYccyV0qDCQ:85713489a27bc22b
+# rye:signed:2026-11-22T18:32:50Z:1f0f469a312f36da27983fbcf0ce170b60d8bbd974b508a089f14f7f2c5927b7:7DpLdhbTVQO2SEVJBZHnAYC8WBwCY4ddk6n2JB1eU3kIozeEPkoM_thbCPNR3-VHe9BklEgcAPmtln4AEswyCg:05af8069d5b816d9
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -207,7 +207,7 @@ def is_foreign(module):
 
 def flush():
     """Flush what is printed, as an interpreter does at its end."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         if stream is not None and not stream.closed:
             stream.flush()
 
@@ -226,12 +226,14 @@ def drop(modules, names):
     """Let the modules of a call go, and with them what they hold; say whether all of it went."""
     # What is written to a file stays, wherever the file is kept, and in whatever order things go.
     for each in gc.get_objects():
-        if type(each) in BUFFERS and not each.closed:
+        if type(each) in BUFFERS:
             try:  # noqa: SIM105 - contextlib may not be there
-                each.flush()
-            except (OSError, ValueError):
+                each.closed or each.flush()
+            except BaseException:
                 pass  # as when it is dropped
     each = None
+    # As at an ordinary exit, it has all of it in order before that goes: what holds a thing, first.
+    gc.collect()
     found = [modules.pop(name, None) for name in names]
     held = [ref(module) for module in found if isinstance(module, type(sys))]
     found.clear()
@@ -240,7 +242,9 @@ def drop(modules, names):
     gc.collect()
     for each in gc.get_objects():
         kind = type(each)
-        if kind.__module__ == "sqlite3" or (hasattr(kind, "__del__") and kind.__module__ != "_io"):
+        told = each.__callback__ if issubclass(kind, ref) else None
+        is_own = hasattr(kind, "__del__") and kind.__module__ != "_io"
+        if is_own or kind.__module__ == "sqlite3" or getattr(told, "__module__", None) in names:
             return False  # older modules hold it, and it has an end of its own
     for module in filter(None, [each() for each in held]):
         values = module.__dict__
@@ -305,12 +309,12 @@ def make_leave(script, stop):
         try:
             sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
             is_all = is_plain(modules)
-            if not is_all and Canary in map(type, gc.get_objects()):
+            if not is_all and not gc.callbacks and Canary in map(type, gc.get_objects()):
                 script.clear()
                 is_all = drop(modules, ["__main__", *fresh])
             flush()
         except BaseException:
-            stop(120)
+            is_all = False
         if not is_all:
             gc.unfreeze()
             raise SystemExit(code)
