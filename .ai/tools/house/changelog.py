@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:6jcj8P9WidGMVlgu7WPo0K1vsbEXJjm7pPNOTPvDEEgpZOs4ViaXiQSUrtEvO8rRh5bonl6yDIiOGiaapArwBg:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:HHFWjVwKyHmNcmjulllw-FVPYo6bjy5N1p5n_DCetqAyh8qMunVuvJeEeqjDIXQwRZu3obFJQlGBvPe5xkP0AA:bead5bd4bbbadf71
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:INks3_znTmx2XXPJjWsuzQS-FKQp9s6_qtWeeb5vXblIY_QRbK4EeEPAX2DA9oQ5Xrul_o3aVSOg5vQ26I5jBQ:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:sfWZoPXlzO45jVsM_BdFsambY27c2eeaTBQlngFgt8npX15AxGsy0B7Ibw5VypAc8OfIY4vfetBU_jpaHsM6CA:bead5bd4bbbadf71
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

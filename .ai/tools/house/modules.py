@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:gAtRF-mBWhKRKfRARtJbrqFkVnE538D8PBy_fCGs2q68gjktJMOhhDAd1sZMGRyd_jH06LcLmbz0AgRzsgn_CQ:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:Ps5BQUtZ-th6nkgtWrk754sOCoSwA6ieD9CETbJe8U8IlJQmjR3OKhOZsNF6XPCFshhMH7prL2USXDL4nLQwAQ:bead5bd4bbbadf71
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

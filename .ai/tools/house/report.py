@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:UIQV2TWmQjCj5yOJqPKx6D5kVyLwy9dURMOp7uEaLj3IyQ0Uexkltq3TS4HP4tjmHc_9tYvhAKp8bLiqTtzJBA:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:ICcsfuw6j_4zWgtIq_yL6-8oxIMOxo8yQIIDia86cBykPoa7hwLe0MMrYKlXsuLg73s2mTO8rcxzHrknVzT4BQ:bead5bd4bbbadf71
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:p1D6Mu4hVn7vqc8g5qSwZRoyAc_SdZX7F3Yj9s_rgRC4wcxx5N3lVBSbjElE2S8NYT9VEeBxFlg1i-LMd6zYBA:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:pu2LyqALTSVhm_FP3QpQbisepI6roPbffu3OJag71r-kKJfaEtIncwRlcZ1n3uXfIySZZK99Y3txaG7uVS_-Aw:bead5bd4bbbadf71
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:GLixSDUShg8zb2Un8bvlVu93Mw-2seLAmP0mvG8GtaUkFjmU5Xu5WlCmZZh7KqoGjnsKdUb4KDADm10r8nAdDA:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:CmjpoRT1_J3D-_lF3i7_wwLUyd2chAaKk7lonz-7TMtdQJjPEYA5nVeeJlRDCdZbhjJ96IeVA9jwUndZFjQyCw:bead5bd4bbbadf71
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

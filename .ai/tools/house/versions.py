@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:KghFNVy8b8nqBbvLCwhhyFAfD-aqZnVYDPNgeYKNkTG7n_FBMksBVhOfGDOXVl1oeI1Kfltfq_rLTZqbkyAlAA:7c34bc8037fddc07
+# rye:signed:2026-11-22T18:36:24Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:i9FBigL9YVptd-J7Lpd8hia6Wl_6eo2BP-RIFW1eG1Tyu6B8NIBaXLouwyF0u2IR-hVYo8f3gfy9VnhUuYyzCQ:bead5bd4bbbadf71
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -454,5 +454,15 @@ def test_what_has_an_end_of_its_own_has_it_at_the_end_of_a_call(kept: str, tmp_p
     assert any(texts[0][1]) or texts[0][2]
 
 
+def test_of_a_result_that_is_no_json_nothing_is_printed(tmp_path: Path) -> None:
+    tool = tmp_path / "tool.py"
+    tool.write_text("def execute(params, project_path):\n    return {'a': 1, (2, 3): 4}\n")
+    call = python_call("function", tool)
+    with Template(call) as template:
+        for ended in (call.cold(), template.call()):
+            assert (ended.code, ended.out) == (1, "")
+            assert "TypeError: keys must be str" in ended.err
+
+
 def test_it_runs_on_the_interpreter_of_these_tests() -> None:
     assert PYTHON in PYTHONS.values()

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:yeUOl8S9EY65QGzf1qOfRoARg0rQaAhjcDClLch3dqS1u2EzAEiWIzXsQ7bVCvSaEp3n7K2_MDx7cr19BwpyBQ:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:1IlCF_P68vHw90PouWM7VKPwggWMdhDtepw_YQaYqoFsURY9j57cYR68ErNGw1yj73THVnOVwwGzBrXgyzoPAA:8e14400465dac0ca
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:KL4piP-5S05EoQHlbamF-lw22JV3DCh3h4pcocLMb0o1xWoSaH0zRN69E-TfeKPhhLaEVPQKLZxuc2e3EekvAg:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:c2JqW5IAM60zYizy_PiAkoAt4MktAiXC6b02eaP6c9u9_p_v6tZeLF34Ub8Efc0RmJ2T9Zpqhe9YNwbLTTmYAA:8e14400465dac0ca
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Sl4nCb0zg3sOlZhMR0PTezVruZYDmIkH9N94QVt9xj6x-iI_znJZZaK6ZjOLQYweFgpB4p-HbgzA60EBMiO5AQ:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Ws5Qo_ZQL9noq5unIosnPnUvgub6rzxhHmzJ2xeRN52mNrqbBYW3XKEyaL-j4DILr0u4k5lqPziaIfYPXcA8AQ:8e14400465dac0ca
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

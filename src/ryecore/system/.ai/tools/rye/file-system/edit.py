@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:UMS6MkZIG8lhXUhcfYN32vgAjfHnHcS07biu9ebPh7bxLbuI_hHxkxLoK5aB8PepGsZmGOwZsvR7B9THJuK-BQ:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:kv9nkXUhlGMxTCdppBQ1ZbzQ4HwRBYmDmc_crig7NMsf0sB2miO71cu64Gkad2CGxDdXV72pspp0mBASemcDBQ:8e14400465dac0ca
 """Replace a piece of a text file."""
 
 from __future__ import annotations

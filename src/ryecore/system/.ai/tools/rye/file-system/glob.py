@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:5XH1PH5MGS92RpN3OwPtWFj11TX9yZmIhVqxA5k-Cl-qrdpfwgkgDaoEDGALBhA45Zh0OHynz4hTH43WSoJlCg:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:W5OlaGhGX8S6cCnAbyoen5atraq9mYCgkhKdYKSYhcldF0sNaS7_K4UPzz1yIrsW1gWANh_ES_Qx8q-DzbvpBQ:8e14400465dac0ca
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:tG_GUhd01CNkQMnlEqBdgqquhwK3djeGQiuv0DjV0jgOd6FgW6pJOZCzbT_qEeJUYKVDD8OphmPWkxxt3e6ZCw:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:KmZN9bRfjTXZ7qdpLxYTRkGeULYkvpwZmHZ0d366GbT14O71Wzac32pXtuEOFr3IlwK90etWCLmSqINfw_3RDA:8e14400465dac0ca
 """List what lies in a folder."""
 
 from __future__ import annotations

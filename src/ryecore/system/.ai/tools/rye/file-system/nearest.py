@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:btM2x79TA0ZqRUBbbhw9ghbyd6S-bcydyFzUTprvZWR4mI-z5knf865-Aax8OopHE5W3_2tRGzjuOhCtkoVvDA:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:EzCysgWOB6cow_vY6j2BCxPilTeYCBJ3ynJnlD4nS78ZzphUH8ChnwddMt_SfRRrt4WpSF9haoKPEJp7rW3yDA:8e14400465dac0ca
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

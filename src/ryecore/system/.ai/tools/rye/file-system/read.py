@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:8rt3R3XE49LlMnsiDP28ffZivPZaLoURfthHSHseybVshA5d5YphUvUxhuJ2SHJWR8ek3r6RM8WAPkdJJxSwCw:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:08Jg0NwyczPXyWlIOYoE9XBPNvKDsMBTHL7gNNIwjsyPiJASYvcrVQF-HVIUtE14NsbARWM3qkbjN4V_k6_2BQ:8e14400465dac0ca
 """Read a part of a text file."""
 
 from __future__ import annotations

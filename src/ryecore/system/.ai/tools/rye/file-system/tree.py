@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:CmOhhCP-Cs6Rr5PuO3N9XP1DzHQugISaBzq-TOhgJxw1e1COZuS9bpjN8OxpYfc2Mb3JVK77aWwz31iPPwv0BA:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:2U0KDI9o7n_ySA09UAXDANKJE-PhXBNxkmJ91cebAw6cNYs-e-PDK0vuQmf5AyDUVpR3Mpl4gDWdXlRntQUmBA:8e14400465dac0ca
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

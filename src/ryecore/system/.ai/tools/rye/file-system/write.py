@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:6hF31vp8dJlmJ00DPFSzOTGt1R97ujvgNOVBrWmq1anVQFVIOCPkk33a-fw4Dig2jwe2gI2-QqXypZhIIt5ZDQ:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:HSuB0jHK9wC33AMToBgCWuKvR_HkXuP0ltAUsE4RJq_hgyUGqhfh9GfDH6EwDJlmFxptK0bs60v0MUDxArw6Dw:8e14400465dac0ca
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:jgakoSqQhnzeOmOQTsynfafr_pjciH56CzGgcctVZJMcDElHsaacOAZENQNEUfU6ZqVTdTw2-iMiQOmAyabxAw:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:TTraHR_POOKzpyuZqEamqee10BU_clyc3K4MlafBzNKEYfYxQmE-cPUuXwp7wvmqcl0U2amdbemG8B2otWzMAA:8e14400465dac0ca
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:32:50Z:1f0f469a312f36da27983fbcf0ce170b60d8bbd974b508a089f14f7f2c5927b7:7DpLdhbTVQO2SEVJBZHnAYC8WBwCY4ddk6n2JB1eU3kIozeEPkoM_thbCPNR3-VHe9BklEgcAPmtln4AEswyCg:05af8069d5b816d9
+# rye:signed:2026-11-22T18:36:24Z:1f0f469a312f36da27983fbcf0ce170b60d8bbd974b508a089f14f7f2c5927b7:8JZFgCNkBuuQzIunJ7Dlh2hBHIklzJGCPDI5maFlUj_uUdWZg0vBmJabeCBo3KVx6GQg_i3rBJhhuNUxfmYRBA:8e14400465dac0ca
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

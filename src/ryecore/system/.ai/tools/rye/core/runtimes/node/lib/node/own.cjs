@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T18:32:50Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:Jwa2yOTErQpTVUM3S2ndHTyU-qILN5Kt2wKmD_ZD8UQx_EfjoKV5yu9Hguwqd-ZhFXyFlNsAigB2favcCUkMBQ:05af8069d5b816d9
+// rye:signed:2026-11-22T18:36:24Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:QYoQ-fyOgf9fdAZ5H46wlXpZYg0j03gTuDqUbX8ALUCFtOIyESP2hERUfbTgKasrCQhSGyxyyTFCTyogUSW9Cw:8e14400465dac0ca
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
