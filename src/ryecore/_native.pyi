@@ -108,7 +108,7 @@ _Spec: TypeAlias = tuple[
     tuple[Pool, int, str, bytes, bytes] | None,
 ]
 # status, exit_code, signal, stdout, stderr, stdout_total_bytes, stderr_total_bytes, duration_ms,
-# pid, left_behind, warm
+# pid, left_behind, warm, why_cold
 _Report: TypeAlias = tuple[
     Literal["exited", "signaled", "timed_out", "cancelled", "unknown"],
     int | None,
@@ -121,6 +121,7 @@ _Report: TypeAlias = tuple[
     int,
     tuple[int, ...],
     bool,
+    str | None,
 ]
 
 @final

@@ -95,6 +95,23 @@ async def test_many_calls_at_once_are_each_answered_by_a_process_of_their_own(
     assert len({answer["pid"] for answer in answers}) == 50
 
 
+async def test_the_trace_says_why_a_call_was_cold(house: House) -> None:
+    yaml = built_in_space().root / RUNTIMES / "function.yaml"
+    house.write(f"{RUNTIMES}/function.yaml", yaml.read_bytes())
+    refusal = "import os\nos.write(3, b'no\\0it has two threads')\n"
+    house.write(f"{RUNTIMES}/template.py", refusal)
+    ref = house.python("a/who", WHO)
+    async with house.open() as rye:
+        first = await rye.execute(ref, trace=True)
+        assert "second call within a minute" in events(first.trace, "execute")[0]["why_cold"]
+        with anyio.fail_after(60):
+            while "two threads" not in str(await rye.execute(ref, trace=True)):
+                pass
+    async with house.open(warm_memory_mib=0) as rye:
+        done = await rye.execute(ref, trace=True)
+        assert "why_cold" not in events(done.trace, "execute")[0]
+
+
 async def test_with_no_memory_for_it_every_process_starts_cold(house: House) -> None:
     ref = house.python("a/who", WHO)
     async with house.open(warm_memory_mib=0) as rye:

@@ -102,6 +102,7 @@ fn report_tuple(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyTuple>> 
         pid,
         left_behind,
         warm,
+        why_cold,
     } = report;
     (
         status(py, ending),
@@ -115,6 +116,7 @@ fn report_tuple(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyTuple>> 
         pid,
         PyTuple::new(py, left_behind)?,
         warm,
+        why_cold,
     )
         .into_pyobject(py)
 }

@@ -391,6 +391,8 @@ def _execute_event(
     }
     if plan.keep is None:  # one that is kept was not started for this call
         event["start"] = "warm" if done.warm else "cold"
+        if done.why_cold:
+            event["why_cold"] = done.why_cold
     return event if outcome.success else event | {"failed": True, "error": outcome.error}
 
 

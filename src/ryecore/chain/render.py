@@ -176,7 +176,8 @@ def _describe_interpreter(event: Mapping[str, Any]) -> str:
 def _describe_execute(event: Mapping[str, Any]) -> str:
     code = f" with code {event['exit_code']}" if event.get("exit_code") is not None else ""
     start = f", {event['start']} start" if event.get("start") else ""
-    return f"{event['status']}{code} after {event['duration_ms']} ms{start}"
+    why = f" ({event['why_cold']})" if event.get("why_cold") else ""
+    return f"{event['status']}{code} after {event['duration_ms']} ms{start}{why}"
 
 
 _DESCRIPTIONS: Final = {

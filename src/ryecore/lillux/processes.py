@@ -90,6 +90,7 @@ class ProcessResult:
         left_behind: Processes that left the child's group, and were seen at an untidy end
             (timeout, cancellation, a pipe held open). They were not ended.
         warm: Whether it ran in a child that a template had forked ahead.
+        why_cold: Why it didn't, where its spec was `warm`.
     """
 
     status: Literal["exited", "signaled", "timed_out", "cancelled", "unknown"]
@@ -103,6 +104,7 @@ class ProcessResult:
     pid: int
     left_behind: tuple[int, ...]
     warm: bool = False
+    why_cold: str | None = None
 
 
 @frozen

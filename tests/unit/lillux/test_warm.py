@@ -35,7 +35,10 @@ def test_the_third_call_at_the_earliest_is_warm(pool: WarmPool) -> None:
     spec = python(pool, ECHO)
     first, second = run_process_sync(spec), run_process_sync(spec)
     assert (first.warm, second.warm) == (False, False)
+    assert "second call" in (first.why_cold or "")
+    assert "beside this call" in (second.why_cold or "")
     third = first_warm(spec)
+    assert third.why_cold is None
     assert third.warm
     assert seen(third) == seen(first)
     (stats,) = pool.stats()

@@ -71,6 +71,7 @@ async def test_a_call_that_never_began_begins_once(pool: WarmPool, tmp_path: Pat
             await anyio.sleep(0.001)
         os.kill(spare, signal.SIGKILL)
     assert [(one.warm, one.stdout, one.exit_code) for one in results] == [(False, b"input", 0)]
+    assert "never began" in (results[0].why_cold or "")
     assert begun.read_text() == "once"
 
 
@@ -137,6 +138,7 @@ async def test_a_template_that_hangs_is_killed_and_who_waits_starts_cold(pool: W
             group.start_soon(call)
     assert {result.stdout for result in results} == {b"input"}
     assert sorted(result.warm for result in results) == [False, False, True]
+    assert sorted(str(result.why_cold) for result in results) == ["None", "it hangs", "it hangs"]
     (stats,) = pool.stats()
     assert (stats.failures, stats.reason) == (1, "it hangs")
     assert not is_alive(template)
@@ -229,6 +231,7 @@ def test_a_template_that_is_none_harms_no_call(pool: WarmPool, template: str, re
         result = run_process_sync(spec)
         assert (result.stdout, result.exit_code, result.warm) == (b"x1y2", 0, False)
     assert reason in pool.stats()[0].reason
+    assert reason in (run_process_sync(spec).why_cold or "")
     assert pool.stats()[0].state == "failed"
     for text in (repr(pool.stats()), repr(pool), repr(spec)):
         assert "secret" not in text

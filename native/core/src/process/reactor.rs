@@ -207,6 +207,7 @@ pub fn start(
         log,
         inbox,
         warm,
+        why_cold: None,
     };
     let reactor = reactor()?;
     match reactor.begin_here(job) {

@@ -18,7 +18,7 @@ use super::reactor::Token;
 use super::signal::signal_group;
 use super::spec::{Limits, Program};
 use super::streams::{Capture, Feed, Log, above_stdio};
-use super::warm::{Child, Go, Key, Spare, Warm};
+use super::warm::{Child, Go, Key, Spare, Warm, Why};
 use crate::error::OsFailure;
 
 /// How a run ended.
@@ -49,6 +49,8 @@ pub struct Report {
     pub left_behind: Vec<i32>,
     /// Whether it ran in a child that a template had forked ahead.
     pub warm: bool,
+    /// Why it did not, where it could have.
+    pub why_cold: Option<Why>,
 }
 
 pub type Outcome = std::result::Result<Report, OsFailure>;
@@ -68,6 +70,7 @@ pub(super) struct Job {
     pub(super) inbox: Arc<dyn Inbox>,
     /// Until it is decided that it starts cold.
     pub(super) warm: Option<Warm>,
+    pub(super) why_cold: Option<Why>,
 }
 
 /// What every launch needs, made once.
@@ -89,6 +92,7 @@ pub(super) struct Run {
     pub(super) started: Instant,
     /// Of a run in a child that was forked ahead.
     pub(super) loan: Option<Box<Loan>>,
+    why_cold: Option<Why>,
     inbox: Arc<dyn Inbox>,
 }
 
@@ -206,6 +210,7 @@ impl Run {
             stderr: capture(stderr),
             started,
             loan: None,
+            why_cold: job.why_cold.clone(),
             inbox: Arc::clone(&job.inbox),
         }
     }
@@ -287,6 +292,7 @@ impl Run {
             pid: self.pid.as_raw_nonzero().get(),
             left_behind,
             warm: self.loan.is_some(),
+            why_cold: self.why_cold,
         };
         // Descriptors go before the word: who has it finds none of them open.
         drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd, self.loan));
@@ -335,6 +341,7 @@ impl Job {
             pid: 0,
             left_behind: Vec::new(),
             warm: false,
+            why_cold: None,
         };
         self.inbox.deliver(self.token, Ok(report));
     }

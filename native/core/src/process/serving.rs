@@ -239,8 +239,9 @@ impl Serving {
     fn go_on(&mut self) {
         while let Some(start) = self.templates.last_start() {
             match start {
-                Start::Cold(mut job) => {
+                Start::Cold(mut job, why) => {
                     job.warm = None;
+                    job.why_cold = Some(why);
                     self.waiting.push_front(job);
                 }
                 Start::Warm(job, spare, key) => self.adopt(job, spare, key),
@@ -276,6 +277,7 @@ impl Serving {
         }
         if let Some((mut job, key)) = run.into_job() {
             job.warm = None;
+            job.why_cold = Some("what was forked for it never began".into());
             self.templates.returned(key, false);
             self.waiting.push_front(job);
         }

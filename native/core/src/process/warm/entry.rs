@@ -7,6 +7,7 @@ use rustix::process::Pid;
 
 use super::handle::{Standing, Warm, Way};
 use super::policy::{Demand, Trouble};
+use super::pool::Why;
 use super::template::Template;
 use crate::process::reactor::Token;
 use crate::process::run::{Job, Run};
@@ -77,6 +78,23 @@ impl Entry {
     /// Asks for a template, if one may be started.
     pub(super) fn want(&mut self, now: Instant) {
         self.is_wanted |= self.trouble.may_start(now);
+    }
+
+    /// Why a call starts cold that comes while nobody can serve it.
+    pub(super) fn why_cold(&self) -> Why {
+        let trouble = &self.trouble;
+        match &self.template {
+            Some(template) if template.ready_at.is_some() => {
+                "its template can't fork at present".into()
+            }
+            None if trouble.is_refused => {
+                format!("no template can be made of it: {}", trouble.reason).into()
+            }
+            None if trouble.failures > 0 => {
+                format!("its template failed: {}", trouble.reason).into()
+            }
+            _ => "its template isn't ready".into(),
+        }
     }
 
     /// Whether nothing but memories is lost with it.

@@ -1,5 +1,6 @@
 //! What the reactor asks: whom a call is served by, and what is due.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,9 +31,14 @@ const OF_A_LOAN: usize = 1;
 const MOST_SEEN: usize = 1024;
 const MOST_ENTRIES: usize = 64;
 
+/// Why a job that could have been warm is not, in words for its trace.
+pub(in crate::process) type Why = Cow<'static, str>;
+
+const RESTS: Why = Cow::Borrowed("its template can't fork at present");
+
 /// How a job goes on.
 pub(in crate::process) enum Start {
-    Cold(Job),
+    Cold(Job, Why),
     Warm(Job, Spare, Key),
 }
 
@@ -95,16 +101,23 @@ impl Templates {
     /// A job that is to begin: it goes on at once, or when the next fork is there.
     pub(in crate::process) fn offer(&mut self, job: Job, now: Instant) {
         let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
-        let Some(warm) = warm.filter(|_| !job.stdin.is_empty()) else {
-            return self.outbox.push_back(Start::Cold(job));
+        let Some(warm) = warm else {
+            return self
+                .outbox
+                .push_back(Start::Cold(job, "its pool is closed".into()));
         };
+        if job.stdin.is_empty() {
+            let why = "nothing stands on its standard input";
+            return self.outbox.push_back(Start::Cold(job, why.into()));
+        }
         let key = Key::of(warm);
         let Some(entry) = self.entries.get_mut(&key) else {
-            self.count(key, &job.program, warm, now);
-            return self.outbox.push_back(Start::Cold(job));
+            let why = self.count(key, &job.program, warm, now);
+            return self.outbox.push_back(Start::Cold(job, why));
         };
         if !entry.origin.is_of(&job.program, warm) {
-            return self.outbox.push_back(Start::Cold(job));
+            let why = "another start has its place";
+            return self.outbox.push_back(Start::Cold(job, why.into()));
         }
         stir(&mut self.stirred, key);
         entry.demand.call(entry.lent + entry.queue.len() + 1, now);
@@ -117,13 +130,14 @@ impl Templates {
                 if template.is_none() {
                     entry.want(now);
                 }
-                self.outbox.push_back(Start::Cold(job));
+                let why = entry.why_cold();
+                self.outbox.push_back(Start::Cold(job, why));
             }
         }
     }
 
-    /// The first call is counted alone.
-    fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) {
+    /// The first call is counted alone. Gives the reason why it starts cold.
+    fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) -> Why {
         let since = |time| now.saturating_duration_since(time);
         let gap = self.seen.insert(key, now).map(since);
         if let Some(gap) = gap.filter(|gap| policy::shows_demand(*gap)) {
@@ -132,13 +146,16 @@ impl Templates {
             self.entries
                 .insert(key, Entry::new(program, warm, gap, now));
             stir(&mut self.stirred, key);
-        } else if self.seen.len() > MOST_SEEN {
+            return "its template starts beside this call".into();
+        }
+        if self.seen.len() > MOST_SEEN {
             self.seen
                 .retain(|_, time| policy::shows_demand(since(*time)));
             if self.seen.len() > MOST_SEEN {
                 self.seen.clear();
             }
         }
+        "a template starts at the second call within a minute".into()
     }
 
     /// Forgets the start that was not called for longest, of those that have nothing.
@@ -165,8 +182,8 @@ impl Templates {
         }
         // Who waits came before this look began; one is enough for all of them.
         if template.looked != self.look {
-            if template.witness.broken(around).is_some() {
-                return self.retire(key);
+            if let Some(why) = template.witness.broken(around) {
+                return self.retire(key, why.into());
             }
             template.looked = self.look;
         }
@@ -351,7 +368,8 @@ impl Templates {
             template.asked.len() + template.spares.len()
         });
         while entry.queue.len() > coming {
-            self.outbox.extend(entry.queue.pop_back().map(Start::Cold));
+            let job = entry.queue.pop_back();
+            self.outbox.extend(job.map(|job| Start::Cold(job, RESTS)));
         }
     }
 
@@ -359,17 +377,20 @@ impl Templates {
     pub(super) fn fail(&mut self, key: Key, reason: String, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&key) {
             let served = entry.template.as_ref().map(|template| template.served(now));
-            entry.trouble.fail(reason, served.unwrap_or_default(), now);
+            entry
+                .trouble
+                .fail(reason.clone(), served.unwrap_or_default(), now);
         }
-        self.retire(key);
+        self.retire(key, reason.into());
     }
 
-    /// Ends a template and its spares; who waits for them starts cold.
-    pub(super) fn retire(&mut self, key: Key) {
+    /// Ends a template and its spares; who waits for them starts cold, and is told why.
+    pub(super) fn retire(&mut self, key: Key, why: Why) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
-        self.outbox.extend(entry.queue.drain(..).map(Start::Cold));
+        let cold = |job| Start::Cold(job, why.clone());
+        self.outbox.extend(entry.queue.drain(..).map(cold));
         if let Some(template) = entry.template.take() {
             self.owners.remove(&template.token);
             for spare in &template.spares {
@@ -411,7 +432,7 @@ impl Templates {
         let is_of_pool = |key: &Key| pool.is_none_or(|pool| key.pool == pool);
         let keys: Vec<_> = self.entries.keys().copied().filter(is_of_pool).collect();
         for key in keys {
-            self.retire(key);
+            self.retire(key, "its pool is closed".into());
             self.entries.remove(&key);
         }
         self.seen.retain(|key, _| !is_of_pool(key));

@@ -10,6 +10,7 @@ use super::template::{Template, Unasked};
 use super::witness::Surroundings;
 use crate::process::reactor::next_token;
 
+const MAKES_WAY: &str = "another template took its memory";
 /// What a fork takes while it is asked for.
 const WHILE_ASKED: u64 = 9;
 
@@ -34,7 +35,7 @@ impl Templates {
         };
         if policy::is_full(&tenants, entry.bound_bytes) {
             match policy::makes_way(&tenants, entry.demand.gap(), hand.now) {
-                Some(other) => self.retire(other),
+                Some(other) => self.retire(other, MAKES_WAY.into()),
                 None => return,
             }
         }
@@ -136,7 +137,7 @@ impl Templates {
         }
         let idle = now.saturating_duration_since(entry.demand.last_call());
         if idle >= policy::TEMPLATE_IDLE && entry.queue.is_empty() {
-            self.retire(key);
+            self.retire(key, "nobody has called it for a while".into());
             self.entries.remove(&key);
             return;
         }
@@ -149,7 +150,7 @@ impl Templates {
         if template.look_at.is_some_and(|time| time <= now) {
             template.look_at = None;
             if template.measure() {
-                return self.retire(key);
+                return self.retire(key, "its template is worn".into());
             }
             self.keep_within_memory(key);
         }
@@ -174,13 +175,13 @@ impl Templates {
         loop {
             match policy::excess(&self.tenants(key.pool), bound) {
                 Excess::Fits => return,
-                Excess::Ends(oldest) => self.retire(oldest),
+                Excess::Ends(oldest) => self.retire(oldest, MAKES_WAY.into()),
                 Excess::Refused(giant) => {
                     if let Some(entry) = self.entries.get_mut(&giant) {
                         let reason = "it takes more memory than all may".to_owned();
                         entry.trouble.refuse(reason);
                     }
-                    self.retire(giant);
+                    self.retire(giant, "it takes more memory than all may".into());
                 }
             }
         }
