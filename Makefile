@@ -5,6 +5,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# One more than there are processors: many tests wait for processes.
+WORKERS ?= $(shell nproc | awk '{ print $$1 < 4 ? $$1 + 1 : 4 }')
 RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -34,7 +36,7 @@ demo: build ## sign a tool, run it through the verified chain, change a byte, se
 
 test: build ## every test
 	@cd native && cargo test --quiet --workspace --exclude ryecore-py
-	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal
 
 check: build ## format, lint, types, layers, clippy, stubs
 	@$(BIN)/ruff format --check .

@@ -36,6 +36,7 @@ __all__ = [
     "effects",
     "furnish",
     "is_alive",
+    "is_spare",
     "none_left",
     "open_rye",
     "open_sync",
@@ -225,7 +226,17 @@ def processes_of(root: Path) -> set[int]:
 
 def spares_of(root: Path) -> set[int]:
     """Who stands before its go, of a house's processes."""
-    return {pid for pid in processes_of(root) if _kind_of_third(pid) == "pipe"}
+    return {pid for pid in processes_of(root) if is_spare(pid)}
+
+
+def is_spare(pid: int) -> bool:
+    """Whether it reads its go from its third descriptor: in a call that may be an output."""
+    try:
+        flags = Path(f"/proc/{pid}/fdinfo/3").read_text().partition("flags:")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    is_read = int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
+    return is_read and _kind_of_third(pid) == "pipe"
 
 
 def templates_of(root: Path) -> set[int]:

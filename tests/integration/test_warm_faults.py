@@ -28,6 +28,7 @@ from tests.warm_hosts import (
     Say,
     effects,
     furnish,
+    is_spare,
     none_left,
     open_rye,
     spares_of,
@@ -263,7 +264,7 @@ def kill_untold(pid: int) -> bool:
             pass
         with open(f"/proc/{pid}/fd/3", "rb", buffering=0) as go:
             end, unread = time.monotonic() + 0.3, array.array("i", [0])
-            while not unread[0] and time.monotonic() < end:
+            while is_spare(pid) and not unread[0] and time.monotonic() < end:
                 fcntl.ioctl(go, termios.FIONREAD, unread)
     except OSError:
         unread = array.array("i", [0])

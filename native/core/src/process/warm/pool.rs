@@ -250,7 +250,7 @@ impl Templates {
         match template {
             Some(template) if template.token != token => self.on_spare_death(key, token),
             Some(template) => match source {
-                LEADER => self.fail(key, "it ended".to_owned(), hand.now),
+                LEADER => self.on_template_death(key, hand),
                 CONTROL => self.listen(key, hand),
                 _ => {
                     if let Some(reason) = template.printed(self.epoll) {
@@ -261,6 +261,17 @@ impl Templates {
             None => {}
         }
         true
+    }
+
+    /// What it has said before its end counts: a reason, say.
+    fn on_template_death(&mut self, key: Key, hand: &mut Hand<'_>) {
+        self.listen(key, hand);
+        if let Some(Entry {
+            template: Some(_), ..
+        }) = self.entries.get(&key)
+        {
+            self.fail(key, "it ended".to_owned(), hand.now);
+        }
     }
 
     fn on_spare_death(&mut self, key: Key, token: Token) {
