@@ -233,7 +233,7 @@ def dependencies(bench: _Bench) -> None:
 
 def _preparer(bench: _Bench) -> Preparer:
     rye = Rye.open(bench.project, user_space=bench.user)
-    return rye._execute._executor._preparer
+    return rye._parts._executor._preparer
 
 
 def run() -> None:
