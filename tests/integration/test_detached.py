@@ -320,7 +320,7 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) 
 
 
 async def test_many_at_once(house: House, anyio_backend_name: str) -> None:
-    many = 10 if anyio_backend_name == "trio" else 40 if os.environ.get("RYE_SOAK") else 16
+    many = 40 if anyio_backend_name == "asyncio" else 10
     ref = house.shell("acme/hi", "echo $$")
     ended: list[ThreadReport] = []
     async with house.open() as rye:

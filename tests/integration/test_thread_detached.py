@@ -74,7 +74,7 @@ async def test_a_child_knows_its_parent_and_its_tools_do_not(theatre: Theatre) -
 async def test_a_parent_waits_for_a_child_no_longer_than_it_may(theatre: Theatre) -> None:
     child = theatre.write("child", ["gate", {"name": "child"}])
     fork = {"item_id": child, "thread": "fork", "async": True}
-    ref = theatre.write("parent", ["rye_execute", fork], limits='duration_seconds="4"')
+    ref = theatre.write("parent", ["rye_execute", fork], limits='duration_seconds="8"')
     with anyio.fail_after(PATIENCE_S):
         async with theatre.open() as rye:
             assert (await rye.execute(ref, thread="fork")).state == "completed"

@@ -9,7 +9,7 @@ from tests.house import House
 from tests.thread_host import COST, Theatre
 
 PROCESSES = 8
-PARENTS = 4 if os.environ.get("RYE_SOAK") else 2
+PARENTS = 4
 CHILDREN = 3
 
 

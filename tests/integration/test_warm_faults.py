@@ -322,6 +322,7 @@ def test_every_call_runs_once_and_answers_right(
     ran = Counter(number for number in effects(tmp_path) if number >= 0)
     failed = {int(number): error for number, (_, error) in ended.items() if error}
     assert ended
+    assert any(start == "warm" for start, _ in ended.values())
     assert max(ran.values()) == 1, [number for number in ran if ran[number] > 1]
     assert set(ran) | set(failed) == {int(number) for number in ended}
     if harm is kill_blindly:

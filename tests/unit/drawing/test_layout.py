@@ -112,7 +112,7 @@ def random_lines(count, random):
 
 
 @pytest.mark.parametrize("name", ["random", "chain", "star", "skipping"])
-@pytest.mark.parametrize(("count", "most_s"), [(200, 0.5), (2000, 4.0)])
+@pytest.mark.parametrize(("count", "most_s"), [(200, 0.25), (2000, 2.0)])
 def test_a_large_picture_is_laid_out_at_once(name, count, most_s):
     lines = {
         "random": random_lines(count, Random(7)),
@@ -124,9 +124,12 @@ def test_a_large_picture_is_laid_out_at_once(name, count, most_s):
         ),
     }[name]
     picture = Picture(tuple(Box(str(at), f"node {at}") for at in range(count)), lines)
-    begun = time.thread_time()
-    lay_out(picture)
-    assert time.thread_time() - begun < most_s  # alone it needs a tenth of that
+    took_s = []
+    for _ in range(3):  # what else the machine does takes from one or the other
+        begun = time.thread_time()
+        lay_out(picture)
+        took_s.append(time.thread_time() - begun)
+    assert min(took_s) < most_s  # alone it needs a fifth of that
 
 
 def test_a_picture_says_what_is_wrong_with_it():
