@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:HHFWjVwKyHmNcmjulllw-FVPYo6bjy5N1p5n_DCetqAyh8qMunVuvJeEeqjDIXQwRZu3obFJQlGBvPe5xkP0AA:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:1XPkGI2AW1isfJrzDhwyaqB4EYOPEq_30811x-6RBIezqh6kbtcfEiHjtAaW8tVdbS2ElfQj5KNK84WPfzg1Bg:79bc67935e9f809d
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

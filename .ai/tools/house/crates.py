@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:sfWZoPXlzO45jVsM_BdFsambY27c2eeaTBQlngFgt8npX15AxGsy0B7Ibw5VypAc8OfIY4vfetBU_jpaHsM6CA:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:W1jf2pP9CvFzxD0ZthRSmKoTNW2IxjVCBDdFOUxfaKxbEBt2RzudWl86uxHmKROED_67AG25XMXJbP43wP-BBg:79bc67935e9f809d
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

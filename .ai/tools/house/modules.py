@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:Ps5BQUtZ-th6nkgtWrk754sOCoSwA6ieD9CETbJe8U8IlJQmjR3OKhOZsNF6XPCFshhMH7prL2USXDL4nLQwAQ:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:7-lIITjOC5NS99YeIdMfbOkVY9azt976SZ73r57Pu1C7G-R5ZjgsaGVIlTpYMWhPISbSDthZvHL64SDa2cTgAw:79bc67935e9f809d
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

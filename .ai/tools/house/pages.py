@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:_iI5HIpaqhfAX2gyiNRwQ7WchiBjGedD8O8rR69lNoqKfNKEyuj97b99JnlnGY9FAxsTan_VPe7pybB8RHK8BA:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:vEsIWlDMcaUozqf9jzbN8MVAwT7T3RNUxKeSYO4-uSCzQDfoJdW9Mv3PSklS6uBrnhBWfGxDNgomZiUxTBw-AQ:79bc67935e9f809d
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:pu2LyqALTSVhm_FP3QpQbisepI6roPbffu3OJag71r-kKJfaEtIncwRlcZ1n3uXfIySZZK99Y3txaG7uVS_-Aw:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:vy1RobG9GmuaK4ooKNSu0Z-03BnE09KT2v1nMoFFVfhQ27Pj8mvT9pMJ76eTqAaGiHrbFDa4ACYCHO7K9hYpAA:79bc67935e9f809d
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:CmjpoRT1_J3D-_lF3i7_wwLUyd2chAaKk7lonz-7TMtdQJjPEYA5nVeeJlRDCdZbhjJ96IeVA9jwUndZFjQyCw:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:AWs9Yy_82RqXxEIFsIKl8-zVPkNJGEuu5wF84xpehPpJoCBIKL_3sIKtJI6CyPdiDWHbpnW84NRwtYLowgDVCw:79bc67935e9f809d
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

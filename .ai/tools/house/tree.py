@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:m6CHmANxxdn4evMXyUJxVkY6zA83dfKpc3YEOcjCwFaEqyLmV0rqFJyBhsd4Mr1u0jXUSrkZdbfoW9Ot3BbQDQ:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ddexjvOC1BWWNBEAU9Ejqd-C4rfnZSISAJVAZtxfzdQFfikHrKyQcLkdqmdp5qbXRt7zpd8RgmawWz1ESvClCA:79bc67935e9f809d
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:i9FBigL9YVptd-J7Lpd8hia6Wl_6eo2BP-RIFW1eG1Tyu6B8NIBaXLouwyF0u2IR-hVYo8f3gfy9VnhUuYyzCQ:bead5bd4bbbadf71
+# rye:signed:2026-11-22T19:52:33Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:_eTQgAO_l4XJJccmj_sjgk20ep2fmE1I7zKgVZjs-tZ53VJyl2qB5pxSQIBXLMQHDalRrBw8k-R2TTuUw7bbDQ:79bc67935e9f809d
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

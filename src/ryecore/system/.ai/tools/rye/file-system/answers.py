@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:c2JqW5IAM60zYizy_PiAkoAt4MktAiXC6b02eaP6c9u9_p_v6tZeLF34Ub8Efc0RmJ2T9Zpqhe9YNwbLTTmYAA:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:sfuwTzCXKfPB8qaq5Ij3GuaDqBoQqKFafGIJCotr558xaLJapghA_BiRhTkFfoVtdhm_yB3cUn3ZFXSNqKrNAw:3e0bbfac53a60949
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:Ws5Qo_ZQL9noq5unIosnPnUvgub6rzxhHmzJ2xeRN52mNrqbBYW3XKEyaL-j4DILr0u4k5lqPziaIfYPXcA8AQ:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ev9XIh-pumbJnn_DW-LL9wsUC4RehAR7_ECHhKUp1eodSgKFAuWVTvkpJdNYgbEbalrxWs-mpeGq9Q5bjkF4Bw:3e0bbfac53a60949
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:kv9nkXUhlGMxTCdppBQ1ZbzQ4HwRBYmDmc_crig7NMsf0sB2miO71cu64Gkad2CGxDdXV72pspp0mBASemcDBQ:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:MhJpoyGAt2A0BQJj_zUE7ri63j97aFjYenlMk0IPOjT4S3TdLH9SUc90upZlK_XXcmcOAgZH9jdbpzZPbVqxDg:3e0bbfac53a60949
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:W5OlaGhGX8S6cCnAbyoen5atraq9mYCgkhKdYKSYhcldF0sNaS7_K4UPzz1yIrsW1gWANh_ES_Qx8q-DzbvpBQ:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:z_7GXOeXt7-zlvt1T7Rp0Vd4eQIQPGbxjF0j9l-obwpdt-HyHjVjbefv1cItVwnlzXjxSaQ0KZ6l4403S8RwBw:3e0bbfac53a60949
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

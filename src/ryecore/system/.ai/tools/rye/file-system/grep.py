@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:g4vTOKgyMYAoqZ7cXdrlMzwj7BXQgTV8q5lm_LGuXCuGWZeN5o8RBKSV8kgaBEUepD2-DnAl7_1YM4xepTMaAw:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:jDiSzGbrlX48S2BmlRyVX-L-XwFyqmR_XqoUD1g6SKeROZRr5_xvceDXozMWnTCqJ2X--fnG4Md-rEsGyNjqDQ:3e0bbfac53a60949
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:KmZN9bRfjTXZ7qdpLxYTRkGeULYkvpwZmHZ0d366GbT14O71Wzac32pXtuEOFr3IlwK90etWCLmSqINfw_3RDA:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:aDYgHqQs_QL73wmdXLrOwVfJ6u3po2Y-2pYlrAE5wloPwxLhFW2hJl4irGyhp2ryua05EMa0HmSZy7FQsV1mCw:3e0bbfac53a60949
 """List what lies in a folder."""
 
 from __future__ import annotations

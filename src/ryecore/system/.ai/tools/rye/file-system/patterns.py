@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:vYvhLhr0i8k2pKBZP7qce-IOMklQOUsH7WZ7tqE5lY0J6jGHJ7SPAyII_Vawu5MymLgSyqx0N_4enEhaPzxBBQ:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:7Cy-yzAff1CpdGIXoVhFNAxZGvvPgQn4AwwaAZV_wM8DtnxYKmodLEGeQ2n6aipk2BMmTHe8cUdHyIhTloJXBQ:3e0bbfac53a60949
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:08Jg0NwyczPXyWlIOYoE9XBPNvKDsMBTHL7gNNIwjsyPiJASYvcrVQF-HVIUtE14NsbARWM3qkbjN4V_k6_2BQ:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:_odqnwclU03u29j03JLTkZemX0_Rzm79n2PFxSLQGLbEQ4sDINB1G0TV4oDqxULF_ALeeYXfs7PWlq_166V_Bg:3e0bbfac53a60949
 """Read a part of a text file."""
 
 from __future__ import annotations

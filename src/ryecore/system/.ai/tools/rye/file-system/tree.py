@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:2U0KDI9o7n_ySA09UAXDANKJE-PhXBNxkmJ91cebAw6cNYs-e-PDK0vuQmf5AyDUVpR3Mpl4gDWdXlRntQUmBA:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:yQRrjTdblhpkT1m-05bCOuefW12j4Zjreiar7sh2U1TbGvcnsY1fUWCgRuGbNyGCT9RuYe2qz6pIb2yHB_PSCA:3e0bbfac53a60949
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:HSuB0jHK9wC33AMToBgCWuKvR_HkXuP0ltAUsE4RJq_hgyUGqhfh9GfDH6EwDJlmFxptK0bs60v0MUDxArw6Dw:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:zNC1k-3BRjchh1waejhML8pn21wK2qJIO5XNTxbG4sL6rH-Js5B2YOz7pMVARaPmftE3tvvFZmmKBUDq-8-jCg:3e0bbfac53a60949
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:1f0f469a312f36da27983fbcf0ce170b60d8bbd974b508a089f14f7f2c5927b7:8JZFgCNkBuuQzIunJ7Dlh2hBHIklzJGCPDI5maFlUj_uUdWZg0vBmJabeCBo3KVx6GQg_i3rBJhhuNUxfmYRBA:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:g5IP6LZ7APTfcdaIXQM2qsL3CQXiWE3NmObmgH7ge8QC-67WOeWQAJy4Vipt8Ssr6CgLteRxOcb12wYTklvvAQ:3e0bbfac53a60949
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -124,7 +124,8 @@ def preload(settings):
         spec = getattr(sys.modules[name], "__spec__", None)
         if "." in name or spec is None or spec.origin in ("built-in", "frozen"):
             continue
-        if getattr(find(name), "origin", None) != spec.origin:
+        found = find(name)
+        if found is None or found.origin != spec.origin:
             raise Unfit("another module stands in for " + name)
 
 
@@ -377,14 +378,14 @@ def rehearse(script, find_fresh):
 
     In the template, so that the interpreter and the C library have found and kept what they need for
     it. In a child that waits, so that its pages are its own by the time of its call: most of what a
-    call costs is the copying of pages that it writes to for the first time. A script that reads and
-    writes JSON with `decode` and `encode` of its own has these rehearsed.
+    call costs is the copying of pages that it writes to for the first time. A script that
+    writes JSON with an `encode` of its own has that rehearsed.
     """
     refresh()
     json = sys.modules.get("json")
     if json is not None:
-        decode, encode = script.get("decode", json.loads), script.get("encode", json.dumps)
-        encode(decode('{"a": [1, 2.5, "b", null, true], "c": {}}')).encode()
+        encode = script.get("encode", json.dumps)
+        encode(json.loads(b'{"a": [1, 2.5, "b", null, true], "c": {}}')).encode()
     flush()
     gc.freeze()  # what is left to the collector from here on is the call's
     KEPT[:1] = [Canary()]

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T18:36:24Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:O3fS_Z52zn4CpZlwc5gJkc_dM7MVF2CJs5QaOtBdFi2_ulsrZ-tNVSXo6lZYc37U8VIkAYj8yzL6C93aVwG1Cg:8e14400465dac0ca
+# rye:signed:2026-11-22T19:52:33Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:SEBwGFpRA2BvP1bp8cv-OohWvpkVgYxzXddFIyf6kViVMsdZ8JCtGWq1EotSP9XtQJM8tRGCQKZ9kRsi50GOBg:3e0bbfac53a60949
 """Walks a graph. The state-graph runtime starts it, with the call on standard input; what it does is
 ryecore.walker.
 """

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T18:36:24Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:Q0KU_KfGxz6f_BCFtMuOvBdG666JKcWYo7_xdoXGF7bkiFSDUqEXY5479nexLu_ia7NVAtr0LCdMUE9K6HB1Bg:8e14400465dac0ca
+// rye:signed:2026-11-22T19:52:33Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:XTCKM9US20LMPwbN7frntX76D9Zw1prGhQjuALCOhzt-aRUSfV_JzoDYaAXkGVGtw34ZNgkMDaHRevhnhbYeAw:3e0bbfac53a60949
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T18:36:24Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:QYoQ-fyOgf9fdAZ5H46wlXpZYg0j03gTuDqUbX8ALUCFtOIyESP2hERUfbTgKasrCQhSGyxyyTFCTyogUSW9Cw:8e14400465dac0ca
+// rye:signed:2026-11-22T19:52:33Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:hGIEZsH1SLrlPbrru5ezZCuMfhbBtWboqJmNckXDRKhKLxivwGunV2lFzkdyF1FaeTJWtq98BDO12Q1EPhd1Cg:3e0bbfac53a60949
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
