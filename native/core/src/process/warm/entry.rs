@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::handle::{Standing, Warm, Way};
-use super::policy::{Demand, Trouble};
-use super::pool::Why;
+use super::policy::{Demand, RESTS, Trouble, Why};
 use super::template::Template;
 use crate::process::reactor::Token;
 use crate::process::run::{Job, Run};
@@ -82,17 +81,9 @@ impl Entry {
 
     /// Why a call starts cold that comes while nobody can serve it.
     pub(super) fn why_cold(&self) -> Why {
-        let trouble = &self.trouble;
         match &self.template {
-            Some(template) if template.ready_at.is_some() => {
-                "its template can't fork at present".into()
-            }
-            None if trouble.is_refused => {
-                format!("no template can be made of it: {}", trouble.reason).into()
-            }
-            None if trouble.failures > 0 => {
-                format!("its template failed: {}", trouble.reason).into()
-            }
+            Some(template) if template.ready_at.is_some() => RESTS,
+            None if self.trouble.failures > 0 => self.trouble.why_cold(),
             _ => "its template isn't ready".into(),
         }
     }

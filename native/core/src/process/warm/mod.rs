@@ -18,5 +18,6 @@ mod witness;
 pub(super) use entry::Key;
 pub(super) use handed::Handed;
 pub use handle::{Pool, Standing, Warm};
-pub(super) use pool::{Hand, Start, Templates, Why};
+pub(super) use policy::Why;
+pub(super) use pool::{Hand, Start, Templates};
 pub(super) use spare::{Child, Go, Spare};

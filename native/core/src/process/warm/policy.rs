@@ -1,6 +1,12 @@
 //! When there are templates and spares, how many, and until when: pure decisions.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
+
+/// Why a job that could have been warm is not, in words for its trace.
+pub(in crate::process) type Why = Cow<'static, str>;
+
+pub(super) const RESTS: Why = Cow::Borrowed("its template can't fork at present");
 
 /// A second call within that time shows demand.
 const REPEATED_WITHIN: Duration = Duration::from_secs(60);
@@ -111,6 +117,16 @@ impl Trouble {
         self.is_refused = true;
         self.failures = self.failures.saturating_add(1);
         self.reason = reason;
+    }
+
+    /// In words for the trace of a call.
+    pub(super) fn why_cold(&self) -> Why {
+        let what = if self.is_refused {
+            "no template can be made of it"
+        } else {
+            "its template failed"
+        };
+        format!("{what}: {}", self.reason).into()
     }
 
     pub(super) fn may_start(&self, now: Instant) -> bool {

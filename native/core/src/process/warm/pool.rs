@@ -1,6 +1,5 @@
 //! What the reactor asks: whom a call is served by, and what is due.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +11,7 @@ use rustix::process::Pid;
 use super::entry::{Entry, Key, is_known};
 use super::grave::Grave;
 use super::handle::{Standing, Warm};
-use super::policy;
+use super::policy::{self, RESTS, Why};
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
 use super::template::{CONTROL, LEADER, Said, hear, reason_of};
 use super::witness::Surroundings;
@@ -30,11 +29,6 @@ const OF_A_LOAN: usize = 1;
 
 const MOST_SEEN: usize = 1024;
 const MOST_ENTRIES: usize = 64;
-
-/// Why a job that could have been warm is not, in words for its trace.
-pub(in crate::process) type Why = Cow<'static, str>;
-
-const RESTS: Why = Cow::Borrowed("its template can't fork at present");
 
 /// How a job goes on.
 pub(in crate::process) enum Start {
@@ -388,11 +382,10 @@ impl Templates {
     pub(super) fn fail(&mut self, key: Key, reason: String, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&key) {
             let served = entry.template.as_ref().map(|template| template.served(now));
-            entry
-                .trouble
-                .fail(reason.clone(), served.unwrap_or_default(), now);
+            entry.trouble.fail(reason, served.unwrap_or_default(), now);
+            let why = entry.trouble.why_cold();
+            self.retire(key, why);
         }
-        self.retire(key, reason.into());
     }
 
     /// Ends a template and its spares; who waits for them starts cold, and is told why.

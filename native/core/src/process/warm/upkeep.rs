@@ -180,8 +180,9 @@ impl Templates {
                     if let Some(entry) = self.entries.get_mut(&giant) {
                         let reason = "it takes more memory than all may".to_owned();
                         entry.trouble.refuse(reason);
+                        let why = entry.trouble.why_cold();
+                        self.retire(giant, why);
                     }
-                    self.retire(giant, "it takes more memory than all may".into());
                 }
             }
         }
