@@ -10,9 +10,9 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import anyio.to_thread
 from attrs import evolve
 
@@ -23,6 +23,7 @@ from ryecore.errors import StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
+from ryecore.policy.cancelling import run_to_end
 from ryecore.runs.naming import PARENT_ID, register_thread
 
 if TYPE_CHECKING:
@@ -87,8 +88,12 @@ class GraphProcesses:
             why = str(problem)
             raise
         finally:
-            with anyio.CancelScope(shield=True):
-                document = await anyio.to_thread.run_sync(self._ended, run_id, str(ref), why)
+            end = partial(self._ended, run_id, str(ref), why)
+            try:
+                document = await run_to_end(partial(anyio.to_thread.run_sync, end))
+            except BaseException:  # the event loop itself may have ended before the thread began
+                end()
+                raise
         return _with_document(done, document, why)
 
     def _ended(self, run_id: str, item_id: str, why: str) -> Mapping[str, object]:

@@ -3,15 +3,18 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from ryecore.policy.context import CancelToken
 
-__all__ = ["bounded_by", "cancelled_by", "canceller_of", "is_cancelled", "is_stray"]
+__all__ = ["bounded_by", "cancelled_by", "canceller_of", "is_cancelled", "is_stray", "run_to_end"]
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -92,3 +95,45 @@ def is_stray(error: BaseException) -> bool:
         return False
     task = asyncio.current_task()
     return task is not None and task.cancelling() == 0
+
+
+async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
+    """Await a call to its end, however often the calling task is cancelled meanwhile.
+
+    A shielded scope holds off anyio's cancellations alone: each `Task.cancel()` of asyncio passes
+    it. So there the call runs in a task of its own. Only the end of its event loop cuts it short.
+
+    Args:
+        call: What is to come to its end, such as the settling of a run.
+
+    Returns:
+        Its result.
+
+    Raises:
+        CancelledError: The calling task was cancelled by asyncio meanwhile; the call has ended.
+    """
+    with anyio.CancelScope(shield=True):
+        if getattr(anyio.lowlevel.current_token().native_token, "add_reader", None) is None:
+            return await call()
+        import asyncio  # noqa: PLC0415 - where it runs already
+
+        task = asyncio.create_task(_awaited(call))
+        cancelled: BaseException | None = None
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            with suppress(Exception):  # the cancellation is what the caller has to see
+                task.result()
+            raise cancelled
+        return task.result()
+    raise AssertionError("nothing cancels a shielded scope from outside")
+
+
+def _awaited(call: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+    async def run() -> T:
+        return await call()
+
+    return run()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -38,6 +39,7 @@ from ryecore.graph.wish import GraphWish
 from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
+from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits
 from ryecore.runs.above import Above, depth_used_up, read_above, within_bounds
@@ -341,14 +343,12 @@ class GraphLife:
     async def _finalize(self, position: Position) -> GraphResult:
         """End the run, once. Whatever fails on the way, nothing of it stays open here."""
         try:
-            with anyio.CancelScope(shield=True):
-                return await self._close(position)
+            return await run_to_end(partial(self._close, position))
         except BaseException as error:
             self._end_badly(error)
             raise
         finally:
             self._forget()
-        raise AssertionError("nothing cancels a shielded scope from outside")
 
     async def _close(self, position: Position) -> GraphResult:
         host, run_id = self._host, self.run_id

@@ -6,6 +6,7 @@ Source: seed 003, "The Full Execution Flow"; decisions 35 to 48.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -16,7 +17,7 @@ from ryecore.errors import RyeError, StateError
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
-from ryecore.policy.cancelling import bounded_by, is_cancelled
+from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
@@ -398,8 +399,7 @@ class ThreadLifecycle:
     async def _finalize(self, ending: Ending) -> ThreadResult:
         """Step 15. Whatever fails on the way, nothing of the thread stays open here."""
         try:
-            with anyio.CancelScope(shield=True):
-                return await self._close(ending)
+            return await run_to_end(partial(self._close, ending))
         except BaseException as error:
             self._end_badly(error)
             if self.continuation is not None:  # nobody is left to run it
@@ -407,7 +407,6 @@ class ThreadLifecycle:
             raise
         finally:
             self._forget()
-        raise AssertionError("nothing cancels a shielded scope from outside")
 
     async def _close(self, ending: Ending) -> ThreadResult:
         host, thread_id, cost = self._host, self.thread_id, self._cost

@@ -1,0 +1,53 @@
+"""Whoever registers a run ends it, wherever and however often its caller is cancelled."""
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import pytest
+
+from ryecore import Rye
+from tests.cancelling import cancelled_at
+from tests.graphs import graph
+from tests.house import House
+from tests.thread_host import Theatre
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 60.0
+Start: TypeAlias = Callable[[Rye], Awaitable[object]]
+
+STARTS: dict[str, Start] = {
+    "a graph in a process of its own": lambda rye: rye.execute("tool:acme/flow"),
+    "a graph in this process": lambda rye: rye.graphs.run("acme/flow"),
+    "a thread": lambda rye: rye.execute("directive:acme/say", thread="fork"),
+    "a launched graph": lambda rye: rye.execute("tool:acme/flow", async_=True),
+    "a launched tool": lambda rye: rye.execute("tool:acme/true", async_=True),
+    "a launched thread": lambda rye: rye.execute("directive:acme/say", thread="fork", async_=True),
+}
+
+
+@pytest.mark.parametrize("what", STARTS)
+async def test_no_row_outlives_a_call_that_was_cancelled_at_any_await(
+    tmp_path: Path, what: str
+) -> None:
+    theatre = Theatre(House(tmp_path))
+    theatre.house.shell("acme/true", "echo '{}'")
+    theatre.write("say")
+    graph(theatre.house, {"one": {"action": {"item_id": "tool:acme/true"}}})
+    async with theatre.open() as rye:
+        for number in count(1):
+            with anyio.fail_after(PATIENCE_S):
+                was_cancelled = await cancelled_at(lambda: STARTS[what](rye), number)
+                for row in await rye.threads.list():
+                    assert row.status != "created" or "launched" in what
+                    if "launched" in what:  # it goes on by itself, to its own end
+                        assert (await rye.threads.wait(row.thread_id)).ended
+                assert await rye.threads.list() == ()
+            if not was_cancelled:
+                break
+        rows = await rye.threads.list(all=True)
+    assert rows, number
+    assert rows[0].status == "completed"
