@@ -128,22 +128,24 @@ class Threads:
         thread_id: str,
         message: str = "",
         *,
+        again: bool = False,
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "ThreadResult":
         """Go on with a thread that has ended or was killed, in a new one; wait for its end.
 
-        What a tool was doing when its process was killed is not known, and is not done again by
-        itself: the model is told so.
+        Of all who resume a thread, in whichever process, one does. What a tool was doing when its
+        process was killed is not known, and is not done again by itself: the model is told so.
 
         Args:
             thread_id: The thread.
             message: What is said to the model; by default, that it was interrupted.
+            again: Whether to resume it though another thread has done so already.
             limits: What bounds the new thread, above what the directive and configuration say.
             ctx: On whose behalf; the host's own by default.
 
         Raises:
-            ThreadConflict: It still runs.
+            ThreadConflict: It still runs, or another thread goes on with it already.
             RyeError: Nothing runs.
 
         Source: decision 47.
@@ -152,7 +154,7 @@ class Threads:
         async def resume() -> "ThreadResult":
             _, found = await anyio.to_thread.run_sync(self._find, thread_id)
             service = self._service()
-            return await service.resume(found, message, ctx or CallContext(), limits)
+            return await service.resume(found, message, ctx or CallContext(), limits, again=again)
 
         return await self._running.run(thread_id, resume)
 
@@ -196,6 +198,7 @@ class Threads:
         thread_id: str,
         message: str = "",
         *,
+        again: bool = False,
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "Thread":
@@ -205,7 +208,8 @@ class Threads:
             _, found = await anyio.to_thread.run_sync(self._find, thread_id)
             service = self._service()
             return await service.start(
-                await service.resumed(found, message, limits), ctx or CallContext()
+                await service.resumed(found, message, limits, again=again),
+                ctx or CallContext(),
             )
 
         return await self._running.run(thread_id, start)

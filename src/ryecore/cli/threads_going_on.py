@@ -32,6 +32,7 @@ _limit_option = click.option(
 @click.command(short_help="Go on with a thread that has ended.")
 @click.argument("thread_id", metavar="ID")
 @click.argument("message", required=False, default="")
+@click.option("--again", is_flag=True, help="Though another thread has resumed it already.")
 @_limit_option
 @deps_option
 @project_option
@@ -39,6 +40,7 @@ _limit_option = click.option(
 def resume(
     thread_id: str,
     message: str,
+    again: bool,
     limits: Sequence[str],
     deps: str | None,
     project_path: str,
@@ -47,13 +49,14 @@ def resume(
     """Go on with a thread that has ended or was killed, in a new one.
 
     MESSAGE is said to the model; by default, that it was interrupted. What a tool was doing when
-    its process was killed is not done again by itself.
+    its process was killed is not done again by itself. A thread is resumed once; after that, the
+    one that has resumed it is.
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
         _run(
             lambda threads, ctx: threads.start_resume(
-                thread_id, message, limits=overrides, ctx=ctx
+                thread_id, message, again=again, limits=overrides, ctx=ctx
             ),
             project_path,
             deps,

@@ -98,7 +98,10 @@ def refuse_another(run: sqlite3.Connection, follows: Follows | None) -> None:
     """
     if follows is None or follows.beside is None:
         return
-    query = "SELECT thread_id, status FROM threads WHERE continuation_of = ?"
+    query = (
+        "SELECT thread_id, status FROM threads"
+        " WHERE continuation_of = ? AND chain_root_id IS NOT NULL"  # a fork has none
+    )
     for other, status in run.execute(query, (follows.thread_id,)):
         if other not in follows.beside:
             raise gone_on_with(follows.thread_id, other, status)

@@ -118,9 +118,11 @@ class ThreadService:
         message: str,
         ctx: CallContext,
         limits: Limits | Mapping[str, float] | None = None,
+        *,
+        again: bool = False,
     ) -> ThreadResult:
         """Go on with a thread that has ended, in a new one that begins with a message."""
-        return await self.run(await self.resumed(thread_id, message, limits), ctx)
+        return await self.run(await self.resumed(thread_id, message, limits, again=again), ctx)
 
     async def fork_at(
         self,
@@ -134,27 +136,27 @@ class ThreadService:
         return await self.run(await self.forked(thread_id, turn, message, limits), ctx)
 
     async def resumed(
-        self, thread_id: str, message: str, limits: Limits | Mapping[str, float] | None
+        self,
+        thread_id: str,
+        message: str,
+        limits: Limits | Mapping[str, float] | None,
+        *,
+        again: bool = False,
     ) -> ThreadWish:
         """What a thread is wanted for that goes on with one that has ended.
 
         Raises:
-            ThreadConflict: It still runs.
+            ThreadConflict: It still runs, or another thread goes on with it already.
             RyeError: What it left can't be read, or was altered.
         """
 
         def wish() -> ThreadWish:
             host = self._host
             record = self._directives(thread_id)
-            if not record.ended:
-                raise ThreadConflict(
-                    f"The thread {thread_id} still runs, so it can't be resumed.",
-                    next_step=f"Wait for it, or stop it: rye threads cancel {thread_id}",
-                    thread_id=thread_id,
-                    state=record.status,
-                )
             ceiling = loop_config(host.planner).resume_ceiling_tokens
-            continues = resume_of(host.store, record, host.key.public, message, ceiling)
+            continues = resume_of(
+                host.store, record, host.key.public, message, ceiling, again=again
+            )
             return self._continuing(record, continues, read_overrides(limits))
 
         return await anyio.to_thread.run_sync(wish)

@@ -9,6 +9,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.runs.naming import Registered
+from ryecore.state.model import Follows
 
 __all__ = ["Continuation", "ContinuationKind", "ThreadWish"]
 
@@ -31,6 +32,7 @@ class Continuation:
         digest: The digest of the transcript there.
         inputs: What the earlier thread was given, as its proved transcript says.
         model: The model that it asked, likewise; None where the wish says it.
+        beside: See `Follows.beside`.
     """
 
     kind: ContinuationKind
@@ -43,6 +45,12 @@ class Continuation:
     digest: str = ""
     inputs: Mapping[str, object] = field(factory=dict, repr=False)
     model: str | None = None
+    beside: frozenset[str] | None = None
+
+    @property
+    def follows(self) -> Follows:
+        """What the new thread's row says of it."""
+        return Follows(self.previous_id, self.chain_root_id, self.beside)
 
 
 @frozen

@@ -7,13 +7,12 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.errors import ThreadConflict
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.recovery import Found, never_began, read_run
 from ryecore.graph.lifecycle.going_on import at_its_end
 from ryecore.graph.wish import GoingOn
+from ryecore.runs.following import idle_followers, refuse_running
 from ryecore.state.model import Follows, ThreadRecord
-from ryecore.state.refusals import gone_on_with
 
 __all__ = ["OBJECTS", "TakenUp", "take_up"]
 
@@ -45,13 +44,7 @@ def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
         StateError: What it left can't be read, or was altered; or it never began.
     """
     record = host.store.look_closed(goes_on.run_id)
-    if not record.ended:
-        raise ThreadConflict(
-            f"The run {goes_on.run_id} still goes on.",
-            next_step=f"Wait for it, or stop it: rye threads cancel {goes_on.run_id}",
-            thread_id=goes_on.run_id,
-            state=record.status,
-        )
+    refuse_running(record)
     if record.status == "completed" and goes_on.at is None:
         raise at_its_end(goes_on.run_id)
     beside = None
@@ -65,25 +58,16 @@ def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
 
 
 def _never_began(host: GraphHost, run_id: str) -> frozenset[str]:
-    """The runs that were to go on with one, and ended before they did anything.
+    def has_begun(record: ThreadRecord) -> bool:
+        return _read(host, record).position is not None
 
-    Raises:
-        ThreadConflict: Another one goes on with it, or did.
-        StateError: What another one left can't be read, or was altered.
-    """
-    idle: set[str] = set()
-    for one in host.registry.list_following(run_id):
-        record = host.store.look(one.thread_id)
-        if not record.ended or _read(host, record).position is not None:
-            other = record.thread_id
-            refused = gone_on_with(run_id, other, record.status)
-            refused.next_step = (
-                f"See it, and how to go on with it: rye graph show {other}. To do again what it "
-                "does, say --again, or name a step with --at."
-            )
-            raise refused
-        idle.add(record.thread_id)
-    return frozenset(idle)
+    def next_step(other: str) -> str:
+        return (
+            f"See it, and how to go on with it: rye graph show {other}. To do again what it "
+            "does, say --again, or name a step with --at."
+        )
+
+    return idle_followers(host.store, run_id, has_begun, next_step)
 
 
 def _read(host: GraphHost, record: ThreadRecord, at: int | None = None) -> Found:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
+from ryecore.runs.following import idle_followers, refuse_running
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
@@ -19,7 +20,7 @@ from ryecore.threads.records.messages import cut_after, keep_tail, message_to_js
 from ryecore.threads.wish import Continuation
 
 __all__ = [
-    "continued_record", "fork_of", "handoff_of", "resume_of",
+    "continued_record", "fork_of", "handoff_of", "has_begun", "resume_of",
 ]  # fmt: skip
 
 
@@ -52,7 +53,13 @@ def handoff_of(
 
 
 def resume_of(
-    store: ThreadStore, record: ThreadRecord, key: PublicKey, message: str, max_tokens: int
+    store: ThreadStore,
+    record: ThreadRecord,
+    key: PublicKey,
+    message: str,
+    max_tokens: int,
+    *,
+    again: bool = False,
 ) -> Continuation:
     """What a thread that has ended is taken up with: its conversation, trimmed to its end.
 
@@ -62,10 +69,18 @@ def resume_of(
         key: The run key, which signed what it left.
         message: What is said to the model now.
         max_tokens: How much of the conversation is kept.
+        again: Whether another thread may have taken it up already.
 
     Raises:
+        ThreadConflict: It still runs, or another thread goes on with it.
         StateError: What it left can't be read, or was altered.
     """
+    refuse_running(record)
+    beside = None
+    if not again:
+        beside = idle_followers(
+            store, record.thread_id, lambda one: has_begun(store, one, key), _go_on_with
+        )
     said, records = _left_by(store, record, key)
     rebuilt = rebuild(records)
     return Continuation(
@@ -75,8 +90,29 @@ def resume_of(
         tuple(keep_tail(rebuilt.messages, max_tokens)),
         message,
         frozenset(map(str, said["capabilities"])),
+        beside=beside,
         **_beginning(records),
     )
+
+
+def _go_on_with(other: str) -> str:
+    return (
+        f"Resume that one where it has ended: rye threads resume {other}. To resume the earlier "
+        "one once more, say --again; rye threads fork begins a conversation of its own."
+    )
+
+
+def has_begun(store: ThreadStore, record: ThreadRecord, key: PublicKey) -> bool:
+    """Whether a thread that has ended was given what it was to go on from.
+
+    Raises:
+        StateError: What it left can't be read, or was altered.
+    """
+    path = store.folder_of(record.thread_id) / TRANSCRIPT
+    if not os.path.lexists(path):
+        return False
+    records = verified_records(path, record.thread_id, key, record.transcript_head)
+    return any(one.type in _GOES_ON for one in records)
 
 
 def fork_of(

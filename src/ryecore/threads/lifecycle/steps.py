@@ -27,7 +27,7 @@ from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import PARENT_ID, register_thread
 from ryecore.state.left_behind import TRANSCRIPT
-from ryecore.state.model import Cost, Follows
+from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.threads.calls.guard import ResultGuard
@@ -168,7 +168,7 @@ class ThreadLifecycle:
             self._host.registry,
             self._wish.ref,
             self._ctx.budget_account,
-            Follows(goes_on.previous_id, goes_on.chain_root_id) if goes_on else None,
+            goes_on.follows if goes_on else None,
         )
 
     def _load_directive(self) -> None:

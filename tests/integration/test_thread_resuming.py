@@ -1,0 +1,114 @@
+"""A thread that died is resumed once, however many processes try it at the same time."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore.errors import ThreadConflict
+from ryecore.state.model import Follows
+from tests.house import House
+from tests.thread_host import Theatre
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The processes' loops are their own."""
+    return "asyncio"
+
+
+async def killed(theatre: Theatre) -> str:
+    """A thread whose process was killed while a tool ran; behind it, it leaves a mark."""
+    ref = theatre.write(
+        "work",
+        ["gate", {"name": "g"}],
+        ["mark", {"text": "done"}],
+        permissions="<execute><tool>host/*</tool></execute>",
+    )
+    host = subprocess.Popen(theatre.command([ref]), env=theatre.environ)
+    with anyio.fail_after(PATIENCE_S):
+        await theatre.begun("g")
+    host.send_signal(signal.SIGKILL)
+    host.wait()
+    theatre.allow("g")
+    (row,) = theatre.store().look_at_all(lambda registry: registry.list_threads())
+    assert row.status == "error"
+    return row.thread_id
+
+
+def marks(theatre: Theatre) -> list[str]:
+    return (theatre.root / "marks").read_text().split()
+
+
+async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    thread_id = await killed(theatre)
+    # Processes of their own, which begin together: they wait for the same line on their inputs.
+    script = (
+        "import sys, anyio\n"
+        "from pathlib import Path\n"
+        "from ryecore import Rye\n"
+        "from ryecore.errors import ThreadConflict\n"
+        "from tests.thread_host import _deps\n"
+        "root = Path(sys.argv[1])\n"
+        "async def main():\n"
+        "    opened = Rye.open(root / 'project', user_space=root / 'user', **_deps(root))\n"
+        "    async with opened as rye:\n"
+        "        print('ready', flush=True)\n"
+        "        sys.stdin.readline()\n"
+        "        try:\n"
+        "            done = await rye.threads.resume(sys.argv[2])\n"
+        "            print('resumed', done.state, flush=True)\n"
+        "        except ThreadConflict as error:\n"
+        "            print('refused', error.thread_id, flush=True)\n"
+        "anyio.run(main)\n"
+    )
+    command = [theatre.command()[0], "-c", script, str(tmp_path), thread_id]
+    hosts = [
+        subprocess.Popen(
+            command, env=theatre.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(4)
+    ]
+    assert [host.stdout.readline() for host in hosts if host.stdout] == ["ready\n"] * 4
+    for host in hosts:
+        assert host.stdin
+        host.stdin.write("go\n")
+        host.stdin.flush()
+    said = sorted(host.communicate(timeout=PATIENCE_S)[0].split()[0] for host in hosts)
+    assert said == ["refused", "refused", "refused", "resumed"]
+    assert marks(theatre) == ["done"]
+    async with theatre.open() as rye:
+        old, *others = reversed(await rye.threads.list(all=True))
+        (new,) = others
+        assert (old.thread_id, new.continuation_of) == (thread_id, thread_id)
+        with pytest.raises(ThreadConflict) as refused:
+            await rye.threads.resume(thread_id)
+        assert new.thread_id in str(refused.value)
+        again = await rye.threads.resume(thread_id, again=True)
+        assert again.state == "completed"
+        assert (await rye.threads.resume(new.thread_id, "And now?")).state == "completed"
+        # A fork begins a conversation of its own: it neither counts nor is refused.
+        await rye.threads.fork(again.thread_id, at=1)
+        assert (await rye.threads.resume(again.thread_id, "And now?")).state == "completed"
+
+
+async def test_who_died_before_it_resumed_a_thread_keeps_nobody_from_it(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    thread_id = await killed(theatre)
+    store = theatre.store()
+    store.registry.register(
+        "late", "directive:acme/work", follows=Follows(thread_id, thread_id, frozenset())
+    )
+    async with theatre.open() as rye:
+        with pytest.raises(ThreadConflict, match="late"):
+            await rye.threads.resume(thread_id)  # it is about to begin
+        store.settle("late", "error", {"error": "It died."}, 0)
+        assert (await rye.threads.resume(thread_id)).state == "completed"
+    assert marks(theatre) == ["done"]
