@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.payload import Fork, Payload
@@ -24,6 +23,7 @@ from ryecore.policy.limits import read_limits
 from ryecore.runs.naming import Registered
 from ryecore.rye import Rye
 from ryecore.state.liveness import LEASE_S
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
@@ -73,7 +73,7 @@ async def _carry_out(
         try:
             return await _execute(payload, threads, stop)
         except CallCancelled as error:
-            wished = await anyio.to_thread.run_sync(threads.look, payload.thread_id)
+            wished = await run_in_thread(threads.look, payload.thread_id)
             return "killed" if wished.kill_requested else "cancelled", error.to_dict()
         except RyeError as error:
             return "error", error.during(payload.item_id).to_dict()
@@ -131,7 +131,7 @@ async def _stop_by_wish(thread_id: str, threads: ThreadStore, stop: CancelToken)
     async with Signs(threads.folder_of(thread_id)) as watched:
         while True:
             with contextlib.suppress(StateError):  # that it can't be read is no wish to stop
-                found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
+                found = await run_in_thread(threads.registry.get_thread, thread_id)
                 if found.cancel_requested or found.kill_requested:
                     stop.cancel()
                     return
@@ -142,10 +142,10 @@ async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: Ca
     while True:
         await anyio.sleep(LEASE_S / 3)
         try:
-            await anyio.to_thread.run_sync(threads.registry.renew, thread_id, fence)
+            await run_in_thread(threads.registry.renew, thread_id, fence)
         except RyeError:
             with contextlib.suppress(StateError):
-                found = await anyio.to_thread.run_sync(threads.registry.get_thread, thread_id)
+                found = await run_in_thread(threads.registry.get_thread, thread_id)
                 if found.fence != fence:
                     stop.cancel()  # somebody declared this process dead; what runs must not go on
                     return

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:W1jf2pP9CvFzxD0ZthRSmKoTNW2IxjVCBDdFOUxfaKxbEBt2RzudWl86uxHmKROED_67AG25XMXJbP43wP-BBg:79bc67935e9f809d
+# rye:signed:2026-11-22T23:52:10Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:G_O2Wwp_pbo1f-sEJB5kq01mzhHH2CfW1UeKR1_4DiU6YNrRKAR7DQl_J0jP6BVTa9IEG5fY4ab8-2nfplVYDw:098b7c4032420d07
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

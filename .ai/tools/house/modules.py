@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:7-lIITjOC5NS99YeIdMfbOkVY9azt976SZ73r57Pu1C7G-R5ZjgsaGVIlTpYMWhPISbSDthZvHL64SDa2cTgAw:79bc67935e9f809d
+# rye:signed:2026-11-22T23:52:10Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:_5I43xI08IiPb3C9Rm0MtyQ-aK9i9O7j4G7EdOhTxjZt9PdB_XENgycmHNZNOobpaRny0XHAhsTlVdpJse8lBQ:098b7c4032420d07
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:vEsIWlDMcaUozqf9jzbN8MVAwT7T3RNUxKeSYO4-uSCzQDfoJdW9Mv3PSklS6uBrnhBWfGxDNgomZiUxTBw-AQ:79bc67935e9f809d
+# rye:signed:2026-11-22T23:52:10Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:y0Lll6JR79sUGkdp69t3vE_gvUvcO9xytpc15WdXd65TvHbJ-apR7o-YBPgCYkjoxOSiOW6gCDef8I1CetJjBA:098b7c4032420d07
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

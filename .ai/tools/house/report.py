@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:GQtfKrs3RqGvSyqNSlW0XCb_UVIxZOru_Px6ac3HYe9n9iy98e30Ix7z1BEDmeUU48rxSNjx_lpYvk-3BSB8BQ:79bc67935e9f809d
+# rye:signed:2026-11-22T23:52:10Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:UZz7L__cmntKhaDsPFLR-XNntogQbu8MC78ASFLCul9GtFYOkVFaX80v6HyJyDcmU32FGBwH7oqPIbpZyPssCg:098b7c4032420d07
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:AWs9Yy_82RqXxEIFsIKl8-zVPkNJGEuu5wF84xpehPpJoCBIKL_3sIKtJI6CyPdiDWHbpnW84NRwtYLowgDVCw:79bc67935e9f809d
+# rye:signed:2026-11-22T23:52:10Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:wPOe2dyr5ctRsQf4WMwVHNlJQ7CFUEw8nbN_YiGB7pWx_Km3qwYO0o6vZEVfCOKoN_vJph_ec-TzgrVIxr86BA:098b7c4032420d07
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:_eTQgAO_l4XJJccmj_sjgk20ep2fmE1I7zKgVZjs-tZ53VJyl2qB5pxSQIBXLMQHDalRrBw8k-R2TTuUw7bbDQ:79bc67935e9f809d
+# rye:signed:2026-11-22T23:52:10Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:x6TFmXDYTVfd2BpJyHNeORAyC8fN1BRJCgs0oj3F5erMPYZO751LbbnHs78p1TXAuCgWVAGuC_Ya9yyaVhWsCQ:098b7c4032420d07
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
@@ -16,6 +15,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
+from ryecore.state.locking import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.graph.journal.recovery import Found
@@ -320,7 +320,7 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None,
         ctx: CallContext | None,
     ) -> GraphWish:
-        ref, found = await anyio.to_thread.run_sync(self._find, run_id)
+        ref, found = await run_in_thread(self._find, run_id)
         check_capability("execute", ref, ctx or CallContext())
         return GraphWish(ref, limits=_limits(limits), goes_on=evolve(how, run_id=found))
 
@@ -343,7 +343,7 @@ class Graphs:
             return look_at_run(self._opened(run_id), found)
 
         async def show() -> "RunView":
-            view, found = await anyio.to_thread.run_sync(look)
+            view, found = await run_in_thread(look)
             try:
                 ref = ItemRef.parse(view.item_id, "tool")
                 loaded = await self._service().load(ref, CallContext())
@@ -382,7 +382,7 @@ class Graphs:
             return () if store is None else list_runs(store, running=running, limit=limit)
 
         async def listed() -> "tuple[ThreadRecord, ...]":
-            return await anyio.to_thread.run_sync(find)
+            return await run_in_thread(find)
 
         return await self._running.run("graphs", listed)
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
 from attrs import frozen
 
 from ryecore.actions.payload import Fork, Payload
@@ -26,6 +25,7 @@ from ryecore.errors import InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
+from ryecore.state.locking import run_in_thread
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class LaunchAction:
                 launch = partial(self._launch_graph, checked.plan, ref, ctx)
             else:
                 launch = partial(self._launch_tool, ref, parameters, timeout_s, ctx)
-            thread_id, process = await anyio.to_thread.run_sync(launch)
+            thread_id, process = await run_in_thread(launch)
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
@@ -181,7 +181,7 @@ class LaunchAction:
         from ryecore.threads.result import StartedThread  # noqa: PLC0415 - for threads alone
 
         started = time.perf_counter()
-        thread_id, process = await anyio.to_thread.run_sync(self._fork, wish, ctx)
+        thread_id, process = await run_in_thread(self._fork, wish, ctx)
         return StartedThread(
             status="success",
             item_id=str(wish.ref),

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack
 
-import anyio.to_thread
-
 from ryecore.actions.reports import ThreadReport
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord, thread_not_found
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class Threads:
         """
 
         async def resume() -> "ThreadResult":
-            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            _, found = await run_in_thread(self._find, thread_id)
             service = self._service()
             return await service.resume(found, message, ctx or CallContext(), limits, again=again)
 
@@ -187,7 +186,7 @@ class Threads:
         """
 
         async def fork() -> "ThreadResult":
-            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            _, found = await run_in_thread(self._find, thread_id)
             service = self._service()
             return await service.fork_at(found, at, message, ctx or CallContext(), limits)
 
@@ -205,7 +204,7 @@ class Threads:
         """Go on with a thread like `resume`, and return as soon as the new one runs."""
 
         async def start() -> "Thread":
-            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            _, found = await run_in_thread(self._find, thread_id)
             service = self._service()
             return await service.start(
                 await service.resumed(found, message, limits, again=again),
@@ -226,7 +225,7 @@ class Threads:
         """Begin where a thread stood after a turn like `fork`, and return as soon as that runs."""
 
         async def start() -> "Thread":
-            _, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            _, found = await run_in_thread(self._find, thread_id)
             service = self._service()
             return await service.start(
                 await service.forked(found, at, message, limits), ctx or CallContext()
@@ -267,7 +266,7 @@ class Threads:
         from ryecore.threads.view.watching import watch_tree  # noqa: PLC0415 - for threads alone
 
         async def watch() -> "TreeNode":
-            store, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            store, found = await run_in_thread(self._find, thread_id)
             return await watch_tree(store, found, draw, every_s=every_s)
 
         return await self._running.run(thread_id, watch)
@@ -321,9 +320,9 @@ class Threads:
         """
 
         async def hand_off() -> ThreadReport:
-            store, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            store, found = await run_in_thread(self._find, thread_id)
             await self._service().hand_off(found, CallContext())
-            return await anyio.to_thread.run_sync(self._report, store, store.look(found))
+            return await run_in_thread(self._report, store, store.look(found))
 
         return await self._running.run(thread_id, hand_off)
 
@@ -357,9 +356,9 @@ class Threads:
             raise InputError("timeout_s is no number.", next_step="Pass seconds, or None.")
 
         async def wait() -> ThreadReport:
-            store, found = await anyio.to_thread.run_sync(self._find, thread_id)
+            store, found = await run_in_thread(self._find, thread_id)
             record = await store.wait(found, timeout_s)
-            return await anyio.to_thread.run_sync(self._report, store, record)
+            return await run_in_thread(self._report, store, record)
 
         return await self._running.run(thread_id, wait)
 
@@ -438,7 +437,7 @@ class Threads:
         self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values
     ) -> T:
         """Call a function that reads or writes the registry, on a thread of its own."""
-        return await self._running.run(about, partial(anyio.to_thread.run_sync, function, *values))
+        return await self._running.run(about, partial(run_in_thread, function, *values))
 
     def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
         """The store, and the whole id of a thread that is called by its beginning."""

@@ -10,12 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from ryecore.cli.output import show
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
+from ryecore.state.locking import run_in_thread
 from ryecore.styled import StyledText
 from ryecore.threads.view.drawing import render_change, render_tree
 from ryecore.threads.view.tree import TreeNode
@@ -187,7 +187,7 @@ async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | No
                     if told > 1:
                         tasks.cancel_scope.cancel()
                         return
-                    await anyio.to_thread.run_sync(handle.cancel)
+                    await run_in_thread(handle.cancel)
 
             async def look() -> None:
                 if view is not None:

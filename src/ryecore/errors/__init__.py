@@ -35,6 +35,8 @@ RyeError
 │   ├── ThreadNotFound          (also a LookupError)
 │   ├── ThreadConflict          the thread's status doesn't allow what was asked for
 │   ├── LimitReached            a limit of a thread, which `limit_code` names
+│   ├── StateLocked             another process holds a lock for too long
+│   ├── UnattestedState         it was made elsewhere, or by another user space
 │   └── BudgetError             a thread's budget doesn't allow what was asked for
 │       ├── InsufficientBudget      less is left than was asked for, or nothing more is held
 │       └── BudgetNotRegistered     (also a LookupError)
@@ -122,6 +124,10 @@ from ryecore.errors.items import (
     UnsignedItem,
     UntrustedKey,
 )
+from ryecore.errors.state import (
+    StateLocked,
+    UnattestedState,
+)
 from ryecore.errors.threads import (
     BudgetError,
     BudgetNotRegistered,
@@ -173,6 +179,7 @@ __all__ = [
     "SigningError",
     "SpawnFailed",
     "StateError",
+    "StateLocked",
     "StoreError",
     "ThreadConflict",
     "ThreadNotFound",
@@ -182,6 +189,7 @@ __all__ = [
     "ToolExecutionError",
     "ToolFailed",
     "ToolPolicyError",
+    "UnattestedState",
     "UnknownToolError",
     "UnsignedItem",
     "UnsupportedExecution",

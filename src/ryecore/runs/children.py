@@ -4,8 +4,8 @@ A child's budget is a part of its parent's, so the parent's account can be close
 """
 
 import anyio
-import anyio.to_thread
 
+from ryecore.state.locking import run_in_thread
 from ryecore.state.store import ThreadStore
 
 __all__ = ["stop_children", "wait_for_children"]
@@ -34,7 +34,7 @@ async def stop_children(store: ThreadStore, thread_id: str) -> None:
     """
     running = _running(store, thread_id)
     for child in running:
-        await anyio.to_thread.run_sync(store.cancel, child)
+        await run_in_thread(store.cancel, child)
     if running:
         with anyio.move_on_after(_GRACE_S):
             await wait_for_children(store, thread_id)

@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 import anyio
-import anyio.to_thread
 from attrs import frozen
 
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.runs.tasks import Tasks
 from ryecore.state.liveness import LEASE_S
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
@@ -150,7 +150,7 @@ class Keeper:
             while True:
                 if self._kept:
                     with suppress(StateError):  # that it can't be read is no wish to stop
-                        for wished in await anyio.to_thread.run_sync(store.registry.wishes):
+                        for wished in await run_in_thread(store.registry.wishes):
                             _, kept = self._kept.get(wished.thread_id, (0, None))
                             if kept is not None:
                                 tell_wish(wished, kept)
@@ -160,15 +160,15 @@ class Keeper:
         while True:
             await anyio.sleep(_RENEW_EVERY_S)
             if self._owed:
-                await anyio.to_thread.run_sync(self.pay)
+                await run_in_thread(self.pay)
             for thread_id, (fence, kept) in tuple(self._kept.items()):
                 try:
                     registry = self._store().registry
-                    await anyio.to_thread.run_sync(registry.renew, thread_id, fence)
+                    await run_in_thread(registry.renew, thread_id, fence)
                 except RyeError:
                     with suppress(StateError):
                         registry = self._store().registry
-                        found = await anyio.to_thread.run_sync(registry.get_thread, thread_id)
+                        found = await run_in_thread(registry.get_thread, thread_id)
                         if found.fence != fence and thread_id in self._kept:
                             kept.cancellation.cancel()  # declared dead: what runs must not go on
 

@@ -160,6 +160,7 @@ class Spending:
     ) -> AttemptVerdict:
         """Record the intent, and hold the worst case. The try is refused where that is too much."""
         self.input_estimate = self._estimate.of(request)
+        await self._ledger.until_free()
         output = request.max_output_tokens or MAX_OUTPUT_TOKENS
         return self._hold(entry.provider.provider_id, entry.model, output, len(request.messages))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Protocol, TypeVar
 
-from ryecore.errors import ConfigError, StateError
+from ryecore.errors import ConfigError, StateError, StateLocked
 from ryecore.items.spaces import Spaces
 from ryecore.search.query import FIELDS
 from ryecore.state.database import Database
@@ -165,6 +165,8 @@ def _check_fts5() -> None:
 
 def _is_broken(problem: StateError) -> bool:
     """Whether the file is of another form, rather than out of reach."""
+    if isinstance(problem, StateLocked):
+        return False
     cause = problem.__cause__
     if isinstance(cause, sqlite3.OperationalError):
         return "no such" in str(cause)  # a table or a column that is not there

@@ -8,7 +8,6 @@ name nobody else can know.
 Source: decision 37.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -26,6 +25,7 @@ from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
+from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.records import holds, load_run_key, sign_record
 
 __all__ = ["AttestedFolder", "attested_folder"]
@@ -65,6 +65,12 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
     folder = state / name
     key = load_run_key(user_root)
     try:
+        if os.path.lexists(folder):
+            _check_plain(state)
+            _check_plain(folder)
+            found = _attested(folder, key)
+            if found is not None:
+                return found
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone_in(state):
             if os.path.lexists(folder):
@@ -150,7 +156,10 @@ def _alone_in(state: Path) -> Iterator[None]:
     _check_plain(state)
     descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        wait = None
+        while not try_flock(descriptor):
+            wait = wait or LockWait(state)
+            wait.pause()
         yield
     finally:
         os.close(descriptor)

@@ -7,23 +7,25 @@ import fcntl
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakSet
 
 from ryecore.errors import StateError
+from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.model import Durability
 
 __all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 
+T = TypeVar("T")
+
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
 
-_BUSY_TIMEOUT_S: Final = 30.0
 _LOG_BYTES: Final = 4 * 2**20
 # SQLite's shared memory needs one kernel: on these file systems two machines could both write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
@@ -81,28 +83,39 @@ class Database:
             undo.callback(os.close, gate)
             connection = sqlite3.connect(
                 self._path,
-                timeout=_BUSY_TIMEOUT_S,
+                timeout=0,  # it is waited here, where a signal or a cancellation ends it
                 isolation_level=None,
                 check_same_thread=False,
             )
             undo.callback(connection.close)
             connection.row_factory = sqlite3.Row
             self._pid, self._gate, self._connection = os.getpid(), gate, connection
-            with self._through_the_gate():
-                self._set_up()
+            self._wait_for(self._configure)
+            if not self._wait_for(self._is_set_up):  # a reader needs no gate
+                with self._through_the_gate():
+                    self._wait_for(self._set_up)
             self._file = _file_at(self._path)
             undo.pop_all()
         _OPEN.add(self)
 
-    def _set_up(self) -> None:
+    def _configure(self) -> None:
         run = self._connection.execute
         run("PRAGMA trusted_schema = OFF")
-        run(f"PRAGMA page_size = {self._page_size_bytes}")
-        run("PRAGMA journal_mode = WAL")
         # Each time the log is brought home it is synced: the rarer, the cheaper a commit is.
         run(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // self._page_size_bytes}")
         run(f"PRAGMA synchronous = {'FULL' if self._durability == 'machine' else 'NORMAL'}")
         run("PRAGMA foreign_keys = ON")
+
+    def _is_set_up(self) -> bool:
+        run = self._connection.execute
+        (mode,) = run("PRAGMA journal_mode").fetchone()
+        (version,) = run("PRAGMA user_version").fetchone()
+        return bool(mode == "wal" and version == len(self._migrations))
+
+    def _set_up(self) -> None:
+        run = self._connection.execute
+        run(f"PRAGMA page_size = {self._page_size_bytes}")
+        run("PRAGMA journal_mode = WAL")
         (version,) = run("PRAGMA user_version").fetchone()
         if version > len(self._migrations):
             raise StateError(
@@ -137,7 +150,7 @@ class Database:
         """
         with self._lock, self._failing("read"):
             self._reopen_if_forked()
-            return self._connection.execute(query, parameters).fetchall()
+            return self._wait_for(lambda: self._connection.execute(query, parameters).fetchall())
 
     @contextmanager
     def look(self) -> Iterator[sqlite3.Connection]:
@@ -148,7 +161,7 @@ class Database:
         """
         with self._lock, self._failing("read"):
             self._reopen_if_forked()
-            self._connection.execute("BEGIN")
+            self._wait_for(lambda: self._connection.execute("BEGIN"))
             try:
                 yield self._connection
             finally:
@@ -206,33 +219,94 @@ class Database:
 
     @contextmanager
     def _through_the_gate(self) -> Iterator[None]:
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        wait = None
+        while not try_flock(self._gate):
+            wait = wait or self._new_wait()
+            wait.pause()
         try:
             yield
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
-    def _begin(self) -> sqlite3.Connection:
-        self._lock.acquire()
-        try:
-            if self._pid != os.getpid():
-                self._reopen_if_forked()
-            if self._connection.in_transaction:
-                raise RuntimeError("A transaction can't begin within another one.")
-            # Correctness is SQLite's own lock. The gate makes writers wait in the kernel instead
-            # of polling, where one can starve.
-            fcntl.flock(self._gate, fcntl.LOCK_EX)
+    def _wait_for(self, step: Callable[[], T]) -> T:
+        """Run a step of a connection again for as long as another one's lock is in its way."""
+        wait = None
+        while True:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-            except BaseException:
-                self._roll_back()
-                fcntl.flock(self._gate, fcntl.LOCK_UN)
-                raise
-        except BaseException as problem:
+                return step()
+            except sqlite3.Error as problem:
+                if not _is_busy(problem):
+                    raise
+            wait = wait or self._new_wait()
+            wait.pause()
+
+    def _new_wait(self) -> LockWait:
+        names = (".gate", "", "-wal", "-shm")
+        beside = (self._path.with_name(self._path.name + name) for name in names)
+        return LockWait(self._path, *beside)
+
+    async def until_free(self) -> None:
+        """Wait until no other process writes, while other tasks of the event loop run.
+
+        Raises:
+            StateLocked: One writes for too long.
+        """
+        wait = None
+        while not self._is_free():
+            wait = wait or self._new_wait()
+            await wait.pause_async()
+
+    def _is_free(self) -> bool:
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._pid != os.getpid() or self._connection.in_transaction:
+                return True  # the transaction itself finds that out
+            if not self._take():
+                return False
+            self._roll_back()
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        except (OSError, sqlite3.Error):
+            pass  # the transaction itself says what is wrong
+        finally:
             self._lock.release()
-            self._raise_as_state_error(problem, "written")
+        return True
+
+    def _begin(self) -> sqlite3.Connection:
+        wait = None
+        while True:
+            self._lock.acquire()
+            try:
+                if self._pid != os.getpid():
+                    self._reopen_if_forked()
+                if self._connection.in_transaction:
+                    raise RuntimeError("A transaction can't begin within another one.")
+                if self._take():
+                    return self._connection
+            except BaseException as problem:
+                self._lock.release()
+                self._raise_as_state_error(problem, "written")
+                raise
+            self._lock.release()  # nobody who reads waits for a lock of another process
+            wait = wait or self._new_wait()
+            wait.pause()
+
+    def _take(self) -> bool:
+        """Begin a transaction that writes, unless another process has one.
+
+        Correctness is SQLite's own lock; the gate keeps writers from failing in its midst.
+        """
+        if not try_flock(self._gate):
+            return False
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except BaseException as problem:
+            self._roll_back()
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            if _is_busy(problem):
+                return False
             raise
-        return self._connection
+        return True
 
     def _end(self, problem: BaseException | None) -> None:
         try:
@@ -295,6 +369,13 @@ class _Transaction:
         self._database._end(problem)
 
 
+def _is_busy(problem: BaseException) -> bool:
+    """Return whether SQLite refused because another connection holds a lock."""
+    code: int | None = getattr(problem, "sqlite_errorcode", None)
+    return isinstance(problem, sqlite3.Error) and code is not None and code & 0xFF in _BUSY
+
+
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _OPEN: Final[WeakSet[Database]] = WeakSet()
 _FORKING: Final[list[Database]] = []
 _ONE_FORK: Final = RLock()

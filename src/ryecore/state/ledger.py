@@ -92,6 +92,14 @@ class BudgetLedger:
 
     # Opening an account
 
+    async def until_free(self) -> None:
+        """Wait until no other process writes, while other tasks of the event loop run.
+
+        Raises:
+            StateLocked: One writes for too long.
+        """
+        await self._database.until_free()
+
     def register(self, thread_id: str, ceiling: Amount) -> None:
         """Open the account of a root. One that is open stays as it is.
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import anyio
-import anyio.to_thread
 
 from ryecore.errors import ProcessError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.items.files import write_atomically
@@ -22,6 +21,7 @@ from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.left_behind import close_left_behind
 from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import (
     THREADS_FOLDER,
     Cost,
@@ -280,19 +280,19 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        record = await anyio.to_thread.run_sync(self.look, thread_id)
+        record = await run_in_thread(self.look, thread_id)
         if record.ended:
             return record
         if self.folder.is_dir():  # else it was removed, and is made anew by whoever launches
-            await anyio.to_thread.run_sync(self.make_folder, thread_id)
+            await run_in_thread(self.make_folder, thread_id)
         with anyio.move_on_after(timeout_s):
             async with Signs(self.folder_of(thread_id)) as watched:  # no change is missed now
                 while True:
-                    record = await anyio.to_thread.run_sync(self.look, thread_id)
+                    record = await run_in_thread(self.look, thread_id)
                     if record.ended:
                         return record
                     await self._next_sign(watched, record)
-        return await anyio.to_thread.run_sync(self.look, thread_id)
+        return await run_in_thread(self.look, thread_id)
 
     async def _next_sign(self, watched: Signs, record: ThreadRecord) -> None:
         """Until a file changes, the owner's process ends, or its lease does."""
@@ -331,7 +331,7 @@ class ThreadStore:
             os.close(descriptor)
 
     async def _lease_over(self, record: ThreadRecord) -> None:
-        now = await anyio.to_thread.run_sync(self.registry.now)
+        now = await run_in_thread(self.registry.now)
         await anyio.sleep(max(record.lease_until - now, 0) + _LEASE_GRAIN_S)
 
     def cancel(self, thread_id: str) -> ThreadRecord:

@@ -8,7 +8,6 @@ Source: seed 003, "Thread Storage"; decisions 38 and 47.
 """
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -19,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
 from attrs import frozen
 
-from ryecore.errors import StateError
+from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
+from ryecore.state.locking import try_flock
 from ryecore.state.model import Durability
 from ryecore.state.transcript_check import Chain
 from ryecore.state.transcript_lines import encode_payload, head_of, lines_of, open_plain, stamp
@@ -352,14 +353,20 @@ class Transcript:
 def _lock(descriptor: int, path: Path) -> None:
     """One writer at a time, of all processes; the kernel frees it when the writer dies."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StateError(
-            f"Another process writes the transcript {path}.",
-            next_step="Wait until its thread has ended, or stop it: rye threads cancel",
-        ) from None
+        if try_flock(descriptor):
+            return
     except OSError as problem:
         raise _unusable(path, problem) from problem
+    holders = find_lock_holders(path)
+    is_stopped = any(one.is_stopped for one in holders)
+    raise StateLocked(
+        f"The transcript {path} is written by {describe_holders(holders)}.",
+        next_step=release_advice(holders)
+        if is_stopped
+        else "Wait until its thread has ended, or stop it: rye threads cancel",
+        path=str(path),
+        holders=holders,
+    )
 
 
 def _sync_data(descriptor: int) -> None:

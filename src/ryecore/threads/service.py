@@ -6,8 +6,6 @@ Source: seed 001, "Fork mode"; seed 003; decisions 45 to 48.
 import time
 from collections.abc import Mapping
 
-import anyio
-import anyio.to_thread
 from attrs import evolve, frozen
 
 from ryecore.errors import ConfigError, RyeClosed, ThreadConflict
@@ -18,6 +16,7 @@ from ryecore.policy.limits import Limits
 from ryecore.runs.ports import Shown
 from ryecore.runs.tasks import Tasks
 from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.transcript_check import TranscriptReport, verify_transcript
 from ryecore.threads.host import ThreadHost
@@ -159,7 +158,7 @@ class ThreadService:
             )
             return self._continuing(record, continues, read_overrides(limits))
 
-        return await anyio.to_thread.run_sync(wish)
+        return await run_in_thread(wish)
 
     async def forked(
         self, thread_id: str, turn: int, message: str, limits: Limits | Mapping[str, float] | None
@@ -177,7 +176,7 @@ class ThreadService:
             continues = fork_of(self._host.store, record, self._host.key.public, turn, message)
             return self._continuing(record, continues, read_overrides(limits))
 
-        return await anyio.to_thread.run_sync(wish)
+        return await run_in_thread(wish)
 
     def _directives(self, thread_id: str) -> ThreadRecord:
         """The row of a directive's thread.
@@ -260,7 +259,7 @@ class ThreadService:
         if life is not None:
             life.want_handoff()
             return _HandedOff(thread_id)
-        record = await anyio.to_thread.run_sync(self._asked_to_hand_off, thread_id)
+        record = await run_in_thread(self._asked_to_hand_off, thread_id)
         if record.ended:
             raise ThreadConflict(
                 f"The thread {thread_id} is {record.status} and can't be handed off.",

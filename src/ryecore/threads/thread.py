@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 import anyio
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.errors import BudgetNotRegistered
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
 from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.transcript_check import Record, read_records
@@ -171,7 +171,7 @@ class Thread:
             offset = path.stat().st_size
         async with Signs(folder) as watched:
             while True:
-                ended = (await anyio.to_thread.run_sync(lambda: self.record)).ended
+                ended = (await run_in_thread(lambda: self.record)).ended
                 for record in read_records(path, from_offset=offset) if path.exists() else ():
                     offset = record.end
                     yield _event(record)
@@ -185,7 +185,7 @@ class Thread:
         while True:
             record = await host.store.wait(thread_id)
             if record.status != "continued" or record.continuation_thread_id is None:
-                return await anyio.to_thread.run_sync(self._kept, record)
+                return await run_in_thread(self._kept, record)
             thread_id = record.continuation_thread_id
 
     def _kept(self, record: ThreadRecord) -> ThreadResult:

@@ -173,7 +173,7 @@ def test_what_a_checkpoint_signs_is_canonical(
 def test_two_never_write_one_transcript(path: Path) -> None:
     with Transcript.create(path, THREAD, KEY, "process") as transcript:
         transcript.record("thread_started", {})
-        with pytest.raises(StateError, match="Another process writes"):
+        with pytest.raises(StateError, match="is written by this process itself"):
             Transcript.resume(path, THREAD, KEY, "process")
         with pytest.raises(StateError, match="can't be used"):
             Transcript.create(path, THREAD, KEY, "process")

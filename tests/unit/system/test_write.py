@@ -1,11 +1,13 @@
 """rye/file-system/write: whole or not at all."""
 
+import fcntl
 import json
 import os
 import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -189,3 +191,26 @@ def test_what_cannot_be_written_is_an_error(
     (tmp_path / "f").touch()
     assert not call("write", tmp_path, path=path, **{"content": "", **params})["success"]
     assert sorted(os.listdir(tmp_path)) == ["f", "sub"]
+
+
+def test_a_folder_that_another_process_has_locked_is_refused_with_its_number(
+    tmp_path: Path,
+) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    script = (
+        "import atomic, os, sys; from answers import Refused; atomic.LOCK_WAIT_S = 0.05\n"
+        "try: atomic.lock(os.open(sys.argv[1], os.O_RDONLY))\n"
+        "except Refused as error: print(error)\n"
+    )
+    try:
+        said = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        os.close(folder)
+    assert f"locked by process {os.getpid()}" in said.stdout

@@ -119,6 +119,7 @@ class GraphLife:
                 None if above is None else above.capabilities,
                 None if found is None else found.started.get("held"),
             )
+            await self._host.ledger.until_free()
             self._register(above, None if taken is None else taken.follows)
             self._open_account(above)
             self._claim()
@@ -360,6 +361,7 @@ class GraphLife:
         if status == "cancelled" and host.registry.get_thread(run_id).kill_requested:
             status = "killed"
         cost = self._walk.agents.cost
+        await host.ledger.until_free()
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         host.ledger.report_actual(run_id, spent)
         host.ledger.cascade_spend(run_id)

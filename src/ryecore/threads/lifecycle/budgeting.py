@@ -16,7 +16,7 @@ from ryecore.threads.wish import Continuation
 __all__ = ["open_account"]
 
 
-def open_account(
+async def open_account(
     store: ThreadStore,
     thread_id: str,
     parent_id: str | None,
@@ -41,6 +41,7 @@ def open_account(
         InsufficientBudget: Nothing is left for it.
         StateError: Nothing can be written, or it was stopped before it began.
     """
+    await store.ledger.until_free()
     wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
     if continues is not None and continues.kind == "handoff":
         granted = store.ledger.hand_over(continues.previous_id, thread_id)

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
-from ryecore.policy.budget import Amount
+from ryecore.policy.budget import Account, Amount
 from ryecore.runs.hooks import HookRunner
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
@@ -16,7 +16,14 @@ from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_wish
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.result import ThreadResult, cost_to_dict
 
-__all__ = ["leave_files", "made_result", "record_end", "run_after_complete", "settle_failed"]
+__all__ = [
+    "leave_files",
+    "made_result",
+    "record_end",
+    "report_cost",
+    "run_after_complete",
+    "settle_failed",
+]
 
 
 async def run_after_complete(
@@ -40,6 +47,15 @@ async def run_after_complete(
     }
     with suppress(RyeError):
         await hooks.run("after_complete", context)
+
+
+async def report_cost(host: ThreadHost, thread_id: str, cost: Cost) -> Account:
+    """Report what a thread has spent to its account and its parents', and return the account."""
+    await host.ledger.until_free()
+    spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+    host.ledger.report_actual(thread_id, spent)
+    host.ledger.cascade_spend(thread_id)
+    return host.ledger.account(thread_id)
 
 
 def record_end(recorder: Recorder, ending: Ending, cost: Cost) -> None:

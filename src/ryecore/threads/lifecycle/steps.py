@@ -16,7 +16,6 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import RyeError, StateError
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
-from ryecore.policy.budget import Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
@@ -39,6 +38,7 @@ from ryecore.threads.lifecycle.closing import (
     leave_files,
     made_result,
     record_end,
+    report_cost,
     run_after_complete,
     settle_failed,
 )
@@ -120,7 +120,7 @@ class ThreadLifecycle:
         """
         try:
             self._resolve_parent()  # 1
-            self._register()  # 2
+            await self._register()  # 2
             self._load_directive()  # 3
             extends = self._resolve_extends()  # 4
             self._compose(extends)  # 5
@@ -129,7 +129,7 @@ class ThreadLifecycle:
             self._check_depth()  # 8
             self._check_spawns()  # 9
             await self._build_harness()  # 10
-            self._reserve_budget()  # 11
+            await self._reserve_budget()  # 11
             self._write_thread_file()  # 12
             self._name_itself_as_parent()  # 13
         except BaseException as error:
@@ -159,11 +159,12 @@ class ThreadLifecycle:
             return
         self._above = read_above(self._host.store, self._host.key.public, parent_id)
 
-    def _register(self) -> None:
+    async def _register(self) -> None:
         """Step 2."""
         if self._wish.registered is not None:
             return
         goes_on = self._wish.continues
+        await self._host.ledger.until_free()
         self.thread_id = register_thread(
             self._host.registry,
             self._wish.ref,
@@ -258,9 +259,9 @@ class ThreadLifecycle:
             host.own_tools(self._harness, self._guard, self._loaded.directive.outputs),
         )
 
-    def _reserve_budget(self) -> None:
+    async def _reserve_budget(self) -> None:
         """Step 11. What the ledger grants is what the thread has."""
-        self._limits = open_account(
+        self._limits = await open_account(
             self._host.store,
             self.thread_id,
             self._ctx.budget_account,
@@ -416,10 +417,7 @@ class ThreadLifecycle:
         await run_after_complete(host, hooks, self._file, ending, cost)
         if ending.hands_off:
             ending = await self._hand_off(ending)
-        spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
-        host.ledger.report_actual(thread_id, spent)
-        host.ledger.cascade_spend(thread_id)
-        account, following = host.ledger.account(thread_id), self.continuation
+        account, following = await report_cost(host, thread_id, cost), self.continuation
         result = made_result(
             self._file,
             ending,

@@ -18,6 +18,7 @@ import anyio.to_thread
 from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Shown
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
@@ -111,14 +112,14 @@ async def wait_threads(
         )
     ids = _listed(thread_ids, _MAX_WATCHED if mode == "any" else MAX_THREAD_IDS)
     refuse_itself(ids, caller, "wait for")
-    await anyio.to_thread.run_sync(find_all, store, ids, caller)
+    await run_in_thread(find_all, store, ids, caller)
     with anyio.move_on_after(timeout_s):
         if mode == "any":
             await _first_end(store, ids)
         else:
             for thread_id in ids:  # one after the other: the last is over when all are
                 await store.wait(thread_id)
-    outcomes = await anyio.to_thread.run_sync(_outcomes, store, ids)
+    outcomes = await run_in_thread(_outcomes, store, ids)
     done = sum(1 for one in outcomes if one["ended"])
     timed_out = done < (len(ids) if mode == "all" else 1)
     document: Document = {"success": not timed_out, "timed_out": timed_out, "threads": outcomes}
@@ -394,7 +395,7 @@ async def resume_thread(
     """
     if not message.strip():
         raise InputError("A thread is resumed with a message.", next_step="Say what it is to do.")
-    record = await anyio.to_thread.run_sync(find, store, thread_id, ctx.budget_account)
+    record = await run_in_thread(find, store, thread_id, ctx.budget_account)
     if not record.ended:
         raise ThreadConflict(
             "The thread is still running and can't be resumed.",
@@ -420,7 +421,7 @@ async def handoff_thread(
         ThreadConflict: It has ended.
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
-    record = await anyio.to_thread.run_sync(find, store, thread_id, ctx.budget_account)
+    record = await run_in_thread(find, store, thread_id, ctx.budget_account)
     if record.ended:
         raise ThreadConflict(
             f"The thread is {record.status} and can't be handed off.",

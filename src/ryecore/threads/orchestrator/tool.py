@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final
 
-import anyio.to_thread
 from attrs import frozen
 
 from ryecore.errors import InputError, InvalidParameters, RyeError
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext, capability_of
+from ryecore.state.locking import run_in_thread
 from ryecore.state.store import ThreadStore
 from ryecore.threads.orchestrator import operations
 from ryecore.threads.orchestrator.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
@@ -179,7 +179,7 @@ class Orchestrator:
                     "Only a thread or the host may look after threads.",
                     next_step="Run the agent in a thread: rye.start.",
                 )
-            store = await anyio.to_thread.run_sync(self.store)
+            store = await run_in_thread(self.store)
             return await self._perform(store, given, ctx)
         except RyeError as error:
             document: Document = {
@@ -216,7 +216,7 @@ class Orchestrator:
                     store, self.control, given["thread_id"], ctx=ctx
                 )
             case other:
-                return await anyio.to_thread.run_sync(_look, store, other, given, caller)
+                return await run_in_thread(_look, store, other, given, caller)
 
 
 def _look(

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Final
 
 import anyio
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.policy.limits import Limits, read_limits
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.signs import Signs
@@ -88,7 +88,7 @@ async def watch_tree(
     """
     async with Signs(store.folder_of(root_id)) as signs:
         while True:
-            tree = await anyio.to_thread.run_sync(load_tree, store, root_id)
+            tree = await run_in_thread(load_tree, store, root_id)
             draw(tree)
             if all(one.ended for one in tree.walk()):
                 return tree

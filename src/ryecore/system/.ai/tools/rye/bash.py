@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:PYj5QBaEnZWoRecIulKd-PQUkj25tjG-HZbH0r0f__9_y7arSnJAoMiYMuLvvY31vbZpwSe9FTf_hzYu65eRBw:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:ajqP3uBI9sE0ox7CyjiTrLA6DHA2ZqeSxb1mqaf_6M7hy2hxgQW2RccJKbuInb5b7qTwcE-8PfjRsk48wOYuAQ:b05fe7542ab76a7c
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:sfuwTzCXKfPB8qaq5Ij3GuaDqBoQqKFafGIJCotr558xaLJapghA_BiRhTkFfoVtdhm_yB3cUn3ZFXSNqKrNAw:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:ZuiiSjx87YLyBJ77QzX0vyNc9zJ8Lrgz7e0pQNYpgNtdhRWBrKgNY9yhT7WQlt5N8cXutUbtNIQy1mTNEutlBQ:b05fe7542ab76a7c
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

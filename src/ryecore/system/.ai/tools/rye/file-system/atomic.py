@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:46f642c4a65801de7f2d71fa221adb2617f48608b954d7412195ef4dfc564b20:ev9XIh-pumbJnn_DW-LL9wsUC4RehAR7_ECHhKUp1eodSgKFAuWVTvkpJdNYgbEbalrxWs-mpeGq9Q5bjkF4Bw:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:UiKb-wxWxZifgSH36-e9TRGLr8kJhYa59FXp3YCBWcDa7RKhYBOAWs7A1gVMgOyCdTxgCZCsbN-BOrkAtSN-AQ:b05fe7542ab76a7c
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations
@@ -6,9 +6,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 from answers import Refused
 from confined import require_regular
+
+LOCK_WAIT_S = 10.0
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +26,41 @@ def lock(folder: int) -> None:
 
     Args:
         folder: A descriptor of the folder.
+
+    Raises:
+        Refused: If another process holds the folder's lock for too long.
     """
     import fcntl
 
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise Refused(
+                    f"Its folder is locked by {_holder_of(folder)} for more than "
+                    f"{LOCK_WAIT_S:.0f} s; nothing was changed. Let that process go on or end it, "
+                    "then try again."
+                ) from None
+            time.sleep(0.005)
+        except OSError:
+            return  # a file system without locks: each change is still whole
+        else:
+            return
+
+
+def _holder_of(folder: int) -> str:
+    inode = str(os.fstat(folder).st_ino)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-    except OSError:
-        return  # a file system without locks: each change is still whole
+        with open("/proc/locks", encoding="ascii") as file:
+            for line in file:
+                fields = line.split()
+                if "->" not in fields and fields[-3].endswith(f":{inode}"):
+                    return f"process {fields[-4]}"
+    except (OSError, IndexError):
+        pass
+    return "another process"
 
 
 def existing(folder: int, name: str, shown: str) -> os.stat_result | None:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:x3Qy4hUva56_QbbWnwciEZpm2gwe0dFRqIviy_Mxht21NFMSLeemQwwc3EPTUjoRod_gnnEERC3ychJ7sRmQAQ:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:aVpEsfBOrt1r-fQqpSHaU3Oy5_fgRLXT5F7ODPGnmZXTNXa3nFqizM5BaFIXDj6pHqFh7dTuYFyTABfPeNTLDg:b05fe7542ab76a7c
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:MhJpoyGAt2A0BQJj_zUE7ri63j97aFjYenlMk0IPOjT4S3TdLH9SUc90upZlK_XXcmcOAgZH9jdbpzZPbVqxDg:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:lPx5l7PIZWYhdVQJToMVakKBRcDTWLgmvdGOccBNk-bCO_PO_Td_zUoaeoYv_9nEZ6Pqjs3ghZn2zqI82R2gCQ:b05fe7542ab76a7c
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:z_7GXOeXt7-zlvt1T7Rp0Vd4eQIQPGbxjF0j9l-obwpdt-HyHjVjbefv1cItVwnlzXjxSaQ0KZ6l4403S8RwBw:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:cBeifC_YmztIC5XgjNInTlj1_dZUcWzBYQNw7iHPBebM-OzmOGF1Leb6AMOnRt38Y1oiR7xaxQEzLUaeFE6cBQ:b05fe7542ab76a7c
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

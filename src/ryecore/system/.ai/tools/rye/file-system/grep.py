@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:jDiSzGbrlX48S2BmlRyVX-L-XwFyqmR_XqoUD1g6SKeROZRr5_xvceDXozMWnTCqJ2X--fnG4Md-rEsGyNjqDQ:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:4isZFlHQak6KkiJ6JT4mp_dDTdB22SMjwlYRRJLVgnRdyiF9qgebht83Q-U2CCmSMQ6TKIvZktqE9RziWzYRAw:b05fe7542ab76a7c
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

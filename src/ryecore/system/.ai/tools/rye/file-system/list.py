@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:aDYgHqQs_QL73wmdXLrOwVfJ6u3po2Y-2pYlrAE5wloPwxLhFW2hJl4irGyhp2ryua05EMa0HmSZy7FQsV1mCw:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:ZVVA5JJFLfvyKIphBH17RQaXoqpeQq2UEvV4687PnIXe6c3vUtpJJapWQKm76qLwUfrD6i8RNLdjA6RUcsTIBw:b05fe7542ab76a7c
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:BRLkr00Ywc0OXWLkiq_G33UCx1G2vDRtv0okp_OMsZ-7po--dWpYQuQ-H48Yr4B06m-_1HOP5zz_ikcBYwijCg:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:_GgaMItJGbo1-f3NBmuWvXkJQCXQCXTV5kOGsnfxAudkbLMqJEWgFOOstX4zKLmC6yi24MT7xeOHnhG26zIkBg:b05fe7542ab76a7c
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

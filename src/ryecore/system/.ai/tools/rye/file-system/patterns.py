@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:7Cy-yzAff1CpdGIXoVhFNAxZGvvPgQn4AwwaAZV_wM8DtnxYKmodLEGeQ2n6aipk2BMmTHe8cUdHyIhTloJXBQ:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:-VknpdgwC75yhlQiojhe2bUIyLAW45XOjGWQIh402C32NE7c2Neqde8fccGoPcX7fnWbPcBaExJCBHee5Dd4Bw:b05fe7542ab76a7c
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

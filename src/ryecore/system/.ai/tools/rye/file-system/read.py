@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:_odqnwclU03u29j03JLTkZemX0_Rzm79n2PFxSLQGLbEQ4sDINB1G0TV4oDqxULF_ALeeYXfs7PWlq_166V_Bg:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:r2uJSvSGj6kcM0flEbTLH9oP9tLX-mJyyGX4ePjc6i16YWYKAh2sqFqTMMzZK-SH2v-pgMoPZ4e0qdrgv-y7BQ:b05fe7542ab76a7c
 """Read a part of a text file."""
 
 from __future__ import annotations

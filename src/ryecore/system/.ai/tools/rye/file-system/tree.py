@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:yQRrjTdblhpkT1m-05bCOuefW12j4Zjreiar7sh2U1TbGvcnsY1fUWCgRuGbNyGCT9RuYe2qz6pIb2yHB_PSCA:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:jhUvem9zo3bR-3BbS_rKRU8Ukq-B9R0sJe1SDevFCb9liMzjEjVLZim6jysdD7VHsD3dJ5KpoSooouA859HbCA:b05fe7542ab76a7c
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

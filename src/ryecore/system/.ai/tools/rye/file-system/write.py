@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:zNC1k-3BRjchh1waejhML8pn21wK2qJIO5XNTxbG4sL6rH-Js5B2YOz7pMVARaPmftE3tvvFZmmKBUDq-8-jCg:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:lwmDg4viz-F0udi7c3CbzURY0UV6WUgAXj4lil4f03fyEp_UBcsm29O_eZX-qfBWViDNwUncS8JNbLxQohZnCg:b05fe7542ab76a7c
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T19:52:33Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:g5IP6LZ7APTfcdaIXQM2qsL3CQXiWE3NmObmgH7ge8QC-67WOeWQAJy4Vipt8Ssr6CgLteRxOcb12wYTklvvAQ:3e0bbfac53a60949
+# rye:signed:2026-11-22T23:52:09Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:ZTuSIPC0BYYCh5xwL-cqhuEwIF7MqFRwvWpdAisczkCIcTVaB_URKFlaafpLiyMCCjdnTCTVWpDaa7gBi2IuDw:b05fe7542ab76a7c
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

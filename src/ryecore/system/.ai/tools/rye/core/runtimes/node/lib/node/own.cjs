@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T19:52:33Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:hGIEZsH1SLrlPbrru5ezZCuMfhbBtWboqJmNckXDRKhKLxivwGunV2lFzkdyF1FaeTJWtq98BDO12Q1EPhd1Cg:3e0bbfac53a60949
+// rye:signed:2026-11-22T23:52:09Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:Wc4w8BY_Sx4pZtyd09DIcnw7Xm8JdMoxT0gi06mbYcq1TBwh7qylpKEJJFY66roz8CvPlkGK2YO8JCGGospwCw:b05fe7542ab76a7c
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
