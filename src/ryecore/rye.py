@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -436,6 +437,10 @@ class Rye:
     ) -> None:
         await self.aclose()
         await self._parts.tasks.close()
+
+    def __copy__(self) -> Self:
+        """Another Rye with the same settings, which shares nothing that is open."""
+        return type(self)(copy(self._parts))
 
     def __repr__(self) -> str:
         return f"Rye({str(self.project)!r}{', closed' if self._running.is_closed else ''})"

@@ -2,15 +2,13 @@
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
+from copy import copy
 from functools import partial
 from pathlib import Path
-from threading import Thread, current_thread
+from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from weakref import finalize
-
-import anyio
 
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.errors import RyeClosed
@@ -19,10 +17,9 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
 from ryecore.sync_graphs import SyncGraphs
+from ryecore.sync_loop import EventLoopThread, check_process, closed
 
 if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
-
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
@@ -41,19 +38,28 @@ __all__ = ["SyncRye", "SyncThread", "SyncThreads"]
 
 T = TypeVar("T")
 
+_forks: Final = RLock()
+"""Held while a forked child opens what it needs, and over every fork."""
+os.register_at_fork(
+    before=_forks.acquire, after_in_parent=_forks.release, after_in_child=_forks.release
+)
+
 
 class SyncRye:
     """A Rye whose calls block. It runs on a thread of its own, so any thread may call it.
+
+    A forked child may use it, too: with its first call there it opens what it needs anew. A call
+    that an exception of a signal's handler interrupts (KeyboardInterrupt, a soft time limit) is
+    cancelled and has ended before the exception propagates.
 
     Open one with `SyncRye.open`, with the same arguments as `Rye.open`, and close it:
     `with SyncRye.open(".") as rye: ...`.
     """
 
-    def __init__(self, rye: Rye, portal: "BlockingPortal", end: anyio.Event, thread: Thread):
-        self._rye = rye
-        self._portal = portal
+    def __init__(self, loop: EventLoopThread) -> None:
+        self._open = loop
         # One that nobody closes is closed once it is garbage, or the interpreter ends.
-        self._close = finalize(self, _close, portal, end, thread)
+        self._close = finalize(self, loop.close)
 
     @classmethod
     def open(cls, project_path: str | os.PathLike[str] = ".", **options: Any) -> Self:
@@ -62,13 +68,12 @@ class SyncRye:
         Raises:
             ConfigError: The project isn't a folder, or a bundle can't be loaded.
         """
-        rye = Rye.open(project_path, **options)
-        return cls(rye, *_start_loop(rye))
+        return cls(EventLoopThread(Rye.open(project_path, **options)))
 
     @property
     def project(self) -> Path:
         """The project's folder."""
-        return self._rye.project
+        return self._open.rye.project
 
     @property
     def keys(self) -> AuthorKeys:
@@ -78,12 +83,12 @@ class SyncRye:
     @property
     def graphs(self) -> SyncGraphs:
         """The project's graphs, walked in this process."""
-        return SyncGraphs(self._rye.graphs, self._call)
+        return SyncGraphs(lambda: self._rye.graphs, self._call)
 
     @property
     def threads(self) -> "SyncThreads":
         """What runs, and ran, in processes of its own."""
-        return SyncThreads(self._rye.threads, self._call)
+        return SyncThreads(lambda: self._rye.threads, self._call)
 
     def execute(
         self,
@@ -145,10 +150,29 @@ class SyncRye:
         """Trust this project's own interpreters from now on; see `Rye.trust_project`."""
         return self._rye.trust_project()
 
+    @property
+    def _rye(self) -> Rye:
+        """The Rye of this process: a forked child gets one of its own, with the same settings."""
+        return self._loop.rye if self._close.alive else self._open.rye
+
+    @property
+    def _loop(self) -> EventLoopThread:
+        if self._open.process != os.getpid():
+            with _forks:  # the first of several threads makes it
+                if self._open.process != os.getpid():
+                    loop = EventLoopThread(copy(self._open.rye))
+                    self._close, inherited = finalize(self, loop.close), self._close
+                    inherited.detach()
+                    self._open = loop
+        return self._open
+
     def _call(self, ref: str | ItemRef, call: Callable[[], Awaitable[T]]) -> T:
-        if not self._close.alive:
-            raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
-        return self._portal.call(call)
+        try:
+            if not self._close.alive:
+                raise closed()
+            return self._loop.call(call)
+        except RyeClosed as error:
+            raise error.during(str(ref)) from None
 
     def close(self) -> None:
         """Cancel what still runs, wait until none of it is left, and end the thread."""
@@ -169,43 +193,6 @@ class SyncRye:
         return f"SyncRye({str(self.project)!r}{'' if self._close.alive else ', closed'})"
 
 
-def _start_loop(rye: Rye) -> "tuple[BlockingPortal, anyio.Event, Thread]":
-    """An event loop for a Rye, on a thread that an interpreter which ends does not wait for."""
-    from anyio.from_thread import BlockingPortal  # noqa: PLC0415 - a large import
-
-    started: Future[tuple[BlockingPortal, anyio.Event]] = Future()
-
-    async def serve() -> None:
-        async with BlockingPortal() as portal:
-            async with rye:
-                end = anyio.Event()
-                started.set_result((portal, end))
-                await end.wait()
-            await portal.stop()
-
-    def run() -> None:
-        try:
-            anyio.run(serve)
-        except BaseException as problem:
-            if started.done():
-                raise
-            started.set_exception(problem)
-
-    thread = Thread(target=run, name="ryecore-loop", daemon=True)
-    thread.start()
-    return (*started.result(), thread)
-
-
-def _close(portal: "BlockingPortal", end: anyio.Event, thread: Thread) -> None:
-    if not thread.is_alive():  # in a forked child, which has none of its parent's threads
-        return
-    if current_thread() is thread:  # what is garbage may be found on any thread
-        end.set()
-        return
-    portal.call(end.set)
-    thread.join()
-
-
 class SyncThread:
     """A directive's thread that was started: what `Rye.start` gives, with calls that block.
 
@@ -218,7 +205,8 @@ class SyncThread:
         self, thread: "DirectiveThread", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
     ) -> None:
         self._thread = thread
-        self._call = call
+        self._call_on_loop = call
+        self._process = os.getpid()
 
     @property
     def thread_id(self) -> str:
@@ -242,7 +230,7 @@ class SyncThread:
 
     def result(self) -> "ThreadResult":
         """Wait until it has ended; see `Thread.result`."""
-        result: ThreadResult = self._call(self.thread_id, self._thread.result)
+        result: ThreadResult = self._call(self._thread.result)
         return result
 
     def events(self, *, from_start: bool = True) -> "Iterator[ThreadEvent]":
@@ -250,16 +238,25 @@ class SyncThread:
         events = self._thread.events(from_start=from_start)
         try:
             while True:
-                event = self._call(self.thread_id, partial(anext, events, None))
+                event = self._call(partial(anext, events, None))
                 if event is None:
                     return
                 yield event
         finally:
-            self._call(self.thread_id, events.aclose)
+            self._call(events.aclose)
 
     def cancel(self) -> None:
         """Ask it, and all below it, to stop."""
-        self._call(self.thread_id, partial(_at_once, self._thread.cancel))
+        self._call(partial(_at_once, self._thread.cancel))
+
+    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        check_process(
+            self._process,
+            f"The handle of the thread {self.thread_id}",
+            f"Get one here: rye.threads.thread({self.thread_id!r}).",
+        )
+        result: T = self._call_on_loop(self.thread_id, function)
+        return result
 
     def __repr__(self) -> str:
         return f"SyncThread({self.thread_id!r})"
@@ -279,15 +276,21 @@ class SyncThreads:
     """The threads of a project, with calls that block: `rye.threads` of a `SyncRye`.
 
     Args:
-        threads: The threads.
+        threads: Gives the threads.
         call: Makes a call on the event loop's thread, and waits for it.
     """
 
     def __init__(
-        self, threads: "Threads", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
+        self,
+        threads: "Callable[[], Threads]",
+        call: Callable[[str, Callable[[], Awaitable[Any]]], Any],
     ) -> None:
-        self._threads = threads
+        self._of_process = threads
         self._call = call
+
+    @property
+    def _threads(self) -> "Threads":
+        return self._of_process()
 
     @property
     def ledger(self) -> "BudgetLedger":

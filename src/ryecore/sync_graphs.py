@@ -1,10 +1,12 @@
 """SyncGraphs: the graphs of a project, with calls that block."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ryecore.items.refs import ItemRef
+from ryecore.sync_loop import check_process
 
 if TYPE_CHECKING:
     from ryecore.actions.graphs import Graphs
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncGraphRun", "SyncGraphs"]
 
+T = TypeVar("T")
+
 
 class SyncGraphRun:
     """A graph's run that was started: what `rye.graphs.start` gives, with calls that block.
@@ -32,7 +36,8 @@ class SyncGraphRun:
         self, run: "GraphRun", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
     ) -> None:
         self._run = run
-        self._call = call
+        self._call_on_loop = call
+        self._process = os.getpid()
 
     @property
     def run_id(self) -> str:
@@ -61,7 +66,7 @@ class SyncGraphRun:
 
     def result(self) -> "GraphResult":
         """Wait until it has ended; see `GraphRun.result`."""
-        result: GraphResult = self._call(self.run_id, self._run.result)
+        result: GraphResult = self._call(self._run.result)
         return result
 
     def events(self) -> "Iterator[GraphEvent]":
@@ -69,16 +74,29 @@ class SyncGraphRun:
         events = self._run.events()
         try:
             while True:
-                event = self._call(self.run_id, partial(anext, events, None))
+                event = self._call(partial(anext, events, None))
                 if event is None:
                     return
                 yield event
         finally:
-            self._call(self.run_id, events.aclose)
+            self._call(events.aclose)
 
     def cancel(self) -> None:
         """Ask it, and all below it, to stop."""
+        self._check_process()
         self._run.cancel()
+
+    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        self._check_process()
+        result: T = self._call_on_loop(self.run_id, function)
+        return result
+
+    def _check_process(self) -> None:
+        check_process(
+            self._process,
+            f"The handle of the run {self.run_id}",
+            f"See how it stands: rye.graphs.show({self.run_id!r}).",
+        )
 
     def __repr__(self) -> str:
         return f"SyncGraphRun({self.run_id!r})"
@@ -91,15 +109,21 @@ class SyncGraphs:
     """The graphs of a project, with calls that block: `rye.graphs` of a `SyncRye`.
 
     Args:
-        graphs: The graphs.
+        graphs: Gives the graphs.
         call: Makes a call on the event loop's thread, and waits for it.
     """
 
     def __init__(
-        self, graphs: "Graphs", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
+        self,
+        graphs: "Callable[[], Graphs]",
+        call: Callable[[str, Callable[[], Awaitable[Any]]], Any],
     ) -> None:
-        self._graphs = graphs
+        self._of_process = graphs
         self._call = call
+
+    @property
+    def _graphs(self) -> "Graphs":
+        return self._of_process()
 
     def load(self, ref: str | ItemRef) -> "Graph":
         """Load a graph, verified and checked; see `Graphs.load`."""

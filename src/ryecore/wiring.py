@@ -279,6 +279,10 @@ class Parts:
         """Verifies in dev mode too."""
         return Verifier(self.trust, file_types=self._forms)
 
+    def __copy__(self) -> "Parts":
+        """The parts of another Rye with the same settings."""
+        return Parts(self._settings, self._environ, self._approve, self._agent)
+
     async def aclose(self) -> None:
         """End what is kept, and close what is open."""
         await self._executor.aclose()

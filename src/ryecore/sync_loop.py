@@ -1,0 +1,225 @@
+"""The event loop of a SyncRye: a thread of its own, on which blocking calls run.
+
+A call that its caller leaves by an exception, such as KeyboardInterrupt, is cancelled and has
+ended before that exception propagates.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from threading import Lock, Thread, current_thread
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ryecore.errors import InputError, RyeClosed
+
+if TYPE_CHECKING:
+    from ryecore.rye import Rye
+
+__all__ = ["EventLoopThread", "check_process", "closed"]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
+
+_NAME: Final = "ryecore-loop"
+
+
+class _Call(Generic[T]):
+    """A call that one thread waits for while another one runs it."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self._function = function
+        self._scope: anyio.CancelScope | None = None
+        self._is_ended = False
+        self._ended = Lock()
+        self._ended.acquire()
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+
+    async def run(self) -> None:
+        """Run it; on the event loop's thread."""
+        try:
+            with anyio.CancelScope() as self._scope:
+                self._results.append(await self._function())
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # whatever it is, the caller gets it
+            self._error = error
+        finally:
+            self.end()
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an exception, unless it has ended."""
+        if not self._is_ended:
+            self._error = error
+            self.end()
+
+    def end(self) -> None:
+        """Let the caller go on."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._ended.release()
+
+    def cancel(self) -> None:
+        """Cancel it; on the event loop's thread. One that never arrived there has ended."""
+        if self._scope is None:
+            self.end()
+        else:
+            self._scope.cancel()
+
+    def wait(self) -> None:
+        """Wait for its end; an exception of a signal's handler ends the wait."""
+        while not self._is_ended:
+            self._ended.acquire()
+
+    def result(self) -> T:
+        """What it returned, or its exception."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # or the exception and its traceback would keep each other
+        if not self._results:
+            raise closed()
+        return self._results[0]
+
+
+class EventLoopThread:
+    """An event loop on a thread, in which one Rye is open.
+
+    An interpreter that ends does not wait for the thread.
+
+    Args:
+        rye: The Rye.
+
+    Attributes:
+        rye: The Rye.
+        process: The process in which the thread runs.
+
+    Raises:
+        RyeError: The Rye can't be entered.
+    """
+
+    def __init__(self, rye: "Rye") -> None:
+        self.rye = rye
+        self.process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._end: anyio.Event | None = None
+        self._is_closing = False
+        self._calls: set[_Call[Any]] = set()
+        started = _Call(checkpoint)
+        self._calls.add(started)
+        self._thread = Thread(target=self._run, args=(started,), name=_NAME, daemon=True)
+        try:
+            self._thread.start()
+            started.wait()
+        except BaseException:
+            self.close()
+            raise
+        started.result()
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run a function on the loop and wait for it; any thread but the loop's may call this.
+
+        An exception that a signal's handler raises meanwhile (KeyboardInterrupt, a soft time limit)
+        cancels the function, and propagates once that has ended. A second one propagates at once.
+
+        Raises:
+            RyeClosed: The loop has ended.
+            InputError: This is the loop's own thread.
+        """
+        if current_thread() is self._thread:
+            raise InputError(
+                "A SyncRye can't be called on its own event loop: it would wait for itself.",
+                next_step="Call it on another thread: await anyio.to_thread.run_sync(...).",
+            )
+        call = _Call(function)
+        self._calls.add(call)
+        try:
+            self._submit(self._start, call)
+            call.wait()
+        except BaseException:
+            try:
+                self._cancel(call)
+                call.wait()
+            except BaseException:
+                self._cancel(call)  # the first may not have been submitted
+                raise
+            raise
+        finally:
+            self._calls.discard(call)
+        return call.result()
+
+    def close(self) -> None:
+        """Close the Rye, wait until nothing of it is left, and end the thread."""
+        if not self._thread.is_alive():  # in a forked child, which has only the forking thread
+            return
+        self._is_closing = True
+        with suppress(RyeClosed):
+            self._submit(self._stop)
+        if current_thread() is not self._thread:  # garbage may be collected on any thread
+            self._thread.join()
+
+    def _submit(self, function: Callable[[Unpack[Values]], object], *args: *Values) -> None:
+        """Have the loop call a function soon, behind all that was submitted before."""
+        try:
+            if self._loop is not None:  # else it is about to see that it was closed
+                self._loop.call_soon_threadsafe(function, *args)
+        except RuntimeError:
+            raise closed() from None
+
+    def _cancel(self, call: _Call[T]) -> None:
+        with suppress(RyeClosed):
+            self._submit(call.cancel)
+
+    def _start(self, call: _Call[T]) -> None:
+        self._tasks.add(task := asyncio.ensure_future(call.run()))
+        task.add_done_callback(self._tasks.discard)
+
+    def _stop(self) -> None:
+        if self._end is not None:
+            self._end.set()
+
+    def _run(self, started: _Call[None]) -> None:
+        try:
+            anyio.run(self._serve, started)
+        except BaseException as problem:
+            started.fail(problem)
+        finally:
+            for call in tuple(self._calls):  # what came too late for the loop
+                call.end()
+
+    async def _serve(self, started: _Call[None]) -> None:
+        async with self.rye:
+            self._end, self._loop = anyio.Event(), asyncio.get_running_loop()
+            await started.run()
+            if not self._is_closing:
+                await self._end.wait()
+        if self._tasks:  # which are about to end: the Rye is closed
+            await asyncio.wait(self._tasks)
+
+
+def closed() -> RyeClosed:
+    """The error of a call that comes too late."""
+    return RyeClosed("This Rye is closed.", next_step="Open another one.")
+
+
+def check_process(process: int, what: str, next_step: str) -> None:
+    """Check that something is used in the process that it belongs to.
+
+    Args:
+        process: The number of that process.
+        what: What it is, for the error's text.
+        next_step: What to do instead.
+
+    Raises:
+        InputError: This is another process, one that was forked since.
+    """
+    if process != os.getpid():
+        raise InputError(
+            f"{what} belongs to the process from which this one was forked.", next_step=next_step
+        )
