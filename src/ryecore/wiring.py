@@ -113,6 +113,7 @@ class Parts:
                 settings.trust_project_interpreters
                 or is_project_trusted(user, project, verifier, evidence)
             ),
+            user.root.parent,
         )
         self._verifier = verifier
         self._configs = ConfigResolver(self.spaces, verifier, settings.config)

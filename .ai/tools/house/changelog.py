@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:nRobon5PDTb2Qp-m5gq-sO6ZjVnxvru4qHxXlmNA1a1WmGDVkARDuSVdppPpIIYqQN-RnJPmG9m-rcvjmd8xDg:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:-HBGJgxNuFl_fObWX4YmceODp3zbE4A72_drPampZD6VabcWfH7vwVhjMerTVR-EcAdSKI8irdf9mt6A_1LnCw:d9a22ff8a467298d
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

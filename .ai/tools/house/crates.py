@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:G_O2Wwp_pbo1f-sEJB5kq01mzhHH2CfW1UeKR1_4DiU6YNrRKAR7DQl_J0jP6BVTa9IEG5fY4ab8-2nfplVYDw:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:68yGuoUBUcbMX_8Bw8IxtIgOgM3hgIAwazjkcubjeqiUKHqIAlTKc8sF1bBkGKo3YfuWh6f0KWLaSbunQyQICw:d9a22ff8a467298d
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:_5I43xI08IiPb3C9Rm0MtyQ-aK9i9O7j4G7EdOhTxjZt9PdB_XENgycmHNZNOobpaRny0XHAhsTlVdpJse8lBQ:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:2koiP22UT6attNvPTf4LMo29hIajGC6xGoot51KM93KnENfg_3GRGO_BzgCZDPPmaOswMtt3i7rCWlf4Mw02Ag:d9a22ff8a467298d
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:y0Lll6JR79sUGkdp69t3vE_gvUvcO9xytpc15WdXd65TvHbJ-apR7o-YBPgCYkjoxOSiOW6gCDef8I1CetJjBA:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:7oFlK3XHrYS--As8nkzR-dqWk3IiVEitqsxLvDWpDQz23z4q68_jNE7DTyAjIE5WoQy4vj81L4Gmoiz-0RQMCw:d9a22ff8a467298d
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:UZz7L__cmntKhaDsPFLR-XNntogQbu8MC78ASFLCul9GtFYOkVFaX80v6HyJyDcmU32FGBwH7oqPIbpZyPssCg:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:Gb1RNwuKpPcGkQ-I_O2VRGm8-NSb1vH-PXwJTUxT_PVNDUYQphiOLNw0Qg-eCTDLuEy687T-nAG7ttrHsKrfCA:d9a22ff8a467298d
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

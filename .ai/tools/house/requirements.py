@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:us14o_fwk1XecJF1esdRgWzMfWu65HZdrDRcZiO6mmPeLX3_anXDL0B9cMOIPblbgniVV4dGGSoD1u35B0QjCA:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:vq2axHFIxy4xV44GaPdUG6dxrsYaqTGmILw3kc6JADzXB0dgfFJ__VTrdugj9wBxtjlswhFNgH_jq7jjmjLXBw:d9a22ff8a467298d
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:wPOe2dyr5ctRsQf4WMwVHNlJQ7CFUEw8nbN_YiGB7pWx_Km3qwYO0o6vZEVfCOKoN_vJph_ec-TzgrVIxr86BA:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:ABffssT7n6gA5_p8BuYZBEEpfRWP61VBJohnPPw3mH44XO3FX9IlabtxBRA6FVgEMYGJMCmLcqFI-FCTx8sQDQ:d9a22ff8a467298d
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:lGKyGw_T5pBNs7GcEvCyiHpfPb3gBIM21UQGJgXkKq-SxCDOlpKjjbz0C6u29umi5Krrd5F2gS4Swpu-HJi6AA:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:rflKV43SBXo2mRWxpaHQ7_7Z0g_93jddcydH44DSPgN40Q-963mZ0wHpMJWKrIiHRZk5dnhKjklCCkvpxYqGCA:d9a22ff8a467298d
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

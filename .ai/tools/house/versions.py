@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:10Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:x6TFmXDYTVfd2BpJyHNeORAyC8fN1BRJCgs0oj3F5erMPYZO751LbbnHs78p1TXAuCgWVAGuC_Ya9yyaVhWsCQ:098b7c4032420d07
+# rye:signed:2026-11-23T00:01:49Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Qm7qt7kfqAXO-V_en2NLsdWnYLl-lsnrPiNSO9p9r_2JVwvm5PX5vGfgN1EFV3GqIdksAXcLzZ29R-J3J-doBw:d9a22ff8a467298d
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

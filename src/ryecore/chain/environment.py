@@ -45,7 +45,14 @@ _NEVER_FROM_DOTENV: Final = re.compile(
 )
 # Where programs, and code to load, are looked for. An entry that is empty or relative would mean
 # the working folder of the child, which is the project.
-_CODE_PATHS: Final = ("PATH", "PYTHONPATH", "NODE_PATH", "RUBYLIB", "PERL5LIB", "LD_LIBRARY_PATH")
+_CODE_PATHS: Final = (
+    *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "CDPATH", "FPATH"),
+    *("BASH_ENV", "ENV", "ZDOTDIR", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP"),
+    *("PYTHONPYCACHEPREFIX", "NODE_PATH", "RUBYLIB", "GEM_PATH", "GEM_HOME", "PERL5LIB", "PERLLIB"),
+    "CLASSPATH",
+)
+# Of these, a bare name is looked for among the libraries of the system.
+_LIBRARIES: Final = frozenset({"LD_PRELOAD", "LD_AUDIT"})
 # What is no name to a shell can be more than a variable: bash runs BASH_FUNC_ls%% as `ls`.
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DOTENV_BYTES: Final = 1024 * 1024
@@ -181,18 +188,19 @@ class EnvResolver:
         for name in _CODE_PATHS:
             if name not in environ:
                 continue
-            folders = environ[name].split(":")
-            kept = [
-                folder
-                for folder in folders
-                if folder.startswith("/") and self._interpreters.may_run(folder, evidence)
-            ]
-            if kept != folders:
+            entries = re.split("[: ]" if name == "LD_PRELOAD" else ":", environ[name])
+            kept = [entry for entry in entries if self._may_load(name, entry, evidence)]
+            if kept != entries:
                 narrowed.append(name)
                 environ[name] = ":".join(kept)
                 if not kept:
                     del environ[name]
         return narrowed
+
+    def _may_load(self, name: str, entry: str, evidence: Evidence) -> bool:
+        if name in _LIBRARIES and entry and "/" not in entry:
+            return True
+        return entry.startswith("/") and self._interpreters.may_run(entry, evidence)
 
     def _contribute(
         self,

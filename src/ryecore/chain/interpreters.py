@@ -48,12 +48,19 @@ class Interpreters:
     Args:
         project: The project's folder.
         is_project_trusted: Whether interpreters inside the project may run.
+        user_folder: Where a command is asked for an interpreter while the project isn't trusted.
     """
 
-    def __init__(self, project: Path, is_project_trusted: Callable[[Evidence], bool]) -> None:
+    def __init__(
+        self,
+        project: Path,
+        is_project_trusted: Callable[[Evidence], bool],
+        user_folder: Path = Path("/"),
+    ) -> None:
         self._project = project
         self._real_project = os.path.realpath(project)
         self._is_project_trusted = is_project_trusted
+        self._user_folder = user_folder
         self._outside: set[_Seen | None] = set()
 
     def find(
@@ -184,6 +191,11 @@ class Interpreters:
         if not found:
             tried.append(f"{name} (not on the PATH)")
 
+    def _folder_to_ask_in(self, evidence: Evidence) -> str:
+        if self.is_project_trusted(evidence):
+            return str(self._project)
+        return str(self._user_folder) if self._user_folder.is_dir() else "/"
+
     def _by_command(
         self,
         wish: InterpreterSpec,
@@ -204,7 +216,8 @@ class Interpreters:
                 ProcessSpec(
                     command=found,
                     args=tuple(arguments),
-                    cwd=str(self._project),
+                    # Version managers and the like run, or choose by, what their folder holds.
+                    cwd=self._folder_to_ask_in(evidence),
                     env=child_env,
                     timeout_s=_RESOLVE_TIMEOUT_S,
                 )

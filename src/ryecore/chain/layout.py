@@ -136,7 +136,7 @@ class Sealer:
                 else None
             )
             if root is None:
-                layout = self._single_file(layout, tool, trace, evidence)
+                layout = self._single_file(layout, tool, _default_files(spec), trace, evidence)
             else:
                 named = _named_files(chain, deps)
                 layout = self._anchored(layout, tool, root, deps, named, trace, evidence)
@@ -160,12 +160,17 @@ class Sealer:
         return evolve(layout, links=links, origins=origins)
 
     def _single_file(
-        self, layout: Layout, tool: VerifiedItem, trace: Trace, evidence: Evidence
+        self,
+        layout: Layout,
+        tool: VerifiedItem,
+        defaults: Mapping[str, bytes],
+        trace: Trace,
+        evidence: Evidence,
     ) -> Layout:
         if not tool.is_verified:
             return layout
         name = tool.source.path.name
-        sealed = self._seals.seal({name: tool.content})
+        sealed = self._seals.seal({**defaults, name: tool.content})
         evidence.tree(sealed.stat)
         trace.add("seal", anchor=None, files=1, digest=sealed.digest, deps="none")
         origins = {**layout.origins, str(sealed.root): str(tool.source.path.parent)}
@@ -195,7 +200,8 @@ class Sealer:
         links, are_locked = self._dependencies.package_folders(root, deps, tool, evidence)
         state: Deps = "verified" if are_locked else "unverified"
         contents = {name: item.content for name, item in files.items()}
-        sealed = self._seals.seal({**contents, inside: tool.content}, links)
+        defaults = _default_files(layout.anchor)
+        sealed = self._seals.seal({**defaults, **contents, inside: tool.content}, links)
         evidence.tree(sealed.stat)
         trace.add(
             "seal",
@@ -273,6 +279,13 @@ class Sealer:
         if not (program.is_verified and chain.is_verified and layout.is_sealed):
             return layout
         return evolve(layout, warm=template_of(spec, program.content, layout.tool_path))
+
+
+def _default_files(spec: AnchorSpec | None) -> dict[str, bytes]:
+    """What the sealed copy gets where the tool has no file of that name."""
+    return (
+        {} if spec is None else {name: text.encode() for name, text in spec.default_files.items()}
+    )
 
 
 def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:

@@ -82,6 +82,8 @@ class AnchorSpec:
         lib: The runtime's library folder, beside the runtime's own file.
         cwd: The child's working folder, as a template.
         env_paths: Per variable, what to put before and behind its value.
+        default_files: Names and contents of files that the sealed copy gets where the tool has
+            none, because programs would look for them in the folders above.
     """
 
     enabled: bool = False
@@ -91,6 +93,7 @@ class AnchorSpec:
     lib: str | None = None
     cwd: str | None = None
     env_paths: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    default_files: Mapping[str, str] = {}
 
 
 @frozen
@@ -295,6 +298,7 @@ def _anchor(declared: Mapping[str, Any]) -> AnchorSpec:
             name: (tuple(change.get("prepend", ())), tuple(change.get("append", ())))
             for name, change in declared.get("env_paths", {}).items()
         },
+        default_files=declared.get("default_files", {}),
     )
 
 

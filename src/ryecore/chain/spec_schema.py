@@ -111,6 +111,11 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
                         "additionalProperties": False,
                     },
                 },
+                "default_files": {
+                    "type": "object",
+                    "propertyNames": {"pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"},
+                    "additionalProperties": {"type": "string", "maxLength": 4096},
+                },
             },
             "additionalProperties": False,
         },

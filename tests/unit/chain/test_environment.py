@@ -230,7 +230,9 @@ def test_the_environment_is_the_one_that_the_rye_was_opened_with(house, monkeypa
 
 
 @pytest.mark.parametrize("entry", ["", ".", "src", "{project}", "{project}/src"])
-@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_LIBRARY_PATH", "NODE_PATH"])
+@pytest.mark.parametrize(
+    "name", ["PYTHONPATH", "LD_LIBRARY_PATH", "NODE_PATH", "BASH_ENV", "CDPATH"]
+)
 def test_an_inherited_path_to_code_does_not_lead_into_an_untrusted_project(house, name, entry):
     entry = entry.format(project=house.project)
     house.environ[name] = f"{entry}:/usr/share"
@@ -238,6 +240,12 @@ def test_an_inherited_path_to_code_does_not_lead_into_an_untrusted_project(house
     assert found[name] == found["AGAIN"] == "/usr/share"
     assert events(done.trace, "resolve_env")[0]["narrowed"] == [name]
     assert f"keeps the project out of {name}" in str(done)
+
+
+def test_a_library_that_the_system_finds_by_its_name_may_be_preloaded(house):
+    house.environ["LD_PRELOAD"] = f"libm.so.6 ./evil.so:{house.project}/evil.so"
+    found, _ = environment(house)
+    assert found["LD_PRELOAD"] == "libm.so.6"
 
 
 def test_a_trusted_projects_own_folders_stay_in_an_inherited_path(house):

@@ -120,6 +120,15 @@ def test_a_command_prints_the_path(house):
     assert said(house, ref) == str(found)
 
 
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_command_is_asked_in_the_project_only_where_that_is_trusted(house, is_trusted):
+    found, folder = on_path(house, "real"), house.root / "asked"
+    on_path(house, "manage").write_text(f'#!/bin/sh\npwd > "{folder}"\necho "{found}"\n')
+    ref = using(house, type="command", resolve_cmd=["manage"])
+    assert said(house, ref, trust_project_interpreters=is_trusted) == str(found)
+    assert folder.read_text().strip() == str(house.project if is_trusted else house.user)
+
+
 def test_a_command_that_is_asked_for_the_path_gets_no_credentials(house):
     found = on_path(house, "real")
     on_path(house, "manage").write_text(f'#!/bin/sh\n[ -z "$GITHUB_TOKEN" ] && echo {found}\n')

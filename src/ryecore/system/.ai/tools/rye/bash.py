@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:ajqP3uBI9sE0ox7CyjiTrLA6DHA2ZqeSxb1mqaf_6M7hy2hxgQW2RccJKbuInb5b7qTwcE-8PfjRsk48wOYuAQ:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:n-XjfouOSULnzOYqWIlaoaiWEMZBkBNDzkbl4Em11UfgIKjAGn_a_-T4l8NHdXLKAUxLgmmH2poOTtCydSevBQ:803b0db9e645e763
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

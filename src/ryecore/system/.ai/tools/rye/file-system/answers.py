@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:ZuiiSjx87YLyBJ77QzX0vyNc9zJ8Lrgz7e0pQNYpgNtdhRWBrKgNY9yhT7WQlt5N8cXutUbtNIQy1mTNEutlBQ:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:pRhKbKbup7r3w98tnT4b_7eVh7AHrsiJLwOSzrZrSa4nVQo-dItq2KBS_KY0ufG96XMVWXmI7CbIVqtUl2XAAA:803b0db9e645e763
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

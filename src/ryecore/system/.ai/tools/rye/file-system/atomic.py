@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:UiKb-wxWxZifgSH36-e9TRGLr8kJhYa59FXp3YCBWcDa7RKhYBOAWs7A1gVMgOyCdTxgCZCsbN-BOrkAtSN-AQ:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:foVGAjO9n7ZsToVMh_gI-Ju0CApnAXBxB7BJnPU8ct0-UIntGfMO2MEFzaWqy3RCYJVaJEd2hq4QhsmhATLgCw:803b0db9e645e763
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:lPx5l7PIZWYhdVQJToMVakKBRcDTWLgmvdGOccBNk-bCO_PO_Td_zUoaeoYv_9nEZ6Pqjs3ghZn2zqI82R2gCQ:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:MAJayYTEW3cNaS6n8LphU1XsQPxinUlUvWjpebaco9Vu2Mts6PR9fu9AD--wRgtOWxQo0-41bL5_3wWjgQmjDg:803b0db9e645e763
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:4isZFlHQak6KkiJ6JT4mp_dDTdB22SMjwlYRRJLVgnRdyiF9qgebht83Q-U2CCmSMQ6TKIvZktqE9RziWzYRAw:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:dDtrr-H5uwVDcRQZVOSyU-Kpf4wN6bCU08rpJ1vQtxRYORokE8Fcf8CQ-sYnyV9BvIrkQr-Bok9iW8x6fwV6Bg:803b0db9e645e763
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:-VknpdgwC75yhlQiojhe2bUIyLAW45XOjGWQIh402C32NE7c2Neqde8fccGoPcX7fnWbPcBaExJCBHee5Dd4Bw:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:U0IS0qA9xxEmakZnxdsSF2jwb12Mb_W5BsOOu95f7l8Y9EnHx-snsVTWnD4Z9kS7EvFaPEhsoGymmYJ09xcyDA:803b0db9e645e763
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:r2uJSvSGj6kcM0flEbTLH9oP9tLX-mJyyGX4ePjc6i16YWYKAh2sqFqTMMzZK-SH2v-pgMoPZ4e0qdrgv-y7BQ:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:H9w20L5jgo_Oi2ol4ghS8fh7zpDYj5geh4MlK3j0THDg63H44f3T-y1whQYy53H6L4eYip5c78MCstqsqCnsBQ:803b0db9e645e763
 """Read a part of a text file."""
 
 from __future__ import annotations

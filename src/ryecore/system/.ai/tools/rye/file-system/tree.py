@@ -1,4 +1,4 @@
-# rye:signed:2026-11-22T23:52:09Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:jhUvem9zo3bR-3BbS_rKRU8Ukq-B9R0sJe1SDevFCb9liMzjEjVLZim6jysdD7VHsD3dJ5KpoSooouA859HbCA:b05fe7542ab76a7c
+# rye:signed:2026-11-23T00:01:49Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:eODwZlsqQyYvzKchvWuy2IFdwzCoAfJfRH54qs_DXCEraODLyN81FSG4bIcroCLdwAAnPXoKeZ7sB0l8NB5wCQ:803b0db9e645e763
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

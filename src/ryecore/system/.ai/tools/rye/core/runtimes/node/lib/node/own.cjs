@@ -1,4 +1,4 @@
-// rye:signed:2026-11-22T23:52:09Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:Wc4w8BY_Sx4pZtyd09DIcnw7Xm8JdMoxT0gi06mbYcq1TBwh7qylpKEJJFY66roz8CvPlkGK2YO8JCGGospwCw:b05fe7542ab76a7c
+// rye:signed:2026-11-23T00:01:49Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:yqVV1RbC29kacck9J7OSPNKT6ngp_mSbNoalB9I5BegUlfhF7StLWYFRdImldZlwQMtKDXrDTaJKP2oc_RwYCw:803b0db9e645e763
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
