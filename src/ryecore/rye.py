@@ -16,12 +16,12 @@ from ryecore.actions.running import Running
 from ryecore.actions.settings import (
     WARM_MEMORY_MIB,
     Settings,
+    check_allowed,
     check_factory,
     check_warm_memory,
 )
 from ryecore.actions.threads import Threads
 from ryecore.chain.config import HostConfig
-from ryecore.chain.environment import InheritEnv
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.items.places import existing_folder, folder_to_be
 from ryecore.items.project_trust import trust_project
@@ -30,6 +30,7 @@ from ryecore.items.spaces import Space, discover_bundles
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
+from ryecore.policy.inheritance import InheritEnv
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Durability
 from ryecore.wiring import Parts
@@ -57,6 +58,7 @@ class Rye:
         spaces: Where items are looked for.
         trust: Which keys count.
         keys: The signing key of the person who works here.
+        env: Which names of the project's `.env` count.
         graphs: The project's graphs, walked in this process.
         threads: What runs, and ran, in processes of its own.
     """
@@ -66,6 +68,7 @@ class Rye:
         self.spaces = parts.spaces
         self.trust = parts.trust
         self.keys = parts.keys
+        self.env = parts.env
         self._parts = parts
         self._running = Running()
         self.graphs = Graphs(
@@ -86,6 +89,7 @@ class Rye:
         system_spaces: Iterable[Space] | None = None,
         environ: Mapping[str, str] | None = None,
         inherit_env: InheritEnv = "safe",
+        allow_env: Iterable[str] = (),
         trusted_keys: Iterable[PublicKey | str | bytes] = (),
         trust_project_interpreters: bool = False,
         config: HostConfig | None = None,
@@ -106,6 +110,8 @@ class Rye:
             environ: The environment that tools may inherit from; this process's by default.
             inherit_env: What they inherit of it: `safe` leaves out what looks like a credential,
                 `all`, `none` but what a process needs to start, or names that are let through.
+            allow_env: Names of the project's `.env` that count though no signed element asks for
+                them; other names of it are dropped.
             trusted_keys: Public keys, or their PEM, that the host vouches for.
             trust_project_interpreters: Whether an interpreter inside the project may run.
             config: What the host sets, by the path below `.ai/config/`; it beats every file.
@@ -137,6 +143,7 @@ class Rye:
             user_space=str(user),
             system_spaces=(discover_bundles() if system_spaces is None else tuple(system_spaces)),
             inherit_env=inherit_env,
+            allow_env=check_allowed(allow_env),
             trusted_keys=tuple(map(_pem, trusted_keys)),
             trust_project_interpreters=trust_project_interpreters,
             config=config or {},

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
+    from ryecore.chain.project_env import ProjectEnv
     from ryecore.policy.budget import Amount
     from ryecore.search.model import SearchResults
     from ryecore.state.ledger import BudgetLedger
@@ -79,6 +80,11 @@ class SyncRye:
     def keys(self) -> AuthorKeys:
         """The signing key of the person who works here."""
         return self._rye.keys
+
+    @property
+    def env(self) -> "ProjectEnv":
+        """Which names of the project's `.env` count."""
+        return self._rye.env
 
     @property
     def graphs(self) -> SyncGraphs:

@@ -6,7 +6,7 @@ first needed.
 
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from ryecore.actions.execute import ExecuteAction
 from ryecore.actions.settings import Settings
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver
+from ryecore.chain.dotenv import DotenvReader
 from ryecore.chain.environment import EnvResolver
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.file_types import FileTypes
@@ -21,9 +22,10 @@ from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
+from ryecore.chain.project_env import ProjectEnv
 from ryecore.chain.trace import Trace
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.project_trust import is_project_trusted
+from ryecore.items.project_trust import allowed_variables, is_project_trusted
 from ryecore.items.sealed import Seals
 from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
@@ -70,6 +72,7 @@ class Parts:
         trust: Which keys count.
         keys: The author's keys.
         store: The project's threads.
+        env: Which names of the project's `.env` the user allows.
         execute: Executes tools and directives.
         tasks: What runs in the Rye without anybody waiting for it.
 
@@ -117,7 +120,12 @@ class Parts:
         )
         self._verifier = verifier
         self._configs = ConfigResolver(self.spaces, verifier, settings.config)
-        self._variables = EnvResolver(project, environ, interpreters, settings.inherit_env)
+        allowed = partial(allowed_variables, user, project, verifier)
+        dotenv = DotenvReader(
+            project, environ, lambda evidence: allowed(evidence) | set(settings.allow_env)
+        )
+        self.env = ProjectEnv(project, user, self.keys, dotenv, allowed)
+        self._variables = EnvResolver(environ, dotenv, interpreters, settings.inherit_env)
         preparer = Preparer(
             ChainBuilder(self.spaces, verifier, file_types),
             Sealer(Seals(Path(settings.cache_dir)), verifier),

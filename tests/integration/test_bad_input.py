@@ -198,7 +198,9 @@ def test_an_id_that_could_lead_elsewhere_is_refused(house, item_id):
 def test_a_dotenv_that_sets_ld_preload_has_it_dropped_and_the_trace_says_so(house):
     (house.project / ".env").write_text("LD_PRELOAD=/evil.so\nGIT_SSH_COMMAND=evil\nOK=1\n")
     done = house.execute(
-        house.shell("a/t", "echo ${LD_PRELOAD-none} ${GIT_SSH_COMMAND-none} $OK"), trace=True
+        house.shell("a/t", "echo ${LD_PRELOAD-none} ${GIT_SSH_COMMAND-none} $OK"),
+        opened={"allow_env": ["OK"]},
+        trace=True,
     )
     assert done.data["stdout"] == "none none 1\n"
     assert events(done.trace, "resolve_env")[0]["dropped"] == ["GIT_SSH_COMMAND", "LD_PRELOAD"]

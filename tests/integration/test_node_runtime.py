@@ -270,7 +270,7 @@ def test_a_projects_env_file_decides_nothing_about_node(house: House) -> None:
         "".join(f"{name}=--require={planted}\n" for name in names) + "PORT=80\n"
     )
     tool(house, say("[process.env.PORT, process.env.ESBUILD_BINARY_PATH]"))
-    done = house.execute(REF, trace=True)
+    done = house.execute(REF, trace=True, opened={"allow_env": ["PORT"]})
     assert done.data == ["80", None]
     assert events(done.trace, "resolve_env")[0]["dropped"] == sorted(names)
 

@@ -162,7 +162,7 @@ async def test_a_variable_that_was_changed_is_seen_at_once(house: House) -> None
     ref = house.python("a/who", WHO)
     env = house.project / ".env"
     env.write_text("LEVEL=1\n")
-    async with house.open() as rye:
+    async with house.open(allow_env=["LEVEL"]) as rye:
         assert (await warmed(rye, ref))["level"] == "1"
         env.write_text("LEVEL=2\n")
         start, answer = await call(rye, ref)

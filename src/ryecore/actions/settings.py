@@ -1,16 +1,17 @@
 """How a Rye was opened, as data."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from attrs import field, frozen
 
 from ryecore.errors import ConfigError
 from ryecore.items.spaces import Space
+from ryecore.policy.dotenv import may_set_from_dotenv
 from ryecore.state.model import Durability
 
-__all__ = ["WARM_MEMORY_MIB", "Settings", "check_factory", "check_warm_memory"]
+__all__ = ["WARM_MEMORY_MIB", "Settings", "check_allowed", "check_factory", "check_warm_memory"]
 
 WARM_MEMORY_MIB: Final = 256
 """What the templates of warm starts may take by default."""
@@ -36,6 +37,7 @@ class Settings:
         durability: What a change of state survives.
         deps_factory: `package.module:function`, which rebuilds what the host injects.
         warm_memory_mib: What the templates of warm starts may take; 0 starts everything cold.
+        allow_env: Names of the project's `.env` that count though no signed element asks for them.
     """
 
     project_path: str
@@ -49,6 +51,7 @@ class Settings:
     durability: Durability
     deps_factory: str | None
     warm_memory_mib: int = WARM_MEMORY_MIB
+    allow_env: tuple[str, ...] = ()
 
     def to_options(self) -> dict[str, Any]:
         """The settings as the arguments of `Rye.open`."""
@@ -64,6 +67,7 @@ class Settings:
             "durability": self.durability,
             "deps_factory": self.deps_factory,
             "warm_memory_mib": self.warm_memory_mib,
+            "allow_env": self.allow_env,
         }
 
 
@@ -93,3 +97,21 @@ def check_warm_memory(warm_memory_mib: int) -> int:
         next_step=f"Write a whole number of MiB, from 0 (every process starts cold) to "
         f"{_MAX_WARM_MEMORY_MIB}.",
     )
+
+
+def check_allowed(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of a `.env` that may be allowed, sorted.
+
+    Raises:
+        ConfigError: A text was passed for a collection, or no `.env` may set one of the names.
+    """
+    allowed = () if isinstance(names, str) else tuple(sorted(set(names)))
+    refused = [name for name in allowed if not may_set_from_dotenv(name)]
+    if refused:
+        raise ConfigError(
+            f"{refused[0]!r} can't be allowed: it steers programs, so no project's .env sets it.",
+            next_step="Set it in the environment of ryecore itself, if you mean it.",
+        )
+    if isinstance(names, str):
+        raise ConfigError(f"allow_env is {names!r}.", next_step="Pass a collection of names.")
+    return allowed

@@ -106,6 +106,7 @@ class PrimitiveExecutor:
         log = Trace(ctx.event_sink)
         is_traced = trace or ctx.event_sink is not None
         known: tuple[str, ...] = ()
+        prepared: PreparedChain | None = None
         try:
             # Who asks for the events gets those of this very call, so nothing is remembered.
             prepared = await self._prepared(ref, log, fresh=is_traced)
@@ -130,6 +131,9 @@ class PrimitiveExecutor:
             done = await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
             error.item_id = str(ref)  # not the element that failed: what was asked for
+            if prepared is not None:
+                hint = prepared.dotenv.hint(error.message, if_named=True)
+                error.next_step = f"{error.next_step} {hint}".strip()
             error.during(
                 str(ref),
                 chain=known,
@@ -149,7 +153,7 @@ class PrimitiveExecutor:
             outcome.error,
             prepared.chain,
             _since(started),
-            _metadata(outcome, plan, prepared.chain),
+            _metadata(outcome, plan, prepared),
             log.events if trace else None,
         )
 
@@ -396,8 +400,12 @@ def _execute_event(
     return event if outcome.success else event | {"failed": True, "error": outcome.error}
 
 
-def _metadata(outcome: Outcome, plan: ExecutionPlan, chain: Chain) -> dict[str, object]:
+def _metadata(outcome: Outcome, plan: ExecutionPlan, prepared: PreparedChain) -> dict[str, object]:
+    chain = prepared.chain
     metadata = dict(outcome.notes)
+    hint = "" if outcome.success else prepared.dotenv.hint(f"{outcome.error} {outcome.data}")
+    if hint:
+        metadata["hint"] = hint
     if plan.deps == "unverified":
         metadata["deps"] = plan.deps
     if not chain.is_verified:

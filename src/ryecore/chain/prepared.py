@@ -14,6 +14,7 @@ from attrs import frozen
 
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver
+from ryecore.chain.dotenv import Dotenv
 from ryecore.chain.environment import EnvResolver, apply_env_paths
 from ryecore.chain.layout import Layout, Sealer
 from ryecore.chain.model import ValidChain
@@ -46,6 +47,7 @@ class PreparedChain:
         schema: Checks parameters; None where the tool declares no schema.
         programs: The interpreters that were found.
         planner: Makes plans of all this.
+        dotenv: What the project's `.env` meant for it.
         events: What the trace shows of all this.
         witness: Asks again whether it still holds; None where it can't be remembered.
         expires_at: The UTC time after which a key no longer counts.
@@ -57,6 +59,7 @@ class PreparedChain:
     schema: SchemaValidator | None
     programs: tuple[str, ...]
     planner: Planner
+    dotenv: Dotenv
     events: tuple[Event, ...]
     witness: Witness | None
     expires_at: str | None
@@ -165,8 +168,9 @@ class Preparer:
             # It starts programs itself, and has to know which of them may run.
             is_trusted = self._environments.is_project_trusted(evidence)
             context["project_trusted"] = "yes" if is_trusted else "no"
-        env = self._environments.resolve(chain, context, trace, evidence)
-        env, cwd = self._anchor_effects(layout, env, context, trace, evidence)
+        environment = self._environments.resolve(chain, context, trace, evidence)
+        context["server_variables"] = ",".join(environment.server_variables)
+        env, cwd = self._anchor_effects(layout, environment.variables, context, trace, evidence)
         spec = chain.head.spec
         resolved = self._configs.for_tool(spec, trace, evidence) if spec.config_resolve else None
         execution = self._configs.resolve(_EXECUTION, trace, evidence)
@@ -189,6 +193,7 @@ class Preparer:
                 PlanInputs({}, context, env, cwd, resolved, warm=layout.warm),
                 layout.deps,
             ),
+            dotenv=environment.dotenv,
             events=trace.events[before:],
             witness=evidence.witness() if evidence.may_remember else None,
             expires_at=evidence.expires_at,
@@ -197,11 +202,11 @@ class Preparer:
     def _anchor_effects(
         self,
         layout: Layout,
-        env: dict[str, str],
+        env: Mapping[str, str],
         context: Mapping[str, object],
         trace: Trace,
         evidence: Evidence,
-    ) -> tuple[dict[str, str], str]:
+    ) -> tuple[Mapping[str, str], str]:
         project = self._places["project_path"]
         if layout.anchor is None or layout.anchor_path is None:
             return env, project

@@ -141,6 +141,7 @@ def _describe_env(event: Mapping[str, Any]) -> str:
         parts.append("sets " + ", ".join(event["keys"]))
     if event.get("dropped"):
         parts.append("dropped " + ", ".join(event["dropped"]))
+        parts.append(f"(next: {event['next_step']})")
     if event.get("narrowed"):
         parts.append("keeps the project out of " + ", ".join(event["narrowed"]))
     if event.get("withheld"):

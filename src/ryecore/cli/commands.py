@@ -17,6 +17,7 @@ from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import render_result
 from ryecore.cli.arguments import read_object, read_overrides, read_pairs
+from ryecore.cli.env import env
 from ryecore.cli.forking import execute_fork
 from ryecore.cli.graphs import graph
 from ryecore.cli.items import fetch, search
@@ -249,6 +250,7 @@ def trust_project(project_path: str, as_json: bool) -> None:
         )
 
 
+rye.add_command(env)
 rye.add_command(fetch)
 rye.add_command(search)
 rye.add_command(graph)

@@ -1,10 +1,11 @@
-"""Which projects the user trusts to bring their own interpreters.
+"""What the user allows one project: its own interpreters, and names of its `.env`.
 
-Source: decision 21.
+Source: decisions 19 and 21.
 """
 
 import hashlib
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +20,15 @@ from ryecore.items.spaces import ItemSource, Space
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
 
-__all__ = ["is_project_trusted", "trust_project"]
+__all__ = ["allow_variables", "allowed_variables", "is_project_trusted", "trust_project"]
 
-_FOLDER: Final = "projects/trusted"
+_TRUSTED: Final = "projects/trusted"
+_VARIABLES: Final = "projects/env"
 
 
-def _name_of(project: Path) -> str:
+def _name_of(folder: str, project: Path) -> str:
     digest = hashlib.sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
-    return f"{_FOLDER}/{digest}.toml"
+    return f"{folder}/{digest}.toml"
 
 
 def _text_of(project: Path) -> str:
@@ -48,24 +50,61 @@ def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
     Raises:
         SigningError: The file can't be written.
     """
-    name = _name_of(project)
-    content = tomli_w.dumps(
-        {"version": "1.0.0", "category": _FOLDER, "path": _text_of(project)}
-    ).encode()
-    return write_signed(user, name, content, key)
+    return _write(user, _TRUSTED, project, {}, key)
 
 
 def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence: Evidence) -> bool:
     """Whether the user trusts a project's own interpreters."""
-    name = _name_of(project)
+    return _read(user, _TRUSTED, project, verifier, evidence) is not None
+
+
+def allow_variables(user: Space, project: Path, names: Collection[str], key: SigningKey) -> Path:
+    """Write, signed, which names of a project's `.env` count though no signed element asks.
+
+    Args:
+        user: The user's space.
+        project: The project's folder.
+        names: The names, in place of those allowed before.
+        key: The user's key.
+
+    Returns:
+        The file that says so; removing it takes the permission back.
+
+    Raises:
+        SigningError: The file can't be written.
+    """
+    return _write(user, _VARIABLES, project, {"names": sorted(names)}, key)
+
+
+def allowed_variables(
+    user: Space, project: Path, verifier: Verifier, evidence: Evidence
+) -> frozenset[str]:
+    """Return the names of a project's `.env` that the user allowed."""
+    names = (_read(user, _VARIABLES, project, verifier, evidence) or {}).get("names")
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
+
+def _write(
+    user: Space, folder: str, project: Path, facts: Mapping[str, object], key: SigningKey
+) -> Path:
+    document = {"version": "1.0.0", "category": folder, "path": _text_of(project), **facts}
+    return write_signed(user, _name_of(folder, project), tomli_w.dumps(document).encode(), key)
+
+
+def _read(
+    user: Space, folder: str, project: Path, verifier: Verifier, evidence: Evidence
+) -> Mapping[str, object] | None:
+    """Read what the user wrote about a project; None where nothing was, or it doesn't verify."""
+    name = _name_of(folder, project)
     path = user.folder("config") / name
     if not path.exists():
         evidence.absent(str(path))
-        return False
+        return None
     verifier = Verifier(verifier.trust)  # dev mode is for items, not for trust
     ref = ItemRef("config", name.removesuffix(".toml"))
     try:
         item = verifier.verify(ItemSource(ref, path, user, name), evidence)
-        return parse_document(item.content, path).get("path") == _text_of(project)
+        document = parse_document(item.content, path)
     except RyeError:
-        return False
+        return None
+    return document if document.get("path") == _text_of(project) else None

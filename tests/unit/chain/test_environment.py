@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.chain.environment import apply_env_paths, may_inherit, may_set_from_dotenv
-from ryecore.errors import ConfigError
+from ryecore.chain.environment import apply_env_paths
+from ryecore.errors import ConfigError, InputError, RyeError
 from tests.house import House, events
+from tests.variables import STEERING
 
 # Prints its environment as one JSON document, with nothing that a shell would add.
 SHOW = {"command": "/usr/bin/env", "args": ["-0"]}
@@ -33,7 +34,7 @@ def test_later_wins_process_then_dotenv_then_runtime_then_tool(house):
     found, _ = environment(
         house,
         runtime={"B": "runtime", "C": "runtime", "E": "runtime", "F": "runtime"},
-        tool={"C": "tool", "F": "tool"},
+        tool={"C": "tool", "D": "${D}", "F": "tool"},
     )
     assert {name: found[name] for name in "ABCDEF"} == {
         "A": "process",
@@ -63,46 +64,130 @@ def test_what_a_variable_holds_is_not_expanded(house):
     assert found["A"] == found["B"] == "${HOME} {project_path} $(id)"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["LD_PRELOAD", "LD_LIBRARY_PATH", "ld_preload", "PYTHONPATH", "PYTHONSTARTUP", "NODE_OPTIONS",
-     "RUBYOPT", "PERL5LIB", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "PROMPT_COMMAND",
-     "GIT_SSH_COMMAND", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "SSL_CERT_FILE", "HOME",
-     "REQUESTS_CA_BUNDLE",
-     "XDG_CONFIG_HOME", "OPENAI_BASE_URL", "PATH", "RYE_DEV_MODE", "RYE_PYTHON", "USER_SPACE",
-     "RYE_SIGNING_KEY_DIR", "LESSOPEN", "PAGER", "EDITOR", "GCONV_PATH", "BUNDLE_GEMFILE",
-     "SSLKEYLOGFILE", "BASH_FUNC_ls%%", "a-b", "1A", ""],
-)  # fmt: skip
-def test_a_dotenv_never_sets(name):
-    assert not may_set_from_dotenv(name)
-
-
-@pytest.mark.parametrize("name", ["DATABASE", "MY_PATH_TO", "APP_ENV", "HOMEPAGE", "LDAP_HOST"])
-def test_a_dotenv_may_set(name):
-    assert may_set_from_dotenv(name)
-
-
-def test_what_a_dotenv_must_not_set_is_dropped_and_the_trace_names_it(house):
-    dotenv(house, "LD_PRELOAD=/evil.so\nexport BASH_ENV=/evil\nPATH=/evil\nFINE=yes\n")
+def test_nothing_of_a_dotenv_counts_that_nobody_asks_for(house):
+    names = sorted({*STEERING, "FINE", "API_URL", "STRIPE_SK"})
+    dotenv(house, "".join(f"{name}=evil\n" for name in names))
     found, done = environment(house, trace=True)
-    assert "LD_PRELOAD" not in found
-    assert "BASH_ENV" not in found
-    assert "/evil" not in found["PATH"]
+    assert "evil" not in found.values()
+    event = events(done.trace, "resolve_env")[0]
+    assert event["keys"] == []
+    assert event["dropped"] == names
+    assert {*STEERING} <= {*event["never"]}
+    assert "rye env allow API_URL FINE" in event["next_step"]
+    assert "rye env allow" in str(done)
+
+
+def test_what_steers_programs_never_counts_though_a_signed_element_and_the_user_ask(house):
+    dotenv(house, "FINE=yes\n" + "".join(f"{name}=evil\n" for name in STEERING))
+    house.open().env.allow("FINE")
+    wish = {name: f"${{{name}}}" for name in ("FINE", *STEERING)}
+    found, done = environment(house, tool=wish, trace=True)
+    assert "evil" not in json.dumps(found)
     assert found["FINE"] == "yes"
+    assert events(done.trace, "resolve_env")[0]["never"] == sorted(STEERING)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"env_config": {"env": {"PATH": "${ACME}:${PATH}"}}},
+        {"env_config": {"env": {"VIA": "${ACME}/x", "PYTHONPATH": "${VIA}"}}},
+        {"config": {"command": "${ACME}"}},
+        {"env_config": {"interpreter": {"type": "system_binary", "binary": "sh", "var": "ACME"}}},
+        {"env_config": {"interpreter": {
+            "type": "local_binary", "binary": "sh", "var": "SH", "fallback": "sh",
+            "search_paths": ["."], "search_roots": ["${ACME}"]}}},
+        {"anchor": {
+            "enabled": True, "mode": "always",
+            "env_paths": {"PATH": {"prepend": ["${ACME}"]}}}},
+    ],
+)  # fmt: skip
+def test_a_dotenv_chooses_no_program_through_another_name(house, declared):
+    dotenv(house, f"ACME={house.root}\n")
+    house.yaml("a/runtime", **{"config": SHOW, **declared})
+    ref = house.yaml("a/tool", executor_id="a/runtime", env_config={"env": {"MINE": "${ACME}"}})
+    try:
+        done = house.execute(ref, trace=True)
+    except RyeError as refused:
+        trace = refused.trace
+    else:
+        trace = done.trace
+        assert f"MINE={house.root}" not in done.data["stdout"]
+        assert str(house.root) + ":" not in done.data["stdout"]
+    assert events(trace, "resolve_env")[0]["never"] == ["ACME"]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"env_config": {"env": {"GREETING": "${GREETING}"}}},
+        {"env_config": {"env": {"SAY": "<${GREETING:-none}>"}}},
+        {"config": {"args": ["-0", "SAID=${GREETING}"]}},
+    ],
+)
+def test_a_dotenv_sets_what_a_signed_element_names(house, declared):
+    dotenv(house, "GREETING=hello\nOTHER=1\n")
+    house.yaml("a/runtime", config={**SHOW, **declared.pop("config", {})})
+    done = house.execute(house.yaml("a/tool", executor_id="a/runtime", **declared), trace=True)
+    assert "hello" in done.data["stdout"]
+    assert "OTHER" not in done.data["stdout"]
     assert events(done.trace, "resolve_env")[0] == {
         "step": "resolve_env",
         "contributed_by": ".env",
-        "keys": ["FINE"],
-        "dropped": ["BASH_ENV", "LD_PRELOAD", "PATH"],
+        "keys": ["GREETING"],
+        "dropped": ["OTHER"],
+        "next_step": "Name it in the signed env_config.env of the tool, or allow it for this "
+        "project: rye env allow OTHER",
     }
-    assert "dropped BASH_ENV, LD_PRELOAD, PATH" in str(done)
+
+
+def test_the_user_and_the_host_allow_names_of_one_project(house):
+    dotenv(house, "ONE=1\nTWO=2\nTHREE=3\nSTRIPE_SK=4\n")
+    opened = house.open()
+    path = opened.env.allow("ONE", "STRIPE_SK")
+    assert path.is_relative_to(house.user / ".ai/config/projects/env")
+    states = {one.name: one.state for one in opened.env.names()}
+    assert states == {"ONE": "allowed", "TWO": "asked", "THREE": "asked", "STRIPE_SK": "allowed"}
+    found, _ = environment(house, allow_env=["TWO"])
+    assert {"ONE", "TWO", "THREE", "STRIPE_SK"} & set(found) == {"ONE", "TWO"}
+    found, _ = environment(house, tool={"STRIPE_SK": "${STRIPE_SK}"})
+    assert (found["ONE"], found["STRIPE_SK"], found.get("TWO")) == ("1", "4", None)
+    opened.env.forget("ONE")
+    assert "ONE" not in environment(house)[0]
+    path.write_text(path.read_text().replace("STRIPE_SK", "THREE"))  # no longer what was signed
+    assert "THREE" not in environment(house)[0]
+
+
+def test_what_steers_programs_can_not_be_allowed(house):
+    with pytest.raises(InputError, match="'LD_PRELOAD' can't be allowed"):
+        house.open().env.allow("FINE", "LD_PRELOAD")
+    for names in (["NODE_OPTIONS"], "FINE"):
+        with pytest.raises(ConfigError):
+            house.open(allow_env=names)
+    with pytest.raises(InputError, match="was not allowed"):
+        house.open().env.forget("FINE")
+
+
+def test_who_executed_a_tool_that_failed_is_told_what_the_dotenv_did_not_set(house):
+    dotenv(house, "A=1\nB=1\nC=1\nD=1\nE=1\nF=1\nGREETING=1\n")
+    ref = house.shell("a/t", ': "${GREETING:?}"')
+    done = house.execute(ref)
+    assert done.to_dict()["metadata"]["hint"] == (
+        "The project's .env did not set GREETING and 6 more. Name it in the signed env_config.env "
+        "of the tool, or allow it for this project: rye env allow GREETING"
+    )
+    assert "rye env allow GREETING" in str(done)
+    house.open().env.allow("GREETING")
+    done = house.execute(ref)
+    assert done.success
+    assert "hint" not in done.to_dict()["metadata"]
 
 
 def test_a_dotenv_cannot_define_a_function_for_a_shell(house):
     dotenv(house, "BASH_FUNC_ls%%='() { echo evil; }'\n")
     done = house.execute("tool:rye/bash", {"command": "ls -d ."}, trace=True)
     assert done.data["stdout"] == ".\n"
-    assert events(done.trace, "resolve_env")[0]["dropped"] == ["BASH_FUNC_ls%%"]
+    assert events(done.trace, "resolve_env")[0]["never"] == ["BASH_FUNC_ls%%"]
 
 
 def test_a_dotenv_is_read_with_quotes_and_comments_and_without_interpolation(house):
@@ -111,7 +196,7 @@ def test_a_dotenv_is_read_with_quotes_and_comments_and_without_interpolation(hou
         house,
         "# note\nA='single ${OTHER}'\nB=\"double\\nline\"\nC=${OTHER}\nexport D=x # c\nE=\nF\n",
     )
-    found, _ = environment(house)
+    found, _ = environment(house, allow_env=["A", "B", "C", "D", "E", "F"])
     assert {name: found.get(name) for name in "ABCDEF"} == {
         "A": "single ${OTHER}",
         "B": "double\nline",
@@ -144,29 +229,15 @@ def test_a_huge_dotenv_is_refused(house):
         environment(house)
 
 
-CREDENTIALS = [
-    "OPENAI_API_KEY", "ANTHROPIC_APIKEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD",
-    "PGPASSWORD", "KEY_PASSPHRASE", "GOOGLE_APPLICATION_CREDENTIALS", "my_secret", "OPENAI_KEY",
-    "SENTRY_DSN", "NPM_AUTH", "GITHUB_PAT", "DATABASE_URL", "AZURE_CONNECTION_STRING",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CREDENTIALS)
-def test_what_looks_like_a_credential_is_not_inherited(name):
-    assert not may_inherit(name, "safe")
-
-
-@pytest.mark.parametrize("name", ["PATH", "HOME", "KEYBOARD", "EDITOR", "RYE_SIGNING_KEY_DIR"])
-def test_other_variables_are_inherited(name):
-    assert may_inherit(name, "safe")
+CREDENTIALS = ["OPENAI_API_KEY", "DB_PASSWORD", "STRIPE_SK", "SLACK_WEBHOOK", "KUBECONFIG"]
 
 
 def test_credentials_stay_out_of_a_tools_process_and_the_trace_counts_them(house):
     house.environ |= dict.fromkeys(CREDENTIALS, "hunter2")
-    dotenv(house, "STRIPE_API_KEY=hunter2\n")
+    house.environ["PLAIN"] = "postgres://me:hunter2@db/app"
     found, done = environment(house, trace=True)
     assert "hunter2" not in json.dumps(found)
-    assert events(done.trace, "resolve_env")[1]["withheld"] == len(CREDENTIALS) + 1
+    assert events(done.trace, "resolve_env")[0]["withheld"] == len(CREDENTIALS) + 1
 
 
 def test_a_signed_element_that_names_a_credential_gets_it_and_nothing_shows_it(house):
@@ -246,6 +317,13 @@ def test_a_library_that_the_system_finds_by_its_name_may_be_preloaded(house):
     house.environ["LD_PRELOAD"] = f"libm.so.6 ./evil.so:{house.project}/evil.so"
     found, _ = environment(house)
     assert found["LD_PRELOAD"] == "libm.so.6"
+
+
+def test_a_setting_called_env_is_no_search_path(house):
+    house.environ["ENV"] = "production"
+    assert environment(house)[0]["ENV"] == "production"
+    house.environ["ENV"] = "./.shrc"
+    assert "ENV" not in environment(house)[0]
 
 
 def test_a_trusted_projects_own_folders_stay_in_an_inherited_path(house):

@@ -170,7 +170,7 @@ def test_a_key_that_expires_is_noticed(house, said, monkeypatch):
 
 
 def test_a_new_and_a_changed_dotenv_are_noticed(house, said):
-    house.shell("a/tool", "echo $GREETING")
+    house.shell("a/tool", "echo $GREETING", env_config={"env": {"GREETING": "${GREETING}"}})
     assert twice(said) == ""
     (house.project / ".env").write_text("GREETING=hello\n")
     assert twice(said) == "hello"

@@ -433,3 +433,25 @@ def test_the_module_runs_like_the_script():
         [sys.executable, "-m", "ryecore.cli", "--version"], capture_output=True, check=True
     )
     assert __version__.encode() in done.stdout
+
+
+# env
+
+
+def test_names_of_a_dotenv_are_listed_allowed_and_forgotten_by_name_alone(house, run):
+    (house.project / ".env").write_text("GREETING=hunter2\nSTRIPE_SK=hunter2\nLD_PRELOAD=hunter2\n")
+    listed = run("env", "list")
+    assert "✗ LD_PRELOAD  never set" in listed.out
+    assert "· GREETING  set for tools whose signed elements ask for it" in listed.out
+    allowed = run("env", "allow", "GREETING", "STRIPE_SK")
+    assert "GREETING, STRIPE_SK" in allowed.out
+    assert "STRIPE_SK: looks like a credential" in allowed.err
+    listed = run("env", "list")
+    assert "✓ GREETING  set for every tool" in listed.out
+    assert "hunter2" not in listed.out
+    assert run("env", "forget", "GREETING").code == 0
+    states = {one["name"]: one["state"] for one in run("env", "list", "--json").json["names"]}
+    assert states == {"GREETING": "asked", "LD_PRELOAD": "never", "STRIPE_SK": "allowed"}
+    refused = run("env", "allow", "LD_PRELOAD")
+    assert refused.code == 2
+    assert "it steers programs" in refused.err

@@ -53,7 +53,12 @@ def execute(params, project_path):
     found = params.get("resolved_config")
     return {{"n": params.get("n"), "value": VALUE, "config": found, "env": os.environ.get("SEEN")}}
 {more}"""
-        self.house.python("acme/counting/count", body, config_resolve={"path": "acme/count.yaml"})
+        self.house.python(
+            "acme/counting/count",
+            body,
+            config_resolve={"path": "acme/count.yaml"},
+            env_config={"env": {"ACME_MODE": "${ACME_MODE:-slow}"}},
+        )
 
     def helper(self, value: str) -> None:
         self.house.write("tools/acme/counting/acme_helper.py", f"VALUE = {value}\n")

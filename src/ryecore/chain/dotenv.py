@@ -1,0 +1,213 @@
+"""A project's `.env`: read, and reduced to the names that count for one chain.
+
+Source: decision 19; ADR 021.
+"""
+
+import io
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.chain.model import Chain, ChainElement
+from ryecore.chain.plan import merge_configs
+from ryecore.errors import ConfigError
+from ryecore.items.evidence import Evidence
+from ryecore.lillux.digests import read_digest
+from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
+
+__all__ = ["Dotenv", "DotenvReader", "asked_variables"]
+
+_MAX_BYTES: Final = 1024 * 1024
+_MAX_SHOWN: Final = 5
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@frozen
+class Dotenv:
+    """What a project's `.env` means for one chain.
+
+    Attributes:
+        added: The variables that it sets.
+        unasked: Names that no signed element asks for and nobody allowed.
+        never: Names that it may not set, whoever asks.
+    """
+
+    added: Mapping[str, str] = {}
+    unasked: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+    @property
+    def next_step(self) -> str:
+        """How a dropped name reaches a tool; empty where none was dropped."""
+        if self.unasked:
+            shown = " ".join(self.unasked[:_MAX_SHOWN])
+            return (
+                "Name it in the signed env_config.env of the tool, or allow it for this project: "
+                f"rye env allow {shown}"
+            )
+        if self.never:
+            return "Set it in the environment of ryecore itself; a project's .env can't."
+        return ""
+
+    def hint(self, text: str, *, if_named: bool = False) -> str:
+        """Return what to tell a person whose tool failed; empty where nothing was dropped.
+
+        Args:
+            text: What the tool or the error said. The names in it come first.
+            if_named: Whether the text must name what was dropped.
+        """
+        dropped = (*self.unasked, *self.never)
+        words = set(_WORD.findall(text))
+        named = [name for name in dropped if name in words]
+        shown = (named or ([] if if_named else list(dropped)))[:_MAX_SHOWN]
+        if not shown:
+            return ""
+        more = f" and {len(dropped) - len(shown)} more" if len(dropped) > len(shown) else ""
+        return (
+            f"The project's .env did not set {', '.join(shown)}{more}. "
+            + self._only(shown).next_step
+        )
+
+    def _only(self, names: Collection[str]) -> "Dotenv":
+        return Dotenv(
+            {},
+            tuple(name for name in self.unasked if name in names),
+            tuple(name for name in self.never if name in names),
+        )
+
+
+class DotenvReader:
+    """Reads a project's `.env`.
+
+    Args:
+        project: The project's folder.
+        environ: The process environment; a name that it has is never set.
+        allowed: Returns the names that the host or the user allowed for this project.
+
+    Attributes:
+        environ: The process environment.
+        allowed: Returns the names that the host or the user allowed for this project.
+    """
+
+    def __init__(
+        self,
+        project: Path,
+        environ: Mapping[str, str],
+        allowed: Callable[[Evidence], Collection[str]],
+    ) -> None:
+        self._path = project / ".env"
+        self.environ = environ
+        self.allowed = allowed
+
+    def read(self, chain: Chain, evidence: Evidence) -> Dotenv:
+        """Read what counts for a chain.
+
+        Raises:
+            ConfigError: It can't be read.
+        """
+        found = self.values(evidence)
+        if not found:
+            return Dotenv()
+        asked, steering = asked_variables(chain)
+        counting = asked | frozenset(self.allowed(evidence))
+        never = {name for name in found if not may_set_from_dotenv(name) or name in steering}
+        unasked = found.keys() - never - counting - self.environ.keys()
+        added = {
+            name: value
+            for name, value in found.items()
+            if value is not None
+            and "\0" not in value
+            and name in counting - never
+            and name not in self.environ
+        }
+        return Dotenv(added, tuple(sorted(unasked)), tuple(sorted(never)))
+
+    def settable(self) -> frozenset[str]:
+        """Return the names that it could set for a chain that asks for them.
+
+        Raises:
+            ConfigError: It can't be read.
+        """
+        found = self.values(Evidence())
+        return frozenset(filter(may_set_from_dotenv, found))
+
+    def values(self, evidence: Evidence) -> Mapping[str, str | None]:
+        """Return all that it holds; None where a name has no value.
+
+        Raises:
+            ConfigError: It can't be read.
+        """
+        try:
+            content, digest = read_digest(str(self._path), max_bytes=_MAX_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            evidence.absent(str(self._path))
+            return {}
+        except IsADirectoryError:  # some call their virtual environment so
+            evidence.never_remember()
+            return {}
+        except OSError as problem:
+            raise ConfigError(
+                f"{self._path} can't be read: {problem.strerror or problem}.",
+                next_step="Mend it or move it away.",
+            ) from problem
+        evidence.file(str(self._path), digest)
+        from dotenv import dotenv_values  # noqa: PLC0415 - most projects have no .env
+
+        text = content.decode("utf-8", errors="replace")
+        return dotenv_values(stream=io.StringIO(text), interpolate=False)
+
+
+def asked_variables(chain: Chain) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the variables that a chain's signed elements ask for, and those that steer it.
+
+    A variable steers a chain where it decides which program runs or where code comes from: it
+    stands in the command, an interpreter, an anchor, or in the value of a variable that a `.env`
+    may not set. No `.env` sets such a variable, though a signed element names it.
+    """
+    elements = chain.all_elements
+    asked = frozenset[str]().union(*map(_asked_by, elements))
+    steering = variables_named_in(merge_configs(chain.elements)[0].get("command")).union(
+        *map(_steering_of, elements)
+    )
+    env = [item for element in elements for item in element.spec.env.env.items()]
+    while True:
+        feeding = frozenset[str]().union(
+            *(
+                variables_named_in(value) - {name}
+                for name, value in env
+                if name in steering or not may_set_from_dotenv(name)
+            )
+        )
+        if feeding <= steering:
+            return asked - steering, steering
+        steering |= feeding
+
+
+def _asked_by(element: ChainElement) -> frozenset[str]:
+    spec = element.spec
+    cwd = spec.anchor.cwd if spec.anchor is not None else None
+    return (
+        frozenset(spec.env.env)
+        | variables_named_in(list(spec.env.env.values()))
+        | variables_named_in(spec.config)
+        | variables_named_in(cwd)
+    )
+
+
+def _steering_of(element: ChainElement) -> frozenset[str]:
+    """Return the variables with which one element chooses a program, or where code comes from."""
+    spec = element.spec
+    found = frozenset[str]()
+    if spec.env.interpreter is not None:
+        wish = spec.env.interpreter
+        found |= {wish.var} | variables_named_in(
+            [*wish.search_paths, *wish.search_roots, *wish.resolve_cmd, wish.fallback]
+        )
+    if spec.anchor is not None:
+        found |= variables_named_in([list(map(list, c)) for c in spec.anchor.env_paths.values()])
+    if spec.tool_type == "mcp_server":
+        found |= variables_named_in(spec.config.get("command"))
+    return found

@@ -1,0 +1,95 @@
+"""`rye env`: which names of a project's `.env` count."""
+
+import sys
+from typing import Final
+
+import click
+
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import errors_shown, show, show_json
+from ryecore.policy.credentials import looks_like_credential
+from ryecore.rye import Rye
+from ryecore.styled import StyledText
+
+__all__ = ["env"]
+
+_MEANINGS: Final = {
+    "allowed": ("✓ ", "good", "set for every tool"),
+    "asked": ("· ", "dim", "set for tools whose signed elements ask for it"),
+    "never": ("✗ ", "bad", "never set: it steers programs"),
+    "set": ("· ", "dim", "the environment has it already, and wins"),
+}
+
+
+@click.group()
+def env() -> None:
+    """Say which names of this project's .env count.
+
+    A name counts where a signed element asks for it, or where you allowed it.
+    """
+
+
+@env.command(name="list")
+@project_option
+@json_option
+def list_names(project_path: str, as_json: bool) -> None:
+    """List the names of this project's .env, never the values."""
+    with errors_shown(as_json=as_json):
+        names = Rye.open(project_path).env.names()
+        if as_json:
+            found = [{"name": one.name, "state": one.state} for one in names]
+            show_json({"status": "success", "names": found})
+            return
+        text = StyledText()
+        for one in names:
+            mark, style, meaning = _MEANINGS[one.state]
+            if one.state == "allowed" and looks_like_credential(one.name):
+                meaning = "allowed, but a credential: set for tools that ask for it"
+            text.line((mark, style), (one.name, "strong"), (f"  {meaning}", "dim"))
+        if not names:
+            text.line("this project has no .env, or an empty one")
+        show(text)
+
+
+@env.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@project_option
+@json_option
+def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
+    """Let names of this project's .env count for every tool."""
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        path = opened.env.allow(*names)
+        _done(f"{', '.join(names)} of {opened.project}/.env count now", str(path), as_json=as_json)
+        withheld = [name for name in names if looks_like_credential(name)]
+        if withheld and not as_json:
+            click.echo(
+                f"  {', '.join(withheld)}: looks like a credential, so only tools get it whose "
+                "signed env_config.env names it",
+                file=sys.stderr,
+            )
+
+
+@env.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@project_option
+@json_option
+def forget(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
+    """Take back what you allowed."""
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        path = opened.env.forget(*names)
+        _done(
+            f"{', '.join(names)} of {opened.project}/.env count only where a tool asks",
+            str(path),
+            as_json=as_json,
+        )
+
+
+def _done(sentence: str, path: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"status": "success", "path": path})
+        return
+    text = StyledText()
+    text.line(("✓ ", "good"), sentence)
+    show(text)
