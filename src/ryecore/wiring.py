@@ -242,6 +242,7 @@ class Parts:
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,
+            environ=self._environ,
             variables=self._variables.names,
         )
         return GraphService(host, self.tasks)

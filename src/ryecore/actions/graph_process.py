@@ -24,6 +24,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
+from ryecore.runs.above import count_start
 from ryecore.runs.naming import PARENT_ID, register_thread
 
 if TYPE_CHECKING:
@@ -133,9 +134,11 @@ def run_payload(
         What the process is told.
 
     Raises:
+        LimitReached: The parent has started as many children as it may.
         StateError: Nothing can be written.
     """
     call = json.loads(plan.stdin)
+    count_start(store, settings.user_root, ctx.budget_account)
     run_id = register_thread(store.registry, ref, ctx.budget_account)
     try:
         store.make_folder(run_id)

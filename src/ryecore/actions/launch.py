@@ -193,11 +193,14 @@ class LaunchAction:
         )
 
     def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
-        from ryecore.runs.naming import PARENT_ID, register_thread  # noqa: PLC0415 - threads alone
+        from ryecore.runs.above import count_start  # noqa: PLC0415 - threads alone
+        from ryecore.runs.naming import PARENT_ID, register_thread  # noqa: PLC0415
 
         planner, log = self._planner(), Trace(ctx.event_sink)
         planner.inputs(planner.load(wish.ref, log), wish.inputs, log)
-        registry = self._threads().registry
+        threads = self._threads()
+        registry = threads.registry
+        count_start(threads, self._settings.user_root, ctx.budget_account)
         thread_id = register_thread(registry, wish.ref, ctx.budget_account)
         with self._ended_by_failure(thread_id, str(wish.ref)):
             token = registry.mint_token(thread_id)
@@ -219,6 +222,8 @@ class LaunchAction:
         timeout_s: float | None,
         ctx: CallContext,
     ) -> tuple[str, ProcessId]:
+        from ryecore.runs.above import count_start  # noqa: PLC0415 - threads alone
+
         threads, thread_id = self._threads(), str(uuid.uuid4())
         payload = Payload.within(
             ctx,
@@ -228,6 +233,7 @@ class LaunchAction:
             parameters=parameters,
             timeout_s=timeout_s,
         )
+        count_start(threads, self._settings.user_root, ctx.budget_account)
         threads.make_folder(thread_id)
         threads.registry.register(thread_id, str(ref), ctx.budget_account)
         return thread_id, self._start(payload)

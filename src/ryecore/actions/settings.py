@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -52,6 +53,11 @@ class Settings:
     deps_factory: str | None
     warm_memory_mib: int = WARM_MEMORY_MIB
     allow_env: tuple[str, ...] = ()
+
+    @property
+    def user_root(self) -> Path:
+        """The user's `.ai` folder."""
+        return Path(self.user_space) / ".ai"
 
     def to_options(self) -> dict[str, Any]:
         """The settings as the arguments of `Rye.open`."""

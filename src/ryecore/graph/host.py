@@ -1,6 +1,6 @@
 """What the runs of one open Rye have in common."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -54,6 +54,7 @@ class GraphHost(RunHost):
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
+        environ: The environment of this process.
         variables: The names of the environment variables that tools can ask for.
 
     Attributes:
@@ -72,6 +73,7 @@ class GraphHost(RunHost):
         project_root: Path,
         user_root: Path,
         durability: Durability,
+        environ: Mapping[str, str],
         variables: Callable[[], Collection[str]],
     ) -> None:
         super().__init__(
@@ -82,6 +84,7 @@ class GraphHost(RunHost):
             project_root=project_root,
             user_root=user_root,
             durability=durability,
+            environ=environ,
         )
         self.limits = limits
         self.cache = cache

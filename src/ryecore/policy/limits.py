@@ -120,13 +120,22 @@ class Limits:
 
         Source: seed 003, "Step 7: Build limits".
         """
+        depth = None if parent.depth is None else max(parent.depth - 1, -1)
+        return self.within(evolve(parent, depth=depth))
+
+    def within(self, bounds: "Limits") -> "Limits":
+        """These limits, none of them higher than the same one of others.
+
+        Args:
+            bounds: The others; what they leave open bounds nothing.
+        """
         return Limits(
-            turns=_lower(self.turns, parent.turns),
-            tokens=_lower(self.tokens, parent.tokens),
-            spend_usd=_lower(self.spend_usd, parent.spend_usd),
-            spawns=_lower(self.spawns, parent.spawns),
-            depth=_lower(self.depth, None if parent.depth is None else max(parent.depth - 1, -1)),
-            duration_s=_lower(self.duration_s, parent.duration_s),
+            turns=_lower(self.turns, bounds.turns),
+            tokens=_lower(self.tokens, bounds.tokens),
+            spend_usd=_lower(self.spend_usd, bounds.spend_usd),
+            spawns=_lower(self.spawns, bounds.spawns),
+            depth=_lower(self.depth, bounds.depth),
+            duration_s=_lower(self.duration_s, bounds.duration_s),
         )
 
     def under(self, above: "Limits") -> "Limits":

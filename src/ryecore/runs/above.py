@@ -1,20 +1,30 @@
-"""What bounds a thread or a run from above: the one that starts it.
+"""What bounds a thread or a run: the one that starts it, and the one that it goes on from.
 
-Source: seed 003, "Step 1: Resolve parent context"; decision 41.
+Source: seed 003, "Step 1: Resolve parent context"; decisions 41 and 80.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
 from ryecore.errors import LimitReached, StateError
 from ryecore.lillux.keys import PublicKey
+from ryecore.policy import CallContext
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits, read_limits
+from ryecore.runs.host import RunHost
+from ryecore.runs.naming import PARENT_ID, Registered
+from ryecore.state.carrying import Carried
+from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
-__all__ = ["Above", "depth_used_up", "read_above", "within_bounds"]
+__all__ = [
+    "Above", "bounds_of", "carried_limits", "count_child", "count_start", "depth_used_up",
+    "is_host", "resolve_parent", "within_bounds",
+]  # fmt: skip
 
 
 @frozen
@@ -32,13 +42,23 @@ class Above:
     capabilities: frozenset[str]
 
 
-def read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
+def _read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
     """Read a parent's file.
 
     Raises:
         StateError: It isn't there, was altered, or can't be read.
     """
-    said = read_thread_file(store.folder_of(thread_id) / THREAD_FILE, key, thread_id)
+    return bounds_of(
+        thread_id, read_thread_file(store.folder_of(thread_id) / THREAD_FILE, key, thread_id)
+    )
+
+
+def bounds_of(thread_id: str, said: Mapping[str, Any]) -> Above:
+    """What a thread might use and do, as its proved file says.
+
+    Raises:
+        StateError: It can't be read.
+    """
     try:
         return Above(thread_id, read_limits(said["limits"]), frozenset(said["capabilities"]))
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -46,6 +66,120 @@ def read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
             f"The file of the thread {thread_id} was written by another version: {problem}.",
             next_step="Start the thread anew with this version.",
         ) from None
+
+
+def resolve_parent(
+    host: RunHost, parent_id: str | None, registered: Registered | None
+) -> Above | None:
+    """Find the parent of a thread or run that is about to begin.
+
+    The caller's own thread is the parent. A name in the environment proves nothing by itself.
+
+    Args:
+        host: Where it begins; its environment is looked at.
+        parent_id: The caller's thread; None for the host.
+        registered: The row that another process has made for it, if any.
+
+    Returns:
+        The parent; None for a root.
+
+    Raises:
+        StateError: The row belongs to another parent, the environment names a parent and no row
+            proves it, or the parent's file can't be read or was altered.
+
+    Source: decision 41.
+    """
+    if registered is not None:
+        row = host.registry.get_thread(registered.thread_id)
+        if row.parent_id != parent_id:
+            raise StateError(
+                f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
+                next_step="Start a thread of your own.",
+            )
+    if parent_id is not None:
+        return _read_above(host.store, host.key.public, parent_id)
+    if PARENT_ID in host.environ and registered is None:
+        raise StateError(
+            f"{PARENT_ID} names a parent, and only a process that this parent has started for one "
+            "of its threads may do so.",
+            next_step=f"Unset {PARENT_ID}, or let the parent start the thread.",
+        )
+    return None
+
+
+def count_child(store: ThreadStore, above: Above | None) -> None:
+    """Count one more child of a parent, before anything of it is started.
+
+    Raises:
+        LimitReached: The parent has started as many as it may.
+
+    Source: seed 003, "Step 9: Check spawns limit"; decisions 40 and 80.
+    """
+    if above is not None:
+        store.registry.count_spawn(above.thread_id, above.limits.spawns)
+
+
+def count_start(store: ThreadStore, user_root: Path, parent_id: str | None) -> None:
+    """Count a child that will run in a process of its own, before that process is started.
+
+    Args:
+        store: The project's threads.
+        user_root: The user's `.ai` folder, which holds the run key.
+        parent_id: The caller's thread; None for the host, whose starts nobody counts.
+
+    Raises:
+        LimitReached: The parent has started as many as it may.
+        StateError: The parent's file can't be read or was altered.
+    """
+    if parent_id is not None:
+        count_child(store, _read_above(store, load_run_key(user_root).public, parent_id))
+
+
+def is_host(ctx: CallContext) -> bool:
+    """Whether a call comes from a person or the host, and not from a thread, run or model."""
+    return ctx.budget_account is None and ctx.capabilities is None
+
+
+def carried_limits(
+    store: ThreadStore, thread_id: str, carried: Carried, *, needs_turns: bool
+) -> Limits:
+    """Bound a thread or run by what is left of the one that it goes on from.
+
+    Args:
+        store: The project's threads.
+        thread_id: The thread, which has a row.
+        carried: What bounds it.
+        needs_turns: Whether it can do nothing without a turn.
+
+    Returns:
+        Its limits.
+
+    Raises:
+        LimitReached: No turn or no time is left.
+
+    Source: decision 80.
+    """
+    limits, wanted = store.carry_limits(thread_id, carried), carried.wanted
+    if needs_turns and limits.turns == 0 != wanted.turns:
+        raise _used_up(carried.previous_id, "turns", "turns=8", carried.limits.turns or 0)
+    if limits.duration_s == 0 != wanted.duration_s:
+        most_s = float(carried.limits.duration_s or 0)
+        raise _used_up(carried.previous_id, "duration", "duration_seconds=600", most_s)
+    return limits
+
+
+def _used_up(previous_id: str, what: str, example: str, most: float) -> LimitReached:
+    left = "no time" if what == "duration" else f"no {what}"
+    return LimitReached(
+        f"{previous_id} has {left} left for a thread that goes on from it: {what} counts along the "
+        "chain.",
+        next_step=f"Resume it with a new limit, as a person or the host: --limit {example}",
+        thread_id=previous_id,
+        limit_code=f"{what}_exceeded",
+        current_value=most,
+        current_max=most,
+        code=f"{what}_exceeded",
+    )
 
 
 def within_bounds(

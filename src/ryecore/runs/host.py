@@ -1,6 +1,6 @@
 """What the threads and graph runs of one open Rye have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ class RunHost:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
+        environ: The environment of this process.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class RunHost:
         project_root: Path,
         user_root: Path,
         durability: Durability,
+        environ: Mapping[str, str],
     ) -> None:
         self._open = store
         self._deps = deps
@@ -52,6 +54,7 @@ class RunHost:
         self.project_root = project_root
         self.durability: Durability = durability
         self.keeper = keeper
+        self.environ = environ
 
     @property
     def store(self) -> "ThreadStore":

@@ -17,7 +17,16 @@ from ryecore.policy.budget import Account, Amount, outstanding
 from ryecore.state.refusals import not_registered
 from ryecore.state.schema import below
 
-__all__ = ["Step", "account_of", "cascade", "charge", "path_of", "release", "stop_subtree"]
+__all__ = [
+    "Step",
+    "account_of",
+    "cascade",
+    "charge",
+    "keep_to_used",
+    "path_of",
+    "release",
+    "stop_subtree",
+]
 
 
 class Step(NamedTuple):
@@ -57,6 +66,16 @@ _MOVE: Final = """UPDATE accounts SET
 _STOP: Final = (
     f"{below('accounts')} UPDATE accounts SET stopped = 1"
     " WHERE thread_id IN (SELECT thread_id FROM below)"
+)
+
+_KEEP: Final = (
+    f"{below('accounts')} UPDATE accounts SET"
+    " spend_ceiling = min(spend_ceiling,"
+    " spend_own + spend_children + spend_held + spend_reserved),"
+    " tokens_ceiling = min(tokens_ceiling,"
+    " tokens_own + tokens_children + tokens_held + tokens_reserved)"
+    " WHERE thread_id = ? AND state <> 'open' AND EXISTS (SELECT 1 FROM accounts AS one"
+    " JOIN below ON below.thread_id = one.thread_id WHERE one.state = 'open')"
 )
 
 
@@ -139,6 +158,14 @@ def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
         " tokens_cascaded = tokens_own + tokens_children WHERE thread_id = ?",
         (status, thread_id),
     )
+
+
+def keep_to_used(run: sqlite3.Connection, thread_id: str) -> None:
+    """Lower a closed account to what is spent and set aside, where threads below it still run.
+
+    The rest is granted to the thread that goes on, so those that share this account get none of it.
+    """
+    run.execute(_KEEP, (thread_id, thread_id))
 
 
 def stop_subtree(run: sqlite3.Connection, thread_id: str) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 from typing import Final
 
 from ryecore.policy.budget import Amount
-from ryecore.state.accounts import path_of, release
+from ryecore.state.accounts import keep_to_used, path_of, release
 from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import OPEN_ACCOUNT
 
@@ -43,8 +43,8 @@ def hand_over(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> 
     refuse_closed(thread_id, old["state"], old["stopped"], Amount())
     release(run, thread_id, "continued")
     old = run.execute("SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
-    spend = max(old["spend_ceiling"] - old["spend_own"] - old["spend_children"], 0)
-    tokens = max(old["tokens_ceiling"] - old["tokens_own"] - old["tokens_children"], 0)
+    spend, tokens = _left(old, "spend"), _left(old, "tokens")
+    keep_to_used(run, thread_id)
     reserves = (old["reserves_spend"], old["reserves_tokens"])
     opened = (continuation_id, old["parent_id"], *reserves, spend, tokens)
     if not run.execute(OPEN_ACCOUNT, opened).rowcount:
@@ -52,6 +52,13 @@ def hand_over(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> 
     for step in path_of(run, old["parent_id"], *reserves):
         run.execute(_RESERVE, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
     return Amount(spend, tokens)
+
+
+def _left(account: sqlite3.Row, dimension: str) -> int:
+    """What is handed over: not what children that still run hold, or have set aside for them."""
+    taken = ("own", "children", "held", "reserved")
+    used = sum(int(account[f"{dimension}_{one}"]) for one in taken)
+    return max(int(account[f"{dimension}_ceiling"]) - used, 0)
 
 
 def _ceilings(run: sqlite3.Connection, thread_id: str) -> Amount | None:

@@ -16,7 +16,9 @@ import anyio
 from ryecore.errors import ProcessError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
+from ryecore.policy.limits import Limits
 from ryecore.state.attestation import AttestedFolder, attested_folder
+from ryecore.state.carrying import Carried, carry
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.left_behind import close_left_behind
@@ -155,6 +157,24 @@ class ThreadStore:
             (self.folder / _WISHES).write_bytes(b"")
 
     # The owner's side
+
+    def carry_limits(self, thread_id: str, carried: Carried) -> Limits:
+        """Bound a thread by what the chain that it goes on with has left, and note its limits.
+
+        Args:
+            thread_id: The thread.
+            carried: What bounds it.
+
+        Returns:
+            Its limits.
+
+        Raises:
+            StateError: Nothing can be written.
+
+        Source: decision 80.
+        """
+        with self._database.write() as run:
+            return carry(run, thread_id, carried)
 
     def settle(
         self,

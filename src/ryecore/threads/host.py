@@ -80,9 +80,9 @@ class ThreadHost(RunHost):
             project_root=project_root,
             user_root=user_root,
             durability=durability,
+            environ=environ,
         )
         self.planner = planner
-        self.environ = environ
         self.palettes = PaletteBuilder(dispatcher)
         self.own_tool: ToolDef | None = None
         self.running: dict[str, RunningThread] = {}

@@ -1,6 +1,7 @@
 """What a thread is wanted for."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
@@ -33,6 +34,8 @@ class Continuation:
         inputs: What the earlier thread was given, as its proved transcript says.
         model: The model that it asked, likewise; None where the wish says it.
         beside: See `Follows.beside`.
+        limits: What the earlier thread might use, as its signed file says.
+        ran_s: How long it ran, in seconds. A handoff counts none: its deadline stays.
     """
 
     kind: ContinuationKind
@@ -46,6 +49,8 @@ class Continuation:
     inputs: Mapping[str, object] = field(factory=dict, repr=False)
     model: str | None = None
     beside: frozenset[str] | None = None
+    limits: Limits = field(factory=Limits)
+    ran_s: Decimal = Decimal(0)
 
     @property
     def follows(self) -> Follows:

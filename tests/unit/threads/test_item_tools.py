@@ -18,6 +18,9 @@ from ryecore.errors import (
 from ryecore.items.refs import ItemRef
 from ryecore.policy.approval import ApprovalRequest
 from ryecore.runs.ports import ForkOptions
+from ryecore.state.model import ThreadRecord
+from ryecore.state.records import load_run_key
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from tests.house import House
 from tests.unit.actions.directives import write
 from tests.unit.threads.desk import Desk, seated
@@ -208,12 +211,39 @@ async def test_a_dry_run_shows_the_plan_and_runs_nothing(house: House) -> None:
     assert not (house.project / "ran").exists()
 
 
+def running(house: House, row: ThreadRecord) -> None:
+    """Write the signed file of a thread on whose behalf the model calls."""
+    folder = house.project / ".ai/state/threads" / row.thread_id
+    folder.mkdir(parents=True)
+    write_thread_file(
+        folder / THREAD_FILE,
+        ThreadFile(
+            thread_id=row.thread_id,
+            item_id=row.item_id,
+            directive="acme/boss",
+            item_hash="0" * 64,
+            status="running",
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            model="scripted/m-1",
+            limits={"spawns": 1},
+            capabilities=(),
+            parent_id=None,
+            root_id=row.root_id,
+            chain_root_id=row.thread_id,
+            continuation_of=None,
+        ),
+        load_run_key(house.user / ".ai"),
+        "process",
+    )
+
+
 async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(house: House) -> None:
     furnish(house)
     async with house.open() as rye:
         here = await seated(Desk(rye), GRANTED)
         registry = rye._parts.store.open().registry
-        registry.register("t-1", "directive:acme/boss")  # on whose behalf the model calls
+        running(house, registry.register("t-1", "directive:acme/boss"))
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", **{"async": True})
 

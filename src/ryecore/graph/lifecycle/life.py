@@ -42,7 +42,13 @@ from ryecore.policy.budget import Amount
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import Above, depth_used_up, read_above, within_bounds
+from ryecore.runs.above import (
+    Above,
+    count_child,
+    depth_used_up,
+    resolve_parent,
+    within_bounds,
+)
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
@@ -143,10 +149,7 @@ class GraphLife:
         return Begun(evolve(position, node=wish.only or graph.start, state=state), {})
 
     def _above(self) -> Above | None:
-        parent_id = self._ctx.budget_account
-        if parent_id is None:
-            return None
-        return read_above(self._host.store, self._host.key.public, parent_id)
+        return resolve_parent(self._host, self._ctx.budget_account, self._wish.registered)
 
     # What makes it a run
 
@@ -160,8 +163,7 @@ class GraphLife:
             self.run_id = register_thread(
                 host.registry, self._wish.ref, self._ctx.budget_account, follows
             )
-        if above is not None:
-            host.registry.count_spawn(above.thread_id, above.limits.spawns)
+            count_child(host.store, above)
 
     def _open_account(self, above: Above | None) -> None:
         ledger, limits = self._host.ledger, self._limits

@@ -1,19 +1,57 @@
-"""Open a thread's account: what the ledger grants is what the thread has.
+"""What a thread may use: what its chain has left, and what the ledger grants.
 
-Source: seed 003, "Step 11: Reserve budget"; decisions 39, 40 and 45.
+Source: seed 003, "Step 7: Build limits" and "Step 11: Reserve budget"; decisions 39, 40, 45 and 80.
 """
 
 from decimal import Decimal
 
 from attrs import evolve
 
+from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
+from ryecore.runs.above import carried_limits, is_host
+from ryecore.state.carrying import Carried
 from ryecore.state.store import ThreadStore
 from ryecore.threads.planner.plan import LayeredLimits
-from ryecore.threads.wish import Continuation
+from ryecore.threads.wish import Continuation, ThreadWish
 
-__all__ = ["open_account"]
+__all__ = ["limits_along_chain", "open_account"]
+
+
+def limits_along_chain(
+    store: ThreadStore, thread_id: str, limits: Limits, wish: ThreadWish, ctx: CallContext
+) -> Limits:
+    """Bound a thread that is handed another one's work, or resumes one, by what that one has left.
+
+    Args:
+        store: The project's threads.
+        thread_id: The thread, which has a row.
+        limits: What it would have by itself.
+        wish: What it is wanted for. Limits that a person or the host resumes with are new: they
+            count from zero.
+        ctx: On whose behalf.
+
+    Returns:
+        Its limits; those of a fresh thread or a fork as they are.
+
+    Raises:
+        LimitReached: No turn or no time is left.
+
+    Source: decision 80.
+    """
+    continues = wish.continues
+    if continues is None or continues.kind == "fork":
+        return limits
+    is_renewed = continues.kind == "resume" and is_host(ctx)
+    carried = Carried(
+        continues.previous_id,
+        continues.limits,
+        continues.ran_s,
+        limits,
+        wish.overrides if is_renewed else Limits(),
+    )
+    return carried_limits(store, thread_id, carried, needs_turns=True)
 
 
 async def open_account(

@@ -5,11 +5,14 @@ Source: seed 003, "Step 6"; decisions 45 and 47.
 
 import os
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
+from ryecore.policy.limits import Limits
+from ryecore.runs.above import bounds_of
 from ryecore.runs.following import idle_followers, refuse_running
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
@@ -40,7 +43,11 @@ def continued_record(continues: Continuation) -> tuple[str, dict[str, Any]]:
 
 
 def handoff_of(
-    record: ThreadRecord, messages: list[Message], capabilities: frozenset[str], max_tokens: int
+    record: ThreadRecord,
+    messages: list[Message],
+    capabilities: frozenset[str],
+    max_tokens: int,
+    limits: Limits,
 ) -> Continuation:
     """What a thread hands on: the end of its conversation, within a budget of tokens."""
     return Continuation(
@@ -49,6 +56,7 @@ def handoff_of(
         record.chain_root_id or record.thread_id,
         tuple(keep_tail(messages, max_tokens)),
         capabilities=capabilities,
+        limits=limits,
     )
 
 
@@ -91,6 +99,8 @@ def resume_of(
         message,
         frozenset(map(str, said["capabilities"])),
         beside=beside,
+        limits=bounds_of(record.thread_id, said).limits,
+        ran_s=Decimal(str(records[-1].timestamp)) - Decimal(str(records[0].timestamp)),
         **_beginning(records),
     )
 

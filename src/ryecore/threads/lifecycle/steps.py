@@ -20,11 +20,17 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import Above, depth_used_up, read_above, within_bounds
+from ryecore.runs.above import (
+    Above,
+    count_child,
+    depth_used_up,
+    resolve_parent,
+    within_bounds,
+)
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
-from ryecore.runs.naming import PARENT_ID, register_thread
+from ryecore.runs.naming import register_thread
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
@@ -33,7 +39,7 @@ from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.budgeting import open_account
+from ryecore.threads.lifecycle.budgeting import limits_along_chain, open_account
 from ryecore.threads.lifecycle.closing import (
     leave_files,
     made_result,
@@ -140,24 +146,9 @@ class ThreadLifecycle:
     # Steps 1 to 6: what is to run
 
     def _resolve_parent(self) -> None:
-        """Step 1. The caller's own thread; a name in the environment proves nothing by itself."""
-        parent_id, registered = self._ctx.budget_account, self._wish.registered
-        if registered is not None:
-            row = self._host.registry.get_thread(registered.thread_id)
-            if row.parent_id != parent_id:
-                raise StateError(
-                    f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
-                    next_step="Start a thread of your own.",
-                )
-        if parent_id is None:
-            if PARENT_ID in self._host.environ and registered is None:
-                raise StateError(
-                    f"{PARENT_ID} names a parent, and only a process that this parent has "
-                    "started for one of its threads may do so.",
-                    next_step=f"Unset {PARENT_ID}, or let the parent start the thread.",
-                )
-            return
-        self._above = read_above(self._host.store, self._host.key.public, parent_id)
+        """Step 1."""
+        account, registered = self._ctx.budget_account, self._wish.registered
+        self._above = resolve_parent(self._host, account, registered)
 
     async def _register(self) -> None:
         """Step 2."""
@@ -208,11 +199,13 @@ class ThreadLifecycle:
     # Steps 7 to 11: within what
 
     def _build_limits(self) -> None:
-        """Step 7."""
+        """Step 7. What goes on from another thread has what that one has left."""
         self._layered = self._host.planner.limits(
             self._loaded.directive.limits, self._wish.overrides, self._log
         )
-        self._limits = self._layered.limits
+        self._limits = limits_along_chain(
+            self._host.store, self.thread_id, self._layered.limits, self._wish, self._ctx
+        )
         if self._above is not None:
             self._limits = self._limits.capped_by(self._above.limits)
 
@@ -222,11 +215,13 @@ class ThreadLifecycle:
             raise depth_used_up(self._ctx.budget_account)
 
     def _check_spawns(self) -> None:
-        """Step 9. Who is handed a thread's work takes its place among its parent's children."""
+        """Step 9. One that another process has registered was counted there.
+
+        Who is handed a thread's work takes its place among its parent's children.
+        """
         continues = self._wish.continues
-        above = self._above
-        if above is not None and not (continues and continues.kind == "handoff"):
-            self._host.registry.count_spawn(above.thread_id, above.limits.spawns)
+        if self._wish.registered is None and not (continues and continues.kind == "handoff"):
+            count_child(self._host.store, self._above)
 
     async def _build_harness(self) -> None:
         """Step 10."""
@@ -444,11 +439,13 @@ class ThreadLifecycle:
     async def _hand_off(self, ending: Ending) -> Ending:
         """Begin the thread that goes on. Where that fails, so has this one."""
         host, loop = self._host, self._loop
+        host.registry.update_cost_snapshot(self.thread_id, self._cost, fence=self._fence)
         continues = handoff_of(
             host.registry.get_thread(self.thread_id),
             loop.messages if loop else [],
             self._harness.capabilities,
             loop.most_handed_on if loop else 0,
+            self._limits,
         )
         wish = evolve(self._wish, inputs=self._inputs, registered=None, continues=continues)
         ctx = evolve(self._ctx, deadline=self._harness.deadline)
@@ -456,8 +453,8 @@ class ThreadLifecycle:
         try:
             await following.begin()
         except RyeError as error:
-            said = f"It could not be handed off: {error.message}"
-            code = ending.code or "handoff"
+            said = f"It could not be handed off: {error}"
+            code = ending.code or str(error.facts.get("code") or "handoff")
             return evolve(ending, status="error", error=said, code=code, hands_off=False)
         self.continuation = following
         if self.cancellation.cancelled:  # asked to stop while it was handed on

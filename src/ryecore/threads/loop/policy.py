@@ -173,8 +173,6 @@ class ThreadPolicy(TurnPolicy):
             return Stop("cancelled")
         if self._stopped_by:
             return Stop(f"the hook {self._stopped_by}")
-        if self.handoff_wanted or self._spending.handoff_requested:
-            return Stop("handoff")
         if self._spending.stopped:
             return await self._limited(self._spending.overspent_hit())
         if state.errors:
@@ -183,6 +181,8 @@ class ThreadPolicy(TurnPolicy):
             hit = self._harness.check_limits(self._spending.cost)
         if hit is not None:
             return await self._limited(hit)
+        if self.handoff_wanted or self._spending.handoff_requested:
+            return Stop("handoff")
         self._spending.begin_turn(state.turn)
         self._recorder.turn = state.turn
         settings = self.settings
@@ -214,8 +214,9 @@ class ThreadPolicy(TurnPolicy):
         self.limit = hit
         self._recorder.tell("limit_reached", hit.to_dict())
         outcome = await hooks.run("limit", {**hit.to_dict(), "cost": self._cost(), **self._who()})
-        # Whoever goes on has the same deadline.
-        if outcome.control == "handoff" and self._may_hand_off and hit.code != "duration_exceeded":
+        # Whoever goes on has no more turns and the same deadline.
+        is_final = hit.code in ("turns_exceeded", "duration_exceeded")
+        if outcome.control == "handoff" and self._may_hand_off and not is_final:
             self.handoff_wanted = True
             return Stop("handoff")
         return Stop("limit")
@@ -402,7 +403,8 @@ class ThreadPolicy(TurnPolicy):
         used = self._guard.context_share = self._context_used / settings.context_tokens
         if used >= settings.handoff_at:
             await self._tell_context_full(used)
-            return CONTINUE if self._stopped_by else HandOff({"reason": "context"})
+            is_over = self._stopped_by or self._harness.check_limits(self._spending.cost)
+            return CONTINUE if is_over else HandOff({"reason": "context"})
         if used >= settings.pressure_at and not self._under_pressure:
             self._under_pressure = True
             self.steer(

@@ -1,0 +1,156 @@
+"""What is left of a thread's limits for the thread that goes on from it.
+
+Turns, spawns, tokens and money count along a chain of handoffs and resumes. A thread of the chain
+that still runs counts with all that it was granted, so that two that go on from the same one at
+once share what is left.
+
+Source: decisions 40, 45 and 80.
+"""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from ryecore.policy.limits import Limits, read_limits
+from ryecore.state.accounts import keep_to_used
+
+__all__ = ["Carried", "Spent", "carry", "left_of", "spent_along"]
+
+_CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
+        VALUES (?1)
+        UNION SELECT next.thread_id FROM threads AS next
+        JOIN chain ON next.continuation_of = chain.thread_id
+        WHERE next.chain_root_id IS NOT NULL AND next.thread_id <> ?2
+    ) SELECT threads.thread_id, completed_at, limits, turns, spawn_count,
+        coalesce(spend_own + spend_children + spend_held + spend_reserved, spend_microcents),
+        coalesce(tokens_own + tokens_children + tokens_held + tokens_reserved,
+            input_tokens + output_tokens)
+    FROM chain JOIN threads ON threads.thread_id = chain.thread_id
+    LEFT JOIN accounts ON accounts.thread_id = chain.thread_id"""
+
+
+@frozen
+class Spent:
+    """What the threads of a chain have used.
+
+    Attributes:
+        turns: Turns of their models.
+        spawns: Threads that they have started.
+        spend_microcents: Money, with what is held and reserved, in units of 1e-8 USD.
+        tokens: Tokens, likewise.
+    """
+
+    turns: int = 0
+    spawns: int = 0
+    spend_microcents: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.turns + other.turns,
+            self.spawns + other.spawns,
+            self.spend_microcents + other.spend_microcents,
+            self.tokens + other.tokens,
+        )
+
+
+@frozen
+class Carried:
+    """What bounds a thread that goes on from another one.
+
+    Attributes:
+        previous_id: The thread that it goes on from.
+        limits: What that one might use.
+        ran_s: How long that one ran, in seconds.
+        wanted: What the new thread would have by itself.
+        renewed: The limits that a person or the host sets anew: these count from zero.
+    """
+
+    previous_id: str
+    limits: Limits
+    ran_s: Decimal
+    wanted: Limits
+    renewed: Limits = field(factory=Limits)
+
+
+def carry(run: sqlite3.Connection, thread_id: str, carried: Carried) -> Limits:
+    """Bound a thread by what its chain has left, and write its limits into its row.
+
+    Args:
+        run: The transaction: of two that go on from the same thread, one sees the other's grant.
+        thread_id: The thread, which the registry knows.
+        carried: What bounds it.
+
+    Returns:
+        Its limits.
+    """
+    spent = spent_along(run, carried.previous_id, thread_id)
+    left = left_of(carried.limits, spent, carried.ran_s)
+    keep_to_used(run, carried.previous_id)
+    limits = carried.wanted.within(left).under(carried.renewed)
+    written = json.dumps(limits.to_dict())
+    run.execute("UPDATE threads SET limits = ? WHERE thread_id = ?", (written, thread_id))
+    return limits
+
+
+def spent_along(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
+    """What a thread and all that go on from it have used, or may still use while they run.
+
+    Args:
+        run: The transaction.
+        previous_id: The thread.
+        thread_id: The thread that is about to go on from it, which isn't counted.
+    """
+    total = Spent()
+    for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):
+        is_over = one_id == previous_id or completed_at is not None
+        total += Spent(*used) if is_over else _granted(limits, Spent(*used))
+    return total
+
+
+def _granted(limits: str | None, used: Spent) -> Spent:
+    """All that a running thread may use; what it has used where its limits are open or unknown."""
+    said = json.loads(limits) if limits else {}
+    most = read_limits(said) if isinstance(said, Mapping) else Limits()
+
+    def larger(granted: int | None, so_far: int) -> int:
+        return so_far if granted is None else max(granted, so_far)
+
+    return Spent(
+        larger(most.turns, used.turns),
+        larger(most.spawns, used.spawns),
+        larger(most.spend_microcents, used.spend_microcents),
+        larger(most.tokens, used.tokens),
+    )
+
+
+def left_of(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
+    """What is left of limits.
+
+    Args:
+        limits: The limits. What they leave open stays open, and the depth stays as it is.
+        spent: What was used of them.
+        ran_s: How long the threads of the chain have run so far, in seconds.
+    """
+    spend = limits.spend_microcents
+    return evolve(
+        limits,
+        turns=_less(limits.turns, spent.turns),
+        spawns=_less(limits.spawns, spent.spawns),
+        tokens=_less(limits.tokens, spent.tokens),
+        spend_usd=None
+        if spend is None
+        # Not a division, which rounds to the digits of the caller's context.
+        else Decimal(f"{max(spend - spent.spend_microcents, 0)}e-8"),
+        duration_s=None
+        if limits.duration_s is None
+        else max(limits.duration_s - ran_s, Decimal(0)),
+    )
+
+
+def _less(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(limit - used, 0)

@@ -1,0 +1,230 @@
+"""Along a chain of handoffs and resumes every limit goes on counting."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore import CallContext
+from ryecore.errors import LimitReached
+from ryecore.llm.result import Usage
+from ryecore.testing import call, say
+from tests.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+MAY = (
+    "<execute><directive>acme/*</directive><tool>acme/*</tool><tool>host/*</tool>"
+    "<tool>rye/agent/threads/orchestrator</tool></execute>"
+)
+ORCHESTRATOR = "rye_orchestrator"
+
+
+def running(stage: Stage, name: str) -> str:
+    """The thread of a directive that runs."""
+    store = stage.store()
+    try:
+        active = store.registry.list_active()
+    finally:
+        store.close()
+    return next(one.thread_id for one in reversed(active) if one.thread_id.startswith(name))
+
+
+def hand_off(stage: Stage, name: str = "acme/x") -> Any:
+    asked = {"operation": "handoff_thread", "thread_id": running(stage, name)}
+    return call(ORCHESTRATOR, asked)
+
+
+def fork(item: str, **more: Any) -> Any:
+    return call("rye_execute", {"item_id": f"directive:{item}", "thread": "fork", **more})
+
+
+async def test_a_model_that_hands_itself_off_has_no_turn_more(tmp_path: Path) -> None:
+    stage: Stage
+    stage = Stage(tmp_path, model=lambda _: hand_off(stage))
+    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="4" spawns="1"'))
+    rows = stage.store().registry.list_threads()
+    assert sum(one.cost.turns for one in rows) == len(stage.model.requests) == 4
+    assert (done.state, done.code) == ("error", "turns_exceeded")
+    assert "turns" in done.error
+
+
+async def test_a_thread_that_is_handed_off_starts_no_more_children_than_it_might(
+    tmp_path: Path,
+) -> None:
+    stage: Stage
+    refused: list[str] = []
+
+    def model(request: Any) -> Any:
+        if "I am the child" in request.messages[0].text:
+            return say("Here.")
+        last = request.messages[-1]
+        if last.role == "tool":
+            text = last.parts[-1].text
+            if "may start" in text:
+                refused.append(text)
+                return say("Done.")
+            return hand_off(stage)
+        return fork("acme/child")
+
+    stage = Stage(tmp_path, model=model)
+    stage.house.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
+    stage.write("acme/child", "I am the child.", permissions="")
+    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="20" spawns="2"'))
+    rows = stage.store().registry.list_threads()
+    assert done.state == "completed", done.error
+    assert sum(one.item_id == "directive:acme/child" and one.cost.turns > 0 for one in rows) == 2
+    assert len(refused) == 1
+
+
+async def test_a_parent_can_not_resume_a_child_past_its_limits(tmp_path: Path) -> None:
+    said: list[Any] = []
+
+    def model(request: Any) -> Any:
+        if "I am the child" in "".join(one.text for one in request.messages):
+            return call("add", {"a": 1, "b": len(request.messages)})
+        last = request.messages[-1]
+        if last.role == "user":
+            return fork("acme/child", limit_overrides={"turns": 2})
+        came = json.loads(last.parts[0].text)
+        said.append(came)
+        if "thread_id" not in came or len(said) > 3:
+            return say("Done.")
+        asked = {"operation": "resume_thread", "thread_id": came["thread_id"], "message": "More."}
+        return call(ORCHESTRATOR, asked)
+
+    stage = Stage(tmp_path, model=model)
+    stage.write("acme/child", "I am the child.")
+    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="9" spawns="9"'))
+    assert done.state == "completed"
+    assert said[0]["error_code"] == "turns_exceeded"
+    assert (said[1]["success"], said[1]["error_type"]) == (False, "limit_reached")
+    assert "turns" in said[1]["error"]
+    children = [one for one in stage.store().registry.list_threads() if "child" in one.item_id]
+    assert sum(one.cost.turns for one in children) == 2
+
+
+def endless(request: Any) -> Any:
+    return call("add", {"a": 1, "b": len(request.messages)}, usage=Usage(200, 100))
+
+
+async def test_the_host_resumes_with_what_is_left_or_with_new_limits(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, model=endless)
+    ref = stage.write("acme/x", limits='turns="2"')
+    model = CallContext(capabilities=frozenset({"rye.execute.*"}))
+    async with stage.open() as rye:
+        first = await rye.execute(ref, thread="fork")
+        for options in ({}, {"limits": {"spend": 1}}, {"limits": {"turns": 9}, "ctx": model}):
+            with pytest.raises(LimitReached, match="--limit turns=8") as caught:
+                await rye.threads.resume(first.thread_id, "More.", **options)
+            assert caught.value.limit_code == "turns_exceeded"
+        again = await rye.threads.resume(first.thread_id, "More.", limits={"turns": 3})
+        assert (again.code, again.cost.turns) == ("turns_exceeded", 3)
+        with pytest.raises(LimitReached):
+            await rye.threads.resume(again.thread_id, "More.")
+        third = await rye.threads.resume(again.thread_id, "More.", limits={"turns": 1})
+        assert (third.code, third.cost.turns) == ("turns_exceeded", 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "renewed"),
+    [('tokens="4000"', {"tokens": 5000}), ('spend="0.02"', {"spend": "0.03"})],
+)
+async def test_money_and_tokens_are_what_the_resumed_thread_has_left(
+    tmp_path: Path, limit: str, renewed: dict[str, Any]
+) -> None:
+    from ryecore.llm.cost import Price
+
+    answers = iter([say("One.", usage=Usage(300, 100))] * 9)
+    stage = Stage(tmp_path, model=lambda _: next(answers), price_of=lambda *_: Price("5", "5"))
+    ref = stage.write("acme/x", permissions="", limits=limit)
+    ledger = stage.store().ledger
+    async with stage.open() as rye:
+        first = await rye.execute(ref, thread="fork")
+        second = await rye.threads.resume(first.thread_id, "More.")
+        beside = await rye.threads.resume(first.thread_id, "Something else.", again=True)
+        fresh = await rye.threads.resume(first.thread_id, "More.", limits=renewed, again=True)
+    name = "tokens" if "tokens" in renewed else "spend_microcents"
+    unit = 1 if name == "tokens" else 500
+    most = 4000 if name == "tokens" else 2_000_000
+
+    def ceiling(done: Any) -> int:
+        value: int = getattr(ledger.account(done.thread_id).ceiling, name)
+        return value
+
+    assert ceiling(first) == most
+    assert ceiling(second) == most - 400 * unit
+    assert ceiling(beside) == most - 2 * 400 * unit  # what the second one used counts, too
+    assert ceiling(fresh) == (5000 if name == "tokens" else 3_000_000)
+
+
+async def test_time_counts_along_the_chain_and_rest_does_not(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("One."), say("Two."))
+    ref = stage.write("acme/x", permissions="", limits='duration_seconds="100"')
+    async with stage.open() as rye:
+        first = await rye.execute(ref, thread="fork")
+        second = await rye.threads.resume(first.thread_id, "More.")
+    limits = [stage.store().registry.get_thread(one.thread_id).limits for one in (first, second)]
+    before, after = (float(one["duration_seconds"]) for one in limits if one)  # type: ignore[arg-type]
+    records = stage.records(first.thread_id)
+    assert before == 100
+    assert after == pytest.approx(100 - (records[-1].timestamp - records[0].timestamp), abs=1e-6)
+
+
+async def test_a_limit_of_the_caller_holds_for_who_resumes_without_limits(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, say("One."), say("Two."))
+    ref = stage.write("acme/x", permissions="")
+    async with stage.open() as rye:
+        first = await rye.execute(ref, thread="fork", limit_overrides={"turns": 5, "depth": 3})
+        second = await rye.threads.resume(first.thread_id, "More.")
+    limits = stage.store().registry.get_thread(second.thread_id).limits or {}
+    assert (limits["turns"], limits["depth"]) == (5 - first.cost.turns, 3)
+
+
+def tool_call(item: str) -> Any:
+    return call("rye_execute", {"item_id": item, "async": True})
+
+
+@pytest.mark.parametrize("kind", ["tool", "graph", "directive"])
+async def test_what_a_model_starts_in_the_background_counts_as_a_spawn(
+    tmp_path: Path, kind: str
+) -> None:
+    told: list[str] = []
+
+    def model(request: Any) -> Any:
+        if "I am the child" in request.messages[0].text:
+            return say("Here.")
+        last = request.messages[-1]
+        if last.role == "user":
+            return start() + start() + start()
+        if told:
+            return say("Done.")
+        told.extend(part.text for part in last.parts)
+        documents = [json.loads(text) for text in told if text.startswith("{")]
+        ids = [one["thread_id"] for one in documents if "thread_id" in one]
+        return call(ORCHESTRATOR, {"operation": "wait_threads", "thread_ids": ids})
+
+    def start() -> Any:
+        if kind == "directive":
+            return fork("acme/child", **{"async": True})
+        return tool_call(f"tool:acme/{kind}")
+
+    stage = Stage(tmp_path, model=model)
+    stage.write("acme/child", "I am the child.", permissions="")
+    stage.house.shell("acme/tool", "true")
+    nodes = {"done": {"type": "return", "output": 1}}
+    stage.house.write("tools/acme/graph.yaml", {
+        "version": "1.0.0", "tool_type": "graph", "category": "acme", "description": "d",
+        "executor_id": "rye/core/runtimes/state-graph/runtime",
+        "config": {"start": "done", "nodes": nodes},
+    })  # fmt: skip
+    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="9" spawns="2"'))
+    assert done.state == "completed", done.error
+    refused = [text for text in told if "may start" in text]
+    assert len(refused) == 1, told
+    store = stage.store()
+    assert store.registry.get_thread(done.thread_id).spawn_count == 2
+    assert len([row for row in store.registry.list_children(done.thread_id) if row.ended]) == (
+        3 if kind == "directive" else 2  # one that runs here is registered before it is counted
+    )
