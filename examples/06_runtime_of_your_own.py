@@ -17,7 +17,7 @@ env_config:
   interpreter: {type: system_binary, binary: gawk, candidates: [mawk, awk], var: RYE_AWK}
 config:
   command: "${RYE_AWK}"
-  args: ["-F,", "-f", "{tool_path}", "{path}"]
+  args: ["-F,", "-f", "{tool_path}", "--", "{path}"]
   timeout: 10
 config_schema:         # the parameters that may stand as placeholders above
   type: object

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:-HBGJgxNuFl_fObWX4YmceODp3zbE4A72_drPampZD6VabcWfH7vwVhjMerTVR-EcAdSKI8irdf9mt6A_1LnCw:d9a22ff8a467298d
+# rye:signed:2026-11-23T00:09:35Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:oA0Frdm2pzKgg50VtgNVsym3xX6rOB-0VxzhCu4I9jIOn11qTpFh8ZNhXAMtENzO7IiZIB5x3UpFyewLe-h-BQ:fc77e7dbb3efea40
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:2koiP22UT6attNvPTf4LMo29hIajGC6xGoot51KM93KnENfg_3GRGO_BzgCZDPPmaOswMtt3i7rCWlf4Mw02Ag:d9a22ff8a467298d
+# rye:signed:2026-11-23T00:09:35Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:ZFsUsHhJ02O4rRy0OKIwhJM8qPS0S-H_9pViywrcit9v9LcCeX8TxmqBRRcZnAiVttvMi1TaAF7Nf6UPCSf2AQ:fc77e7dbb3efea40
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

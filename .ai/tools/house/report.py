@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:Gb1RNwuKpPcGkQ-I_O2VRGm8-NSb1vH-PXwJTUxT_PVNDUYQphiOLNw0Qg-eCTDLuEy687T-nAG7ttrHsKrfCA:d9a22ff8a467298d
+# rye:signed:2026-11-23T00:09:35Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:8LP9RtnTFJXN7CDGN7aiqBD0bif3p4yq66vJ5QorKbP0olC9Jj2V7sHWtWLI4A31gWNw48bZ7kipb0xgbR5lAA:fc77e7dbb3efea40
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:ABffssT7n6gA5_p8BuYZBEEpfRWP61VBJohnPPw3mH44XO3FX9IlabtxBRA6FVgEMYGJMCmLcqFI-FCTx8sQDQ:d9a22ff8a467298d
+# rye:signed:2026-11-23T00:09:35Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:iJhVHLTIDZQ6QKPAUNUit8S27Ucf0v4Dkn0Qtgk1AtJ1EgsvjKRBX5u6mMNRuD3sDhdfuoN6aAGOrh5OLNnTAQ:fc77e7dbb3efea40
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

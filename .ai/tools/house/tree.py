@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:rflKV43SBXo2mRWxpaHQ7_7Z0g_93jddcydH44DSPgN40Q-963mZ0wHpMJWKrIiHRZk5dnhKjklCCkvpxYqGCA:d9a22ff8a467298d
+# rye:signed:2026-11-23T00:09:35Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:72825ogEdvD66ZS8gGYhsGJa9xicBwuKOstbt8HYNWCCZGIMxZxN_ya13gtVNWdDh6j1mbLM4-G1PpssLf08CA:fc77e7dbb3efea40
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Qm7qt7kfqAXO-V_en2NLsdWnYLl-lsnrPiNSO9p9r_2JVwvm5PX5vGfgN1EFV3GqIdksAXcLzZ29R-J3J-doBw:d9a22ff8a467298d
+# rye:signed:2026-11-23T00:09:35Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:rnpS5VS5PsBhRCbHEMqL003xNQjx5sOwO9A56u0HSQN3K04mAPGWrwLK_KEpiq4Whw0tQMKvzCHDIjgrFpB9Dw:fc77e7dbb3efea40
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -4,13 +4,14 @@ Source: seed 000, "Execution Config Building"; decisions 23 to 29.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from pathlib import PurePath
+from typing import Any, Final, cast
 
 from attrs import asdict, evolve, frozen
 
+from ryecore.chain.arguments import FORK_POINT, SignedLine, Values, read_line, read_stdin
 from ryecore.chain.model import (
     ChainElement,
     Deps,
@@ -19,14 +20,14 @@ from ryecore.chain.model import (
     WarmPlan,
     WarmTemplate,
 )
-from ryecore.chain.templating import Template, as_text, count_of
+from ryecore.chain.templating import as_text
 from ryecore.errors import ConfigError, InputError
 
 __all__ = [
-    "FORK_POINT",
     "PlanInputs",
     "Planner",
     "build_plan",
+    "check_programs",
     "placeholder_names",
     "positive_number",
     "with_defaults",
@@ -35,18 +36,16 @@ __all__ = [
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 RESERVED_PARAMETER: Final = "resolved_config"
-FORK_POINT: Final = "fork_point"
-"""The placeholder for the place at which a template forks; no parameter can be what it is."""
-
 _MAX_NUMBER: Final = 2**53
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
-_FORKS: Final = f"{{{FORK_POINT}}}"
 _BOUNDS: Final = frozenset({"timeout", "max_output_bytes"})
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish"})
-_SCRIPT_FLAG: Final = re.compile(r"-[A-Za-z]*c\Z")
-_ONE_PLACEHOLDER: Final = re.compile(r"\s*(?:\{\w+\}|\$\{\w+\})\s*\Z")
+_EXECUTION_KEYS: Final = frozenset({"args", "args_without", "command", "script_args"})
+"""Keys that say what is started; none of them stands for a placeholder of that name."""
+
+_DECLARATIONS: Final = frozenset({".yaml", ".yml", ".toml", ".json"})
+"""Files that declare a tool, and are no program."""
 
 
 @frozen
@@ -93,6 +92,10 @@ class Planner:
         self._has_common = _takes_parameters_on_stdin_alone(chain)
         self._common: Callable[..., ExecutionPlan] | None = None
 
+    def check(self) -> None:
+        """Check that no value would become part of a program, as `check_programs` does."""
+        check_programs(self._chain, self._inputs)
+
     def plan(
         self, parameters: Mapping[str, object], timeout_s: float | None, unknown: set[str]
     ) -> ExecutionPlan:
@@ -121,6 +124,8 @@ def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:
     config, bound = merge_configs(chain.elements)
     if chain.is_own_process or placeholder_names(chain.elements) & _named_in(chain.head):
         return False
+    if "script_args" in chain.head.spec.config:
+        return False
     if config.get("input_data") != "{params_json}" or "params_json" in bound:
         return False
     signed = as_text([value for key, value in config.items() if key != "input_data"])
@@ -136,43 +141,48 @@ def build_plan(
         chain: The chain.
         inputs: What else it is made from.
         deps: Whether what the tool can import was verified.
-        unknown: Told the placeholders that nothing stands for.
+        unknown: Collects placeholders outside the command line that nothing stands for.
 
     Returns:
         The plan, fully resolved.
 
     Raises:
         ConfigError: The merged configuration has no command, or one of another form.
-        InputError: The parameters can't be written as JSON.
+        PlaceholderInScript: A program of the command line holds a placeholder.
+        UnresolvedPlaceholder: A placeholder of the command line has no value.
+        InputError: The parameters can't be written as JSON, or be arguments.
     """
     config, bound = merge_configs(chain.elements)
-    taken = _placeholders_from_parameters(chain, inputs.parameters)
     parameters = _to_json(inputs.parameters, inputs.resolved_config)
-    values: dict[str, object] = {
-        **taken,
-        **bound,
-        **inputs.context,
-        "params_json": parameters,
-    }
+    payload: dict[str, object] = {"params_json": parameters}
     if chain.is_own_process:
-        values["call_json"] = _call(chain, parameters)
-    template = Template(
-        inputs.env,
-        values,
-        config,
-        unknown if unknown is not None else set(),
-    )
-    command = _command(config, template)
-    args, warm = _args(config, taken.keys() | bound.keys(), command, template, inputs.warm)
+        payload["call_json"] = _call(chain, parameters)
+    values = _values(chain, config, bound, inputs, payload)
+    line = _line(config, _args(config, values.parameters.keys() | bound.keys()), chain, values)
+    _check_runs_a_program(line, chain)
+    read_stdin(_text_of(config, "input_data"), line, values)
+    command, filled = line.fill(values)
+    if not command or "\0" in command:
+        raise ConfigError(
+            f"The command {config['command']!r} is empty once its variables are filled in.",
+            next_step="See that the runtime's interpreter sets this variable.",
+        )
+    args = tuple(word for words in filled for word in words)
+    if any("\0" in arg for arg in args):
+        raise InputError(
+            "A parameter that becomes an argument holds a NUL, which no program can be given.",
+            next_step="Leave it out.",
+        )
+    template = values.template(unknown if unknown is not None else set())
     timeout_s = inputs.timeout_s
     if timeout_s is None:
         timeout_s = positive_number(config.get("timeout", inputs.default_timeout_s), "timeout")
     return ExecutionPlan(
         command=command,
         args=args,
-        cwd=_text_of(config.get("cwd"), template) or inputs.cwd,
+        cwd=template.text(_text_of(config, "cwd")) or inputs.cwd,
         env=inputs.env,
-        stdin=_text_of(config.get("input_data"), template).encode(),
+        stdin=template.text(_text_of(config, "input_data")).encode(),
         timeout_s=timeout_s,
         max_output_bytes=int(
             positive_number(
@@ -180,13 +190,118 @@ def build_plan(
             )
         ),
         deps=deps,
-        keep=_text_of(config.get("keep_warm"), template) or None,
-        warm=warm,
+        keep=template.text(_text_of(config, "keep_warm")) or None,
+        warm=_warm_plan(line, values, filled, inputs.warm),
     )
 
 
-def _text_of(value: object, template: Template) -> str:
-    return template.text(value) if isinstance(value, str) else ""
+def check_programs(chain: ValidChain, inputs: PlanInputs) -> None:
+    """Check that no value would become part of a program, before there are any parameters.
+
+    Args:
+        chain: The chain.
+        inputs: What its plans are made from.
+
+    Raises:
+        PlaceholderInScript: A program of its command line holds a placeholder.
+        UnresolvedPlaceholder: A program is a placeholder that nothing stands for.
+    """
+    config, bound = merge_configs(chain.elements)
+    values = _values(chain, config, bound, inputs, {})
+    for args in (config.get("args", []), *_alternatives(config).values()):
+        line = _line(config, args, chain, values)
+        read_stdin(_text_of(config, "input_data"), line, values)
+
+
+def _values(
+    chain: ValidChain,
+    config: Mapping[str, object],
+    bound: Mapping[str, object],
+    inputs: PlanInputs,
+    payload: Mapping[str, object],
+) -> Values:
+    declared, of_tool = placeholder_names(chain.elements), _named_in(chain.head)
+    passed = {name: one for name, one in inputs.parameters.items() if one is not None}
+    return Values(
+        environ=inputs.env,
+        context=inputs.context,
+        bound=bound,
+        config={key: one for key, one in config.items() if key not in _EXECUTION_KEYS},
+        # A tool that doesn't declare `command` keeps it as a mere parameter: whoever may call a
+        # signed script can't make its runtime run another one.
+        parameters={name: passed[name] for name in declared & of_tool & passed.keys()},
+        declared=declared,
+        of_tool=of_tool,
+        own={name: passed[name] for name in of_tool & passed.keys()},
+        payload=payload,
+    )
+
+
+def _text_of(config: Mapping[str, object], key: str) -> str:
+    value = config.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _alternatives(config: Mapping[str, object]) -> Mapping[str, object]:
+    alternatives = config.get("args_without")
+    return alternatives if isinstance(alternatives, Mapping) else {}
+
+
+def _args(config: Mapping[str, object], present: Collection[str]) -> object:
+    """Return the arguments for the placeholders that have a value."""
+    others = _alternatives(config).items()
+    return next((args for name, args in others if name not in present), config.get("args", []))
+
+
+def _line(
+    config: Mapping[str, object], args: object, chain: ValidChain, values: Values
+) -> SignedLine:
+    """Read the signed command line with these arguments.
+
+    Raises:
+        ConfigError: There is none, or a program of it holds a placeholder.
+    """
+    command, script_args = config.get("command"), chain.head.spec.config.get("script_args", [])
+    if not isinstance(command, str):
+        raise ConfigError(
+            "The chain's configuration names no command.",
+            next_step="Let the runtime's config hold one, such as command: /bin/bash.",
+        )
+    for name, value in (("args", args), ("script_args", script_args)):
+        if not isinstance(value, list):
+            raise ConfigError(
+                f"The chain's configuration has {name} that are no list.",
+                next_step="Write a list.",
+            )
+    more = [] if chain.is_own_process else cast("list[object]", script_args)
+    return read_line(command, cast("list[object]", args), more, values)
+
+
+def _check_runs_a_program(line: SignedLine, chain: ValidChain) -> None:
+    """Refuse to run a declaration as a program, as a shell tool in YAML without a command."""
+    program, path = line.names_file("tool_path"), chain.head.path
+    if program is None or path is None or PurePath(path).suffix not in _DECLARATIONS:
+        return
+    raise ConfigError(
+        f"{path} declares a tool, and {program.interpreter} would run it as a program.",
+        next_step="Write what it runs into its config, as in config: {command: ...} for a tool of "
+        "the bash runtime, or make the tool a program with a header in its comments.",
+        path=path,
+    )
+
+
+def _warm_plan(
+    line: SignedLine,
+    values: Values,
+    filled: Sequence[tuple[str, ...]],
+    warm: WarmTemplate | None,
+) -> WarmPlan | None:
+    forks = line.forks()
+    if warm is None or len(forks) != 1:  # a tool may bring arguments of its own
+        return None
+    index = forks[0]
+    _, forked = line.fill(evolve(values, context={**values.context, FORK_POINT: warm.fork_point}))
+    return WarmPlan(sum(map(len, filled[:index])), forked[index][0], warm)
 
 
 def merge_configs(
@@ -208,7 +323,10 @@ def merge_configs(
     for element in reversed(elements):
         for key, value in element.spec.config.items():
             is_bound = key in named or (is_own and key not in _BOUNDS)
-            (bound if is_bound else merged)[key] = value
+            if not is_bound:
+                merged[key] = value
+            elif value is not None:
+                bound[key] = value
         named |= _named_in(element)
         is_own = is_own or element.spec.own_process
     return merged, bound
@@ -219,84 +337,10 @@ def _named_in(element: ChainElement) -> frozenset[str]:
     return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
 
 
-def _placeholders_from_parameters(
-    chain: ValidChain, parameters: Mapping[str, object]
-) -> dict[str, object]:
-    """The parameters that a runtime uses as placeholders, where the tool declares them too.
-
-    A tool that doesn't declare `command` keeps it as a mere parameter: whoever may call a
-    signed script can't make its runtime run another one.
-    """
-    names = placeholder_names(chain.elements) & _named_in(chain.head)
-    return {name: parameters[name] for name in names if parameters.get(name) is not None}
-
-
 def placeholder_names(elements: Sequence[ChainElement]) -> frozenset[str]:
     """The names that parameters can set as placeholders, where the tool declares them too."""
     # Without a tool before it, the runtime itself was called.
     return frozenset[str]().union(*map(_named_in, elements[1:] if len(elements) > 2 else elements))
-
-
-def _command(config: Mapping[str, object], template: Template) -> str:
-    command = config.get("command")
-    if not isinstance(command, str):
-        raise ConfigError(
-            "The chain's configuration names no command.",
-            next_step="Let the runtime's config hold one, such as command: /bin/bash.",
-        )
-    rendered = template.text(command)
-    if not rendered or "\0" in rendered:
-        raise ConfigError(
-            f"The command {command!r} is empty once its variables are filled in.",
-            next_step="See that the runtime's interpreter sets this variable.",
-        )
-    return rendered
-
-
-def _args(
-    config: Mapping[str, object],
-    present: Collection[str],
-    command: str,
-    template: Template,
-    warm: WarmTemplate | None,
-) -> tuple[tuple[str, ...], WarmPlan | None]:
-    args = config.get("args", [])
-    alternatives = config.get("args_without")
-    if isinstance(alternatives, Mapping):
-        args = next((other for name, other in alternatives.items() if name not in present), args)
-    if not isinstance(args, list):
-        raise ConfigError(
-            "The chain's configuration has args that are no list.", next_step="Write a list."
-        )
-    rendered: list[str] = []
-    forks: list[tuple[int, str]] = []
-    previous = ""
-    for arg in args:
-        text = as_text(arg)
-        splices = (
-            _SCRIPT_FLAG.match(previous) is not None
-            and not _ONE_PLACEHOLDER.match(text)
-            # `env bash -c` and `timeout 5 sh -c` run a shell too
-            and any(word.rpartition("/")[2] in _SHELLS for word in (command, *rendered))
-        )
-        value = template.render(text, quote=splices)
-        if warm is not None and _FORKS in text and count_of(FORK_POINT, text) == 1 and not splices:
-            forks.append((len(rendered), text))
-        rendered += (
-            [as_text(part) for part in value] if isinstance(value, list) else [as_text(value)]
-        )
-        previous = text
-    if any("\0" in arg for arg in rendered):
-        raise InputError(
-            "A parameter that becomes an argument holds a NUL, which no program can be given.",
-            next_step="Leave it out.",
-        )
-    if warm is None or len(forks) != 1:  # a tool may bring arguments of its own
-        return tuple(rendered), None
-    index, text = forks[0]
-    values = {**template.values, FORK_POINT: warm.fork_point}
-    arg = Template(template.environ, values, template.config, template.unknown).text(text)
-    return tuple(rendered), WarmPlan(index, arg, warm)
 
 
 def _call(chain: ValidChain, parameters: str) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 
 from attrs import frozen
 
+from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.dotenv import Dotenv
 from ryecore.chain.environment import EnvResolver, apply_env_paths
 from ryecore.chain.layout import Layout, Sealer
 from ryecore.chain.model import ValidChain
-from ryecore.chain.plan import FORK_POINT, PlanInputs, Planner, positive_number
+from ryecore.chain.plan import PlanInputs, Planner, positive_number
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Event, Trace
@@ -178,6 +179,13 @@ class Preparer:
             timeout_s = _timeout_of(execution, chain.head.item_id)
         with trace.failing("read_metadata", item_id=chain.head.item_id):
             schema = _schema_of(chain)
+        planner = Planner(
+            chain,
+            PlanInputs({}, context, env, cwd, resolved, warm=layout.warm),
+            layout.deps,
+        )
+        with trace.failing("plan", item_id=chain.head.item_id):
+            planner.check()
         return PreparedChain(
             chain=chain,
             layout=layout,
@@ -188,11 +196,7 @@ class Preparer:
                 for element in chain.all_elements
                 if element.spec.env.interpreter is not None
             ),
-            planner=Planner(
-                chain,
-                PlanInputs({}, context, env, cwd, resolved, warm=layout.warm),
-                layout.deps,
-            ),
+            planner=planner,
             dotenv=environment.dotenv,
             events=trace.events[before:],
             witness=evidence.witness() if evidence.may_remember else None,

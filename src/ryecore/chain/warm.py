@@ -9,8 +9,9 @@ Source: docs/concepts/runtimes.md, "Warm starts".
 import json
 from pathlib import Path
 
+from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.model import Chain, WarmTemplate
-from ryecore.chain.plan import FORK_POINT, merge_configs, placeholder_names
+from ryecore.chain.plan import merge_configs, placeholder_names
 from ryecore.chain.spec import WarmSpec
 from ryecore.chain.templating import as_text, count_of
 from ryecore.errors import MetadataError

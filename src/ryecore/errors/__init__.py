@@ -24,6 +24,8 @@ RyeError
 │   ├── InterpreterNotFound
 │   └── AnchorError
 ├── ConfigError             a configuration file can't be used
+│   ├── PlaceholderInScript     a value would become part of a program
+│   └── UnresolvedPlaceholder   a command line names what has no value
 ├── InputError              the caller asked for something that can't be done
 │   ├── InvalidParameters       every failing path is listed
 │   ├── InvalidInputs           a directive's; what it declares is listed
@@ -116,11 +118,13 @@ from ryecore.errors.items import (
     MalformedSignature,
     MetadataError,
     MissingExecutorId,
+    PlaceholderInScript,
     ProcessError,
     RevokedKey,
     SigningError,
     SpawnFailed,
     StoreError,
+    UnresolvedPlaceholder,
     UnsignedItem,
     UntrustedKey,
 )
@@ -172,6 +176,7 @@ __all__ = [
     "MissingExtra",
     "NotApproved",
     "NotAvailableYet",
+    "PlaceholderInScript",
     "ProcessError",
     "RevokedKey",
     "RyeClosed",
@@ -191,6 +196,7 @@ __all__ = [
     "ToolPolicyError",
     "UnattestedState",
     "UnknownToolError",
+    "UnresolvedPlaceholder",
     "UnsignedItem",
     "UnsupportedExecution",
     "UntrustedKey",

@@ -23,11 +23,13 @@ __all__ = [
     "MalformedSignature",
     "MetadataError",
     "MissingExecutorId",
+    "PlaceholderInScript",
     "ProcessError",
     "RevokedKey",
     "SigningError",
     "SpawnFailed",
     "StoreError",
+    "UnresolvedPlaceholder",
     "UnsignedItem",
     "UntrustedKey",
 ]
@@ -151,6 +153,26 @@ class ConfigError(RyeError):
     """A configuration file can't be used."""
 
     error_type = "config"
+
+
+class PlaceholderInScript(ConfigError):
+    """A placeholder stands within a program, where its value would become code.
+
+    Attributes:
+        placeholder: Its name, or the expression.
+    """
+
+    placeholder: str = ""
+
+
+class UnresolvedPlaceholder(ConfigError):
+    """A placeholder of a command line has no value. Nothing ran.
+
+    Attributes:
+        placeholders: The names.
+    """
+
+    placeholders: tuple[str, ...] = ()
 
 
 class ProcessError(RyeError):

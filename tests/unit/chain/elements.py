@@ -14,12 +14,16 @@ PRIMITIVE = ChainElement(EXECUTE_ID, "built-in", None, PRIMITIVE_SPECS[EXECUTE_I
 
 
 def element(
-    item_id: str, space: Literal["project", "user", "system"] = "project", **declared: object
+    item_id: str,
+    space: Literal["project", "user", "system"] = "project",
+    *,
+    extension: str = ".yaml",
+    **declared: object,
 ) -> ChainElement:
     """An element that declares these keys."""
     place = Space(space, Path("/somewhere", space, ".ai"))
-    path = place.folder("tool") / f"{item_id}.yaml"
-    source = ItemSource(ItemRef("tool", item_id), path, place, f"{item_id}.yaml")
+    path = place.folder("tool") / f"{item_id}{extension}"
+    source = ItemSource(ItemRef("tool", item_id), path, place, f"{item_id}{extension}")
     item = VerifiedItem(source, b"", "0" * 64, "f" * 16)
     return ChainElement(item_id, place.label, item, read_spec(declared, path))
 

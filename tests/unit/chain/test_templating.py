@@ -1,11 +1,9 @@
 """Placeholders in signed strings, and what they never touch."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.chain.templating import Template, as_text
-from ryecore.errors import ConfigError
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 # Values that a careless second pass would expand.
@@ -85,34 +83,6 @@ def test_what_a_variable_holds_is_not_expanded_again(value):
 def test_a_text_without_placeholders_is_unchanged(text):
     if "{" not in text:
         assert Template({"HOME": "/h"}, {"a": "1"}).text(text) == text
-
-
-@given(TEXTS.filter(lambda text: "\0" not in text))
-def test_a_quoted_value_is_one_word_of_the_shell(value):
-    import shlex
-
-    rendered = Template({}, {"a": value}).text("echo {a} end", quote=True)
-    assert shlex.split(rendered) == ["echo", value, "end"]
-
-
-@pytest.mark.parametrize("script", ['echo "{a}"', "echo '{a}'", """echo \\'x\\" "it's {a}" """])
-def test_a_placeholder_in_quotes_of_a_script_is_refused_as_its_value_could_end_them(script):
-    with pytest.raises(ConfigError, match="without quotes"):
-        Template({}, {"a": "$(id)"}).text(script, quote=True)
-
-
-@pytest.mark.parametrize(
-    "before",
-    ["echo 'x' \"y\"", "echo it\\'s", 'echo \\"', 'echo "it\'s"', "echo '\\'", "awk '{print}'"],
-)
-def test_behind_quotes_that_are_closed_a_placeholder_is_filled_in(before):
-    assert Template({}, {"a": "$(id)"}).text(before + " {a}", quote=True) == before + " '$(id)'"
-
-
-def test_a_variable_in_quotes_of_a_script_is_left_to_the_shell():
-    script = "echo \"${A}\" '${A}' ${A}"
-    template = Template({"A": "$(id)"}, {})
-    assert template.text(script, quote=True) == "echo \"${A}\" '${A}' '$(id)'"
 
 
 def test_a_value_as_text_is_json_unless_it_is_text():

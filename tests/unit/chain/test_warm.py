@@ -16,6 +16,7 @@ from ryecore.errors import (
     AnchorError,
     ContentChanged,
     MetadataError,
+    UnresolvedPlaceholder,
     UnsignedItem,
 )
 from ryecore.graph.caching.keys import result_key
@@ -312,9 +313,11 @@ def test_a_tool_with_arguments_of_its_own_starts_cold(args) -> None:
     assert "fork_point" not in str(made.args)
 
 
-def test_a_shells_script_in_which_values_are_quoted_starts_cold() -> None:
-    made = plan("-c", "a {fork_point}", config={"command": "/bin/bash"})
-    assert (made.args, made.warm) == (("-c", "a ''"), None)
+def test_a_shells_script_may_hold_the_fork_point() -> None:
+    made = plan("-c", "a; {fork_point}", config={"command": "/bin/bash"})
+    assert made.args == ("-c", "a; ")
+    assert made.warm is not None
+    assert (made.warm.arg_index, made.warm.arg) == (1, f"a; {FORK}")
 
 
 def test_a_plan_shows_nothing_of_it() -> None:
@@ -323,12 +326,11 @@ def test_a_plan_shows_nothing_of_it() -> None:
     assert "program" not in repr(made)
 
 
-def test_where_nothing_declares_it_the_name_is_anybodys() -> None:
+def test_where_nothing_declares_it_nothing_stands_for_it() -> None:
     inputs = PlanInputs(parameters={}, context={}, env={}, cwd="/p")
-    unknown: set[str] = set()
     tool = element("a/t", config={"command": "/bin/run", "args": ["{fork_point}"]})
-    made = build_plan(valid(tool), inputs, "none", unknown)
-    assert (made.args, made.warm, unknown) == (("{fork_point}",), None, {"fork_point"})
+    with pytest.raises(UnresolvedPlaceholder, match="fork_point"):
+        build_plan(valid(tool), inputs)
 
 
 async def test_the_key_of_a_remembered_result_does_not_depend_on_it(house: House) -> None:

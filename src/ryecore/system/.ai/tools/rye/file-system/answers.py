@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:pRhKbKbup7r3w98tnT4b_7eVh7AHrsiJLwOSzrZrSa4nVQo-dItq2KBS_KY0ufG96XMVWXmI7CbIVqtUl2XAAA:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:5mH01rf7B0pdFnNFV7yDsmMEJsVLEye_YWBstXQ3d2If_0r7o5-LaP2bfTIyQTXfvYeAOtsT002LhqIykATdDg:b5b8fe5ca179654b
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:foVGAjO9n7ZsToVMh_gI-Ju0CApnAXBxB7BJnPU8ct0-UIntGfMO2MEFzaWqy3RCYJVaJEd2hq4QhsmhATLgCw:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:b_j9ZyJeCjAYh1yyfmkNMSE6wq8_1E5R-jeqKrwwKo7zOSyUvgTlLZMP4sS-HphlKN83bcr7h3NOv5_2M5OxBA:b5b8fe5ca179654b
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:XbIgpvaRkXL9J2OqNmtjylwpkyPUbPqugt96BUL6icawRdTOoHNMnb_vX_HVcVNxPp9QBggKvDlaHx95EIIkAg:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:WL6JUdmuMD16EWLjV6bBISDfSmIQQvlsSGwpgEbXL_DI4uxxmqX-TWQhWToNIG7YmRATmzIBHilkfuI7xy_KCA:b5b8fe5ca179654b
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

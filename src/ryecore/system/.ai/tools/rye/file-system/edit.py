@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:MAJayYTEW3cNaS6n8LphU1XsQPxinUlUvWjpebaco9Vu2Mts6PR9fu9AD--wRgtOWxQo0-41bL5_3wWjgQmjDg:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:8S0h_W2n5Ww48uTZt9hJRVqGUz0eo_sm-VN6GFU9PyTJ0wKZ6_eEaCKMHn7VvSuNNgpV0lrjb32R8SI-dESeDA:b5b8fe5ca179654b
 """Replace a piece of a text file."""
 
 from __future__ import annotations

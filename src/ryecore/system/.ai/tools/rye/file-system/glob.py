@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:ELOm1BKr2X-Kt1EWGETszhQzzrbBmJoPA9-HyQumrPy7GP-XNY45oFW5lI7Qt2_hXDgTkrYo8zoxNrdMefVIDQ:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:PgHpFHf-lurM9p8UlZafMNzyM8yP19WKesux4ZO-oVmO1-un2qPJvqsX-_l92oZlkP4yfNNEMbtmDPzio4aIAA:b5b8fe5ca179654b
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:dDtrr-H5uwVDcRQZVOSyU-Kpf4wN6bCU08rpJ1vQtxRYORokE8Fcf8CQ-sYnyV9BvIrkQr-Bok9iW8x6fwV6Bg:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:BPZn6FM2ekR-zO7jqxED4PnwUY6cbmQWgE6ZpHpjIIYZUoDMpKS7AbkwQHdvNyZjWzsdLPFxFE1Pf9bAXvvnCQ:b5b8fe5ca179654b
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:7rq4vL-2BVHZyUm7_MMgbT8i7noGxNDvq1Zk6T7iyZkOHkBb0F1Il81i_zaLjOIOst48cVkq18nFoja7dU3BBg:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:6G_Ws9sIXgyr99ueIMH9K6eDLVnPvZy4V-S6_UtDTZJXX3MUreVU7270Op1av0mbBDb_zBtBmNXzLwzeBPtvCg:b5b8fe5ca179654b
 """List what lies in a folder."""
 
 from __future__ import annotations

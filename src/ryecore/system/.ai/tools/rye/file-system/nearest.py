@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:CX7IqX9nNT2MjNGz8tvNOQ_ar56rR1I25T__z3SGACT3qcj0NqapYhP9_XVpSdKY2eNXislz5vrrxM5FXbXRDQ:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:75TsmnmSwYW8ItE9hS7N12oXkm6eV_RNVoZWxlfFgi6gGmosXgn9YTFUZWWljCgLgdRMPNhQSNHnsU7pCqPCAw:b5b8fe5ca179654b
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

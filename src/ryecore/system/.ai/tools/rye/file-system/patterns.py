@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:U0IS0qA9xxEmakZnxdsSF2jwb12Mb_W5BsOOu95f7l8Y9EnHx-snsVTWnD4Z9kS7EvFaPEhsoGymmYJ09xcyDA:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:jNK9Sg-Kzm8G-KsqmAv6o6PV6xXpqX86d3LcN-STjpZcSpbf0azcfaiula9gZTIYUh8kTn44cw-VrfrLb6otDQ:b5b8fe5ca179654b
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

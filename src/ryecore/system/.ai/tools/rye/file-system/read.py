@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:H9w20L5jgo_Oi2ol4ghS8fh7zpDYj5geh4MlK3j0THDg63H44f3T-y1whQYy53H6L4eYip5c78MCstqsqCnsBQ:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:R19eQBt4T1nAz2hZzx9wxRB0fQqsgKjfIY5W-NA7_RNUCa6rbsGCB8uyEMNrM4Nood8K4a1JInSz_gVMb1irAg:b5b8fe5ca179654b
 """Read a part of a text file."""
 
 from __future__ import annotations

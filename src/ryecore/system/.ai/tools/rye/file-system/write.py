@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:CmPi_Ie-6-XiLYqyQpPl1eGdaFCgz8_XfEDIQyKmajUeu4SzFfpdmCcv4A1tWHxp_nr6F0btJkGQs7s40NjIAg:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:sbx-XEO7gCedLogR0KodXfyjlqhYZaVqJq2TR7qwTVTIdfQxVsD7gSCslZbXteQ9PiS3QUnWoEYSs5HbLPMWCQ:b5b8fe5ca179654b
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:bVATtEw0kPWapz3yOSiVxiyDoiCPvO_G-sotViJFl_1_k-KnWUyKtdOarprjSsjFv8e3uxi93-eLupGAPARzAA:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:rlmhxUwoFpPwGfm4Vo9AszE7OpkygTev2brDuevjz6S_n22OM26UnfKw4aQRfYfPL6ebasqrcrqjk4f6zM-ADw:b5b8fe5ca179654b
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:01:49Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:u1Ixui1tmKlaDKUPP2YyQDMvgSb18CDhfSKIsvvEKU1pxodS3sImcUL5VMmCuTVS_v8l4_FJeUufMo3IN0k9BQ:803b0db9e645e763
+# rye:signed:2026-11-23T00:09:35Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:QS6nMU7u_AlUsmLBO1nrwyTuRB5g3Tle8caDqC4P-mr6QfAfbXqwDk9caUagJupglyW2NKE0mayUaVbQcEGADg:b5b8fe5ca179654b
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:01:49Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:1tA7TFtIZmzH_JekVCfWgdDVibTWEi4CupYjg7eNG-mAtkSDuTYCNe2MpOP-3bVI6XPh3EyDhCej0f1F7QvTCw:803b0db9e645e763
+// rye:signed:2026-11-23T00:09:35Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:SfLktMztlCLHEZee39Bffgp0iutU0koU_IPwrlphU8DX1i7rnmN7R9AybNaOiPQE_TiU1p1hdb0m3NBgk5-_Aw:b5b8fe5ca179654b
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:01:49Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:yqVV1RbC29kacck9J7OSPNKT6ngp_mSbNoalB9I5BegUlfhF7StLWYFRdImldZlwQMtKDXrDTaJKP2oc_RwYCw:803b0db9e645e763
+// rye:signed:2026-11-23T00:09:35Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:nN6NIk8lpWJDKPRJQV_JDBBg-kp-UxIHeY__nZroo3S3f2OHx9xSWQ4ipD9yFUrv_bdTeS8NJaBwU46OFQxdAg:b5b8fe5ca179654b
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

@@ -1,0 +1,230 @@
+"""Values as whole arguments, and programs in which no value stands."""
+
+import pytest
+
+from ryecore.chain.plan import PlanInputs, build_plan, check_programs
+from ryecore.errors import ConfigError, InputError, PlaceholderInScript, UnresolvedPlaceholder
+from tests.unit.chain.elements import element, valid
+
+NAME = {"type": "object", "properties": {"name": {}}}
+COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}}
+
+
+def chain(
+    command: str,
+    args: list[object],
+    *,
+    tool: dict[str, object] | None = None,
+    extension: str = ".py",
+    **config: object,
+):
+    """A tool whose runtime has this command line; both declare `name`."""
+    return valid(
+        element("a/t", extension=extension, **{"config_schema": NAME, **(tool or {})}),
+        element("a/r", config={"command": command, "args": args, **config}, config_schema=NAME),
+    )
+
+
+def inputs(**parameters: object) -> PlanInputs:
+    return PlanInputs(
+        parameters, {"tool_path": "/t", "project_path": "/p"}, {"HOME": "/h", "SH": "/bin/sh"}, "/p"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("/bin/bash", ["-c", "echo {name}"]),
+        ("/bin/bash", ["-c", "echo '{name}'"]),
+        ("/bin/sh", ["-ec", "cat <<E\n{name}\nE"]),
+        ("${SH}", ["-c", "{name}; id"]),
+        ("bash", ["-co", "pipefail", "x {name}"]),
+        ("bash", ["-c", "--", "ls {project_path}"]),
+        ("bash", ["-c", "{project_path}"]),
+        ("bash", ["-c", "{params_json}"]),
+        ("bash", ["-c", "echo {anchor_path}"]),
+        ("/usr/bin/env", ["bash", "-c", "echo {name}"]),
+        ("/usr/bin/env", ["-i", "/bin/zsh", "-lc", "echo {name}"]),
+        ("/usr/bin/env", ["-S", "bash -c {name}"]),
+        ("timeout", ["5", "dash", "-c", "echo {name}"]),
+        ("/usr/bin/python3.12", ["-Ic", "print({name})"]),
+        ("python3", ["-cprint({name})"]),
+        ("python3", ["-c", "open('${HOME}')"]),
+        ("node", ["--eval=f({name})"]),
+        ("node", ["-pe", "'{name}'"]),
+        ("perl", ["-ne", "print '{name}'"]),
+        ("perl", ["-MList::Util={name}", "x.pl"]),
+        ("ruby", ["-e", "puts '{name}'"]),
+        ("php", ["-r", "echo '{name}';"]),
+        ("gawk", ["/{name}/ { print }", "file"]),
+        ("sed", ["-n", "s/{name}/x/p", "file"]),
+        ("jq", [".{name}"]),
+        ("psql", ["-c", "select '{name}'"]),
+        ("ssh", ["host", "ls {name}"]),
+        ("su", ["-c", "ls {name}", "root"]),
+    ],
+)
+def test_a_placeholder_in_a_program_is_refused_before_there_are_parameters(command, args):
+    with pytest.raises(PlaceholderInScript, match="no part of a program") as caught:
+        check_programs(chain(command, args), inputs())
+    assert caught.value.next_step
+    with pytest.raises(PlaceholderInScript):
+        build_plan(chain(command, args), inputs(name="a"))
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "expected"),
+    [
+        ("bash", ["-c", "{name}"], ["-c", "v"]),
+        ("bash", ["-c", 'echo "$1"', "_", "x {name}"], ["-c", 'echo "$1"', "_", "x v"]),
+        ("bash", ["-c", 'echo ${HOME} ${name} "${HOME}"'], None),
+        ("bash", ["-c", "awk '{print}' f"], None),
+        ("python3", ["-c", "print(f'{x}')", "{name}"], ["-c", "print(f'{x}')", "v"]),
+        ("python3", ["{tool_path}", "-c", "x {name}"], ["/t", "-c", "x v"]),
+        ("node", ["-e", "`${HOME}`", "{name}"], ["-e", "`${HOME}`", "v"]),
+        ("awk", ["{ print }", "f"], None),
+        ("awk", ["-v", "x={name}", "{ print x }"], ["-v", "x=v", "{ print x }"]),
+        ("jq", ["--arg", "x", "{name}", ".[$x]"], ["--arg", "x", "v", ".[$x]"]),
+        ("/usr/bin/tool", ["--at={project_path}/{name}", "${HOME}/x"], ["--at=/p/v", "/h/x"]),
+        ("/usr/bin/tool", ["-c", "say {name}"], ["-c", "say v"]),
+    ],
+)
+def test_beside_a_program_a_value_is_an_argument(command, args, expected):
+    check_programs(chain(command, args), inputs())
+    made = build_plan(chain(command, args), inputs(name="v"))
+    assert list(made.args) == (args if expected is None else expected)
+
+
+@pytest.mark.parametrize("name", ["$(touch x)", "';x;'", "a\nb", "--flags", "${IFS}", "{name}", ""])
+def test_a_value_is_put_in_once_and_whole(name):
+    made = build_plan(chain("/usr/bin/tool", ["{name}", "--x={name}"]), inputs(name=name))
+    assert made.args == (name, f"--x={name}")
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("bash", ["-c", "{name}"]),
+        ("bash", ["{name}"]),
+        ("gawk", ["-f", "{tool_path}", "{name}"]),
+        ("python3", ["{name}", "{tool_path}"]),
+        ("sed", ["-f", "{tool_path}", "f", "{name}"]),
+        ("ssh", ["{name}"]),
+    ],
+)
+def test_a_value_that_an_interpreter_would_read_as_an_option_is_refused(command, args):
+    with pytest.raises(InputError, match="option") as caught:
+        build_plan(chain(command, args), inputs(name="-e'BEGIN{system(\"id\")}'"))
+    assert '"--" before "{name}"' in caught.value.next_step
+    behind = [*args[: args.index("{name}")], "--", *args[args.index("{name}") :]]
+    made = build_plan(chain(command, behind), inputs(name="-e"))
+    assert "-e" in made.args
+
+
+@pytest.mark.parametrize(
+    ("args", "tool", "missing", "step"),
+    [
+        (["{nobody}"], {}, ["nobody"], "Declare nobody"),
+        (["--x={nobody}"], {}, ["nobody"], "Declare nobody"),
+        (["{anchor_path}"], {}, ["anchor_path"], "no anchor"),
+        (["{server_config_path}"], {}, ["server_config_path"], "item_paths"),
+        (["{runtime_lib}/x", "{nobody}"], {}, ["nobody", "runtime_lib"], "anchor.lib"),
+        (["{name}"], {}, ["name"], "Pass name."),
+        (["{name}"], {"config_schema": None}, ["name"], "declare it"),
+        (["{command}"], {}, ["command"], "Declare command"),
+        (["{args}"], {}, ["args"], "Declare args"),
+        (["{far}"], {}, ["nobody"], "Declare nobody"),
+    ],
+)
+def test_a_placeholder_without_a_value_is_refused(args, tool, missing, step):
+    with pytest.raises(UnresolvedPlaceholder, match="nothing was run") as caught:
+        build_plan(chain("/usr/bin/tool", args, tool=tool, far="x{nobody}"), inputs())
+    assert list(caught.value.placeholders) == missing
+    assert step in caught.value.next_step
+
+
+def test_a_placeholder_without_a_value_in_the_programs_name_is_refused():
+    with pytest.raises(UnresolvedPlaceholder):
+        build_plan(chain("{anchor_path}/bin/tool", []), inputs())
+
+
+def test_what_a_runtimes_schema_declares_is_never_an_execution_key():
+    """Else the inner bash would read the parameters on standard input as its script."""
+    bash = element(
+        "a/r",
+        config={"command": "/bin/bash", "args": ["-c", "{command}"], "input_data": "{params_json}"},
+        config_schema=COMMAND,
+    )
+    for schema in (NAME, None, COMMAND):
+        with pytest.raises(UnresolvedPlaceholder):
+            build_plan(valid(element("a/t", config_schema=schema), bash), inputs(name="$(id)"))
+
+
+def test_a_bound_of_the_runtime_may_be_an_argument():
+    made = build_plan(chain("/usr/bin/tool", ["--timeout={timeout}"], timeout=7), inputs())
+    assert made.args == ("--timeout=7",)
+
+
+@pytest.mark.parametrize(
+    ("command", "args"), [("bash", []), ("/bin/bash", ["-s"]), ("python3", ["-"]), ("node", [])]
+)
+@pytest.mark.parametrize("text", ["{params_json}", "run {name}"])
+def test_a_placeholder_in_a_program_on_standard_input_is_refused(command, args, text):
+    with pytest.raises(PlaceholderInScript):
+        check_programs(chain(command, args, input_data=text), inputs())
+    with pytest.raises(PlaceholderInScript):
+        build_plan(chain(command, args, input_data=text), inputs(name="a"))
+
+
+def test_a_parameter_within_the_name_of_the_program_is_refused():
+    with pytest.raises(PlaceholderInScript, match="what runs"):
+        check_programs(chain("/usr/bin/{name}", []), inputs())
+
+
+@pytest.mark.parametrize("script", ["grep {name} f", "cd {project_path}", "{name}"])
+def test_a_placeholder_in_a_tools_own_script_is_refused(script):
+    declared = {"type": "object", "properties": {"command": {}, "name": {}}}
+    tool = element("a/t", config={"command": script}, config_schema=NAME)
+    bash = element(
+        "a/r", config={"command": "bash", "args": ["-c", "{command}"]}, config_schema=declared
+    )
+    with pytest.raises(PlaceholderInScript) as caught:
+        check_programs(valid(tool, bash), inputs())
+    assert "config.script_args" in caught.value.next_step
+
+
+def test_a_tools_own_script_gets_its_parameters_behind_it():
+    tool = element(
+        "a/t",
+        config={
+            "command": "grep -- \"$2\" '{x}'",
+            "script_args": ["{name}", "--in={project_path}"],
+        },
+        config_schema=NAME,
+    )
+    bash = element(
+        "a/r",
+        config={"command": "bash", "args": ["-c", "{command}", "_", "{project_path}"]},
+        config_schema=COMMAND,
+    )
+    made = build_plan(valid(tool, bash), inputs(name="$(id)"))
+    assert made.args == ("-c", "grep -- \"$2\" '{x}'", "_", "/p", "$(id)", "--in=/p")
+    with pytest.raises(UnresolvedPlaceholder, match="name"):
+        build_plan(valid(tool, bash), inputs())
+
+
+def test_a_program_that_is_no_text_is_refused():
+    with pytest.raises(InputError, match="is no text"):
+        build_plan(chain("bash", ["-c", "{name}"]), inputs(name=["id"]))
+
+
+@pytest.mark.parametrize("extension", [".yaml", ".yml", ".toml", ".json"])
+def test_a_declaration_is_not_run_as_a_program(extension):
+    for command, args in (
+        ("bash", ["{tool_path}", "{project_path}"]),
+        ("python3", ["{tool_path}"]),
+    ):
+        with pytest.raises(ConfigError, match="declares a tool"):
+            build_plan(chain(command, args, extension=extension), inputs())
+    reader = chain("/usr/bin/reader", ["{tool_path}"], extension=extension)
+    assert build_plan(reader, inputs()).args == ("/t",)
