@@ -6,6 +6,7 @@ ended before that exception propagates.
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import Lock, Thread, current_thread
@@ -177,6 +178,9 @@ class EventLoopThread:
             self._submit(call.cancel)
 
     def _start(self, call: _Call[T]) -> None:
+        # In the caller's context, which may say that the running library is trio.
+        if sniffio := sys.modules.get("sniffio"):
+            sniffio.current_async_library_cvar.set("asyncio")
         self._tasks.add(task := asyncio.ensure_future(call.run()))
         task.add_done_callback(self._tasks.discard)
 

@@ -1,27 +1,45 @@
 """SyncRye: the same verbs, blocking, from any thread."""
 
-import asyncio
 import gc
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
+import anyio
 import pytest
 
 from ryecore import CallContext, Rye, SyncRye
 from ryecore.errors import ConfigError, RyeClosed
 
 
-def test_it_works_inside_a_running_event_loop(house):
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_it_works_inside_a_running_event_loop(house, loop):
     ref = house.shell("a/t", "echo hi")
 
     async def cell() -> object:
         with house.sync() as rye:
             return rye.execute(ref).data["stdout"]
 
-    assert asyncio.run(cell()) == "hi\n"
+    assert anyio.run(cell, backend=loop) == "hi\n"
+
+
+def test_a_call_sees_the_context_variables_of_its_caller(house):
+    house.write("tools/a/t.sh", "true\n", sign=False)
+    request_number = ContextVar("request_number", default=0)
+    seen = []
+
+    async def approve(request):
+        seen.append(request_number.get())
+        return True
+
+    model = CallContext(capabilities=frozenset({"rye.sign.tool.a.t"}))
+    with house.sync(approve=approve) as rye:
+        request_number.set(7)
+        rye.request_signing("tool:a/t", ctx=model)
+    assert seen == [7]
 
 
 def test_many_threads_may_call_it_at_once(house):
