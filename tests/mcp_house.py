@@ -11,7 +11,7 @@ from typing import Any
 
 from ryecore.errors import McpError
 from ryecore.mcp_client.pins import ToolDeclaration
-from tests.house import PYTHON, House
+from tests.house import PYTHON, House, SpaceName
 from tests.mcp_server import TOOLS
 
 STDIO = "rye/core/runtimes/mcp/stdio"
@@ -20,19 +20,36 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 _GONE_WITHIN_MS = 10_000
 
 
-def stdio_server(house: House, mode: str = "good", file: str = "", **config: object) -> str:
+def stdio_server(
+    house: House,
+    mode: str = "good",
+    file: str = "",
+    *,
+    env: dict[str, str] | None = None,
+    space: SpaceName = "project",
+    **config: object,
+) -> str:
     """The item of a test server that is started; its id."""
     return server_item(
         house,
+        env=env,
+        space=space,
         **{"transport": "stdio", "command": PYTHON, "args": [str(SERVER), mode, file]} | config,
     )
 
 
-def server_item(house: House, *, env: dict[str, str] | None = None, **config: object) -> str:
+def server_item(
+    house: House,
+    *,
+    env: dict[str, str] | None = None,
+    space: SpaceName = "project",
+    **config: object,
+) -> str:
     """The item of a server; its id."""
     told = {"MCP_TEST_PIDS": str(house.root / "pids"), **(env or {})}
     house.yaml(
         "mcp/servers/test",
+        space=space,
         executor_id=None,
         tool_type="mcp_server",
         env_config={"env": told},
@@ -50,6 +67,7 @@ def mcp_tool(
     warm: bool = True,
     declared: dict[str, Any] | None = None,
     item_id: str = "",
+    space: SpaceName = "project",
     **config: object,
 ) -> str:
     """The item of a tool of the server; its ref."""
@@ -59,6 +77,7 @@ def mcp_tool(
     )
     return house.yaml(
         item_id or f"mcp/test/{name}",
+        space=space,
         executor_id=runtime,
         description=declaration.description,
         config_schema=declaration.input_schema,

@@ -148,7 +148,9 @@ class Server:
             case "large", _:
                 send({"id": number, "result": text("x" * 3_000_000)})
             case _, "env":
-                send({"id": number, "result": text(os.environ.get(arguments["name"], "(unset)"))})
+                name = arguments.get("name")
+                said = os.environ.get(name, "(unset)") if name else " ".join(sorted(os.environ))
+                send({"id": number, "result": text(said)})
             case _, "where":
                 send({"id": number, "result": text(os.getcwd())})
             case _, "fail":

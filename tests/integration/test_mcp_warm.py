@@ -91,9 +91,9 @@ async def test_two_ryes_share_nothing(house: House, anyio_backend: str):
 
 
 async def test_another_environment_is_another_server(house: House, anyio_backend: str):
-    stdio_server(house)
+    stdio_server(house, env={"FAVOURITE": "${FAVOURITE:-none}"})
     ref = mcp_tool(house)
-    async with house.open(allow_env=["FAVOURITE"], inherit_env=["FAVOURITE"]) as rye:
+    async with house.open() as rye:
         await rye.execute(ref, {"text": "hi"})
         (house.project / ".env").write_text("FAVOURITE=blue\n")
         env = mcp_tool(house, "env")

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:oA0Frdm2pzKgg50VtgNVsym3xX6rOB-0VxzhCu4I9jIOn11qTpFh8ZNhXAMtENzO7IiZIB5x3UpFyewLe-h-BQ:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:P2aGHDW5j8rEkhjUDcRlkBzDxUS9ch5xi4YGF-s073UIB0br0MB3BEDV888bhrYeta0D4-t66PUguMQCHV1QAA:14be475f9a8d888e
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

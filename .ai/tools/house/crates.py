@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:wjyGRB4ubkAvX0mBxsUinBMOYjV0XqqfW_xxG2amhP1EBnEES5sQIBUOdKtfT2VvaA8wQi6MmjExVDLR_-E_Bw:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:lsjYYBI-IwuYHfiMe7TpNOCu0Ol1bODRdtugQgqJiq8gZel9wSxqQ59G5O2x5npP4IBx_CP-o-_537iaEmvpCA:14be475f9a8d888e
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

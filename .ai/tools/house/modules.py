@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:ZFsUsHhJ02O4rRy0OKIwhJM8qPS0S-H_9pViywrcit9v9LcCeX8TxmqBRRcZnAiVttvMi1TaAF7Nf6UPCSf2AQ:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:568uMHdL1GpQSvKfffSp75h1QZigWdJ3o0QMw0fedLnLpKgn75GKWkwASAwYXrbtvNOx7anZsL1mEVeIFXdMBA:14be475f9a8d888e
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

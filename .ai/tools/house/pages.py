@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:u49D5M5eUbpFyLK1PvF2LGEHNBPjdqL0ApN0bcCRSPdiloFMqE1NyokM8nZaL483bHEysAey7Mze78VlVWnvCg:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:gyPZ32ZAKX1u-v7xEmIEPcV_VgjpcRWT3-XEf1uo_VbV3umzl-443DDfEv9aHamHeHPl8WtPFOnMMNXD3a7sAw:14be475f9a8d888e
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:8LP9RtnTFJXN7CDGN7aiqBD0bif3p4yq66vJ5QorKbP0olC9Jj2V7sHWtWLI4A31gWNw48bZ7kipb0xgbR5lAA:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:27tnk1XrlaEBDt22laVEQl1oexTlr0-979nlqZRIMmNRIXURqAS9YfJuBMxnXx5Wk_I5P_51oupcNKuBJAlVBg:14be475f9a8d888e
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

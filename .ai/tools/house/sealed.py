@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:iJhVHLTIDZQ6QKPAUNUit8S27Ucf0v4Dkn0Qtgk1AtJ1EgsvjKRBX5u6mMNRuD3sDhdfuoN6aAGOrh5OLNnTAQ:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:PCw5jdJBrlyzQIZ6-yu4GNMv81m-2O76ruyxUVAg6Yg9ijoMMEMf-mllLdkWHRp8tZnGHWa3YSBxYECBArqnAQ:14be475f9a8d888e
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:72825ogEdvD66ZS8gGYhsGJa9xicBwuKOstbt8HYNWCCZGIMxZxN_ya13gtVNWdDh6j1mbLM4-G1PpssLf08CA:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:BZdJNy9jL5PblNFz7u5M-dgssKL07Vcv3v8bDj-sJSRWvlmB9dxp0nnhyzEequpDlxqFJBOBurbBwyZfEm10CA:14be475f9a8d888e
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

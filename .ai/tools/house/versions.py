@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:rnpS5VS5PsBhRCbHEMqL003xNQjx5sOwO9A56u0HSQN3K04mAPGWrwLK_KEpiq4Whw0tQMKvzCHDIjgrFpB9Dw:fc77e7dbb3efea40
+# rye:signed:2026-11-23T00:14:48Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:rhTfCZTXpClJbdsdSaOu6l0VvB82tnDuD3Cve2SWlRN-y32B31uJwVK9lbunXxBN1xI1uNnTRM_Zs-NLju6qBw:14be475f9a8d888e
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -97,7 +97,7 @@ class EnvResolver:
         resolved = self._inherited(known)
         withheld = len(known) - len(resolved)
         _record(trace, dotenv, resolved, withheld, narrowed)
-        own: set[str] = set()
+        for_servers = set(filter(self._is_for_servers, resolved))
         for element in reversed(chain.all_elements):
             with trace.failing("resolve_env", contributed_by=element.item_id):
                 path = known.get("PATH", "")
@@ -110,7 +110,7 @@ class EnvResolver:
             known |= contributed
             resolved |= contributed
             if element not in chain.elements[-2:]:
-                own |= contributed.keys()
+                for_servers |= contributed.keys()
             if contributed:
                 facts = {"narrowed": narrowed} if narrowed else {}
                 trace.add(
@@ -119,8 +119,8 @@ class EnvResolver:
                     keys=sorted(contributed),
                     **facts,
                 )
-        servers = (name for name in resolved if name in own or self._is_for_servers(name))
-        return Environment(resolved, dotenv, tuple(sorted(servers)))
+        for_servers |= set(filter(is_short_listed, resolved))
+        return Environment(resolved, dotenv, tuple(sorted(for_servers)))
 
     def names(self) -> frozenset[str]:
         """Return the variables that a signed element may ask for: the process's and the `.env`'s.

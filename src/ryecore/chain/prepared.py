@@ -8,6 +8,7 @@ noticed at once.
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -162,7 +163,11 @@ class Preparer:
         self, chain: ValidChain, trace: Trace, evidence: Evidence, before: int
     ) -> PreparedChain:
         layout = self._sealer.lay_out(chain, trace, evidence)
-        context: dict[str, object] = {**self._places, **layout.values}
+        context: dict[str, object] = {
+            **self._places,
+            **layout.values,
+            "space_path": self._space_path(chain),
+        }
         if any(element.spec.warm for element in chain.elements):
             context[FORK_POINT] = ""  # be it used or not
         if _runs_on_own_interpreter(chain):
@@ -202,6 +207,18 @@ class Preparer:
             witness=evidence.witness() if evidence.may_remember else None,
             expires_at=evidence.expires_at,
         )
+
+    def _space_path(self, chain: ValidChain) -> str:
+        """The folder of the space that the linked item comes from, else that of the tool.
+
+        A program that is started there, and not in a project that its author never saw, finds
+        nothing of that project in its working folder. Source: decision 78.
+        """
+        item = next((link.element.item for link in chain.links), chain.head.item)
+        if item is None or item.source.space.name == "project":
+            return self._places["project_path"]
+        folder = self._places["user_space"]
+        return folder if Path(folder).is_dir() else "/"
 
     def _anchor_effects(
         self,

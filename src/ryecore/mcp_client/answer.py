@@ -15,6 +15,7 @@ from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.request import Request
 from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, fill_in, read_server
+from ryecore.policy.inheritance import is_short_listed
 
 if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession
@@ -38,7 +39,12 @@ def open_server(
     import_client()  # behind what can be refused without it
     from ryecore.mcp_client.session import Place, open_session  # noqa: PLC0415 - imports the SDK
 
-    place = Place(request.project, request.is_project_trusted, guard.leads_group)
+    place = Place(
+        request.project,
+        request.is_project_trusted,
+        guard.leads_group,
+        _server_environ(request, os.environ),
+    )
     return server, open_session(server, request.server, place)
 
 
@@ -54,6 +60,19 @@ def _read_server(request: Request) -> Server:
             server=request.server,
         )
     return server
+
+
+def _server_environ(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a server that is started: a short list of names, and what was asked for.
+
+    Source: decision 20.
+    """
+    names = request.server_variables
+    return {
+        name: value
+        for name, value in environ.items()
+        if (is_short_listed(name) if names is None else name in names)
+    }
 
 
 async def answer(

@@ -21,6 +21,8 @@ class Request:
         tool_name: What the server calls it.
         project: The project's folder.
         is_project_trusted: Whether programs inside it may run.
+        server_variables: The variables that a server gets that is started; None for those that
+            every program gets.
         keep: The name of the host's control socket; None for one call.
     """
 
@@ -31,6 +33,7 @@ class Request:
     tool_name: str
     project: Path
     is_project_trusted: bool
+    server_variables: frozenset[str] | None
     keep: str | None
 
 
@@ -44,6 +47,7 @@ def read_request(arguments: Sequence[str]) -> Request:
     parser.add_argument("--tool-path", type=Path, help="the tool's item; none lists the tools")
     parser.add_argument("--project-path", type=Path, required=True)
     parser.add_argument("--project-trusted", choices=["yes", "no"], default="no")
+    parser.add_argument("--server-variables", help="names, with commas between them")
     parser.add_argument("--keep", help="the name of the host's control socket")
     found = parser.parse_args(arguments)
     return Request(
@@ -54,5 +58,6 @@ def read_request(arguments: Sequence[str]) -> Request:
         found.tool,
         found.project_path,
         found.project_trusted == "yes",
+        None if found.server_variables is None else frozenset(found.server_variables.split(",")),
         found.keep,
     )

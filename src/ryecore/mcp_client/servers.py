@@ -30,7 +30,8 @@ class StdioServer:
     Attributes:
         command: A program on the PATH, or an absolute path.
         args: What follows it.
-        cwd: Its working folder; the project by default.
+        cwd: Its working folder, below the project where it is relative; by default the folder of
+            the space that its item comes from.
         timeout_s: How long one call may take; None leaves it to the chain's timeout.
         startup_timeout_s: How long it may take to say that it is ready.
         idle_timeout_s: How long it is kept without a call.

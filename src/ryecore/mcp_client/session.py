@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import anyio
-from attrs import frozen
+from attrs import field, frozen
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -33,7 +33,7 @@ from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.servers import Server, StdioServer
 from ryecore.mcp_client.stdio import open_process
-from ryecore.policy.credentials import looks_like_credential
+from ryecore.policy.credentials import is_credential
 
 __all__ = ["Place", "ServerSession", "declaration_of", "open_session"]
 
@@ -54,11 +54,13 @@ class Place:
         project: The project's folder.
         is_project_trusted: Whether a program inside it may run.
         leads_group: Whether this process leads a process group of its own.
+        environ: The environment of a server that is started.
     """
 
     project: Path
     is_project_trusted: bool
     leads_group: bool
+    environ: Mapping[str, str] = field(repr=False)
 
 
 class ServerSession:
@@ -313,8 +315,10 @@ async def _say_hello(client: ClientSession) -> None:
 def _streams(server: Server, peer: Peer, place: Place) -> AbstractAsyncContextManager[Any]:
     if isinstance(server, StdioServer):
         program = _program(server, peer, place)
-        cwd = os.path.join(place.project, server.cwd or "")
-        return open_process([program, *server.args], cwd, peer, leads_group=place.leads_group)
+        # This process was started where a server belongs whose item names no folder.
+        cwd = place.project / server.cwd if server.cwd is not None else Path.cwd()
+        command = [program, *server.args]
+        return open_process(command, str(cwd), place.environ, peer, leads_group=place.leads_group)
     return open_connection(server, peer)
 
 
@@ -339,7 +343,7 @@ def _program(server: StdioServer, peer: Peer, place: Place) -> str:
 
 def _secrets(server: Server) -> set[str]:
     """Values that no error may repeat."""
-    found = {value for name, value in os.environ.items() if looks_like_credential(name)}
+    found = {value for name, value in os.environ.items() if is_credential(name, value)}
     if not isinstance(server, StdioServer):
         found |= set(server.headers.values())
         found |= {word for value in server.headers.values() for word in value.split()}

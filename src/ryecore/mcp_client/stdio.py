@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -42,13 +42,19 @@ _SHOWN: Final = 200
 
 @asynccontextmanager
 async def open_process(
-    command: Sequence[str], cwd: str, peer: Peer, *, leads_group: bool
+    command: Sequence[str],
+    cwd: str,
+    environ: Mapping[str, str],
+    peer: Peer,
+    *,
+    leads_group: bool,
 ) -> AsyncIterator[Streams]:
     """Start a server and talk with it.
 
     Args:
         command: The program, an absolute path, and its arguments.
         cwd: Its working folder.
+        environ: Its environment.
         peer: Told what it says beside the protocol, and why it ended.
         leads_group: Whether this process leads a group of its own, which may be signalled.
 
@@ -61,7 +67,7 @@ async def open_process(
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(  # noqa: ASYNC220 - this process does nothing else yet
-            command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, bufsize=0
+            command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=environ, bufsize=0
         )
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else str(problem)

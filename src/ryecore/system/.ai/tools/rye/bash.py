@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:Xctypmz4X1iipJGR_eNUjyegQ1ZjIXq563FnTV2tQHqHi8MyhoI5Kz8mfpnW8d7M9mYTPyldQybuJgwfdLeQCw:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:2Pr74vYLAMThhiyG5W3-sSp0Mc7N5Iach7U06LVpB_KZayOVRSzu8N1DCPXJdU_3zeHVodL4PhdV6WM2fvieCA:1cfe0c4e124e9b9f
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

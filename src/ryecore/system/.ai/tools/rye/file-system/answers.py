@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:5mH01rf7B0pdFnNFV7yDsmMEJsVLEye_YWBstXQ3d2If_0r7o5-LaP2bfTIyQTXfvYeAOtsT002LhqIykATdDg:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:wpDlj5kcx-1U2xYYpOZA07Pyo58R1MI09kkp7SDxqLh1THl3SpXu7_KsTMbjyrrZgTYgQOa-1m0SyJEUFb4LCA:1cfe0c4e124e9b9f
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

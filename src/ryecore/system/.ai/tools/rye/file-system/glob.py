@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:PgHpFHf-lurM9p8UlZafMNzyM8yP19WKesux4ZO-oVmO1-un2qPJvqsX-_l92oZlkP4yfNNEMbtmDPzio4aIAA:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:g6PlAgZWEh-G_cJucQgcOxvESO8Gif8RYuUIMGKpppMM91hYebaqmwI5RPqHGPMCRn5bFgYhZnbtcDdHHeDFCw:1cfe0c4e124e9b9f
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

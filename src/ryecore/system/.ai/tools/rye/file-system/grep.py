@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:BPZn6FM2ekR-zO7jqxED4PnwUY6cbmQWgE6ZpHpjIIYZUoDMpKS7AbkwQHdvNyZjWzsdLPFxFE1Pf9bAXvvnCQ:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:2bPOVZGs1N8Ue0NlEzgwAoPDnV2MncGyo4wLI-j5tuaYuZ-uNep8UWnIFBpFYu0bN5YZ_EDbFU8i8iwy0bvcCQ:1cfe0c4e124e9b9f
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:6G_Ws9sIXgyr99ueIMH9K6eDLVnPvZy4V-S6_UtDTZJXX3MUreVU7270Op1av0mbBDb_zBtBmNXzLwzeBPtvCg:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:CwOvp4za30ldXkg8tV4MaClcfLvQuHrWMjgfkhX9bebmKXxfIPRHu8D7Yijzp7hu4c1QAleQNeS-p4R3tbeSAw:1cfe0c4e124e9b9f
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:75TsmnmSwYW8ItE9hS7N12oXkm6eV_RNVoZWxlfFgi6gGmosXgn9YTFUZWWljCgLgdRMPNhQSNHnsU7pCqPCAw:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:Q-h3Q0Agl2AtmaRmjSGtxVqdnhS9QrVlIxpp1RMlVoiPGu1tmqndc2BVsmDHRUz-gcAggkDZKgXCSaxUUuJmAw:1cfe0c4e124e9b9f
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

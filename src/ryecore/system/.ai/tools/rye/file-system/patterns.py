@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:jNK9Sg-Kzm8G-KsqmAv6o6PV6xXpqX86d3LcN-STjpZcSpbf0azcfaiula9gZTIYUh8kTn44cw-VrfrLb6otDQ:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:_FgxzRrlHuk9QnmUkn2WGkiC41a9Eg2WXuCvna4mfIPboOQY2xq2pKiJRtT2mbNzSx5En5nvQh49VwcPTSqqAw:1cfe0c4e124e9b9f
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:R19eQBt4T1nAz2hZzx9wxRB0fQqsgKjfIY5W-NA7_RNUCa6rbsGCB8uyEMNrM4Nood8K4a1JInSz_gVMb1irAg:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:RSDRj94gdzIwOHMv5sM6VxxxLA-fA11YrBFJTQCim6H8HlnFdFmL-08M0N1AorGyKvF6mEZ6mLY6c7fLd2jaDg:1cfe0c4e124e9b9f
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:6NZoK5ouJUQ4pKOgevfh2pYCrVaFJebOOc9r7ryf609hrGIdycumir-W6YFKibTphT3s2KJJ2yyk0V3e50OvAg:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:aY4tBWY8KIJI47fWXbmIgLLLoffUC7r_7wXYfZ2SPPjs6_UOc43Ztb_xhoC-QmiGcuQ91pAivLfjHlQRuqBcAg:1cfe0c4e124e9b9f
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

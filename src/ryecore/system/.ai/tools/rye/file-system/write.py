@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:09:35Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:sbx-XEO7gCedLogR0KodXfyjlqhYZaVqJq2TR7qwTVTIdfQxVsD7gSCslZbXteQ9PiS3QUnWoEYSs5HbLPMWCQ:b5b8fe5ca179654b
+# rye:signed:2026-11-23T00:14:48Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:OqYT0g1H-vq8FTw5t0itYvygJkHliFhIWu4xsfH90nWZ4Y2HB-O6ymjaTto6OePDZJv4OmmMI7ZJXiMcM3TKAg:1cfe0c4e124e9b9f
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:09:35Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:SfLktMztlCLHEZee39Bffgp0iutU0koU_IPwrlphU8DX1i7rnmN7R9AybNaOiPQE_TiU1p1hdb0m3NBgk5-_Aw:b5b8fe5ca179654b
+// rye:signed:2026-11-23T00:14:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:_5TfGgygnWi1lrjQO-g-6OUIrEoFuaUPrfEXxDFHqZ1CyhFJAvTY17mrwhHADSYhX_mGUIc-eWwP3EhU0fY6AQ:1cfe0c4e124e9b9f
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
