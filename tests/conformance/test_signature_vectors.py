@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from ryecore.items.key_files import render_trusted_key
 from ryecore.items.signature import (
     CommentForm,
     Signature,
@@ -33,7 +34,7 @@ from ryecore.items.signature import (
 )
 from ryecore.items.signing import sign_content
 from ryecore.items.spaces import Space, Spaces
-from ryecore.items.trust import TrustStore, render_trusted_key
+from ryecore.items.trust import TrustStore
 from ryecore.items.verification import verify_item
 from ryecore.lillux.keys import PublicKey, SigningKey
 
@@ -172,6 +173,7 @@ def test_a_trusted_key_file_is_written_so(vector: dict[str, Any]) -> None:
     content = render_trusted_key(
         PublicKey.from_pem(KEYS[vector["key"]]["public_pem"]),
         vector["owner"],
+        space=vector["space"],
         not_after=vector["not_after"],
         revoked=vector["revoked"],
     )
@@ -203,6 +205,7 @@ def test_a_trusted_key_file_reads_so_by_any_means(vector: dict[str, Any]) -> Non
     assert document["fingerprint"] == KEYS[vector["key"]]["fingerprint"]
     assert document["public_key"]["pem"] == KEYS[vector["key"]]["public_pem"]
     assert document["owner"] == vector["owner"]
+    assert document["space"] == vector["space"]
     assert document.get("not_after") == vector["not_after"]
     assert document.get("revoked", False) == vector["revoked"]
 

@@ -303,7 +303,7 @@ async def test_a_thread_that_never_existed_is_said(house: House, thread_id: str)
                     await call(thread_id)
             if not house.path("state").exists():
                 await end_of(rye, await launch(rye, ref))
-    assert {entry.name for entry in house.path("state").iterdir()} == {".gitignore", "threads"}
+    assert {entry.name for entry in house.path("state").iterdir()} == {"threads"}
 
 
 async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) -> None:

@@ -95,7 +95,7 @@ async def test_state_that_is_removed_meanwhile_is_made_anew(house: House) -> Non
         assert (report.status, report.error) == ("completed", None)
         with pytest.raises(ThreadNotFound):
             await rye.threads.show(first)
-    assert {entry.name for entry in house.path("state").iterdir()} == {".gitignore", "threads"}
+    assert {entry.name for entry in house.path("state").iterdir()} == {"threads"}
 
 
 async def test_numbers_that_cannot_be_meant_are_refused(house: House) -> None:

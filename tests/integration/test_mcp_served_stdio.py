@@ -202,7 +202,7 @@ async def test_an_item_is_signed_once_the_person_at_the_client_approved(
     assert signed["summary"] == "Signed 1/1 items."
     assert read["status"] == "success"
     assert len(asked) == 3
-    assert "knowledge:k.md (unsigned" in asked[0]
+    assert '"knowledge:k.md" (unsigned' in asked[0]
     assert "  | High tide." in asked[0]
 
 

@@ -1,11 +1,13 @@
 """Asking the host, before a model's wish changes what may run."""
 
+from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 from ryecore.errors import NotApproved
-from ryecore.policy.approval import ApprovalRequest, Approve
+from ryecore.policy.approval import ApprovalRequest, Approve, FileState, FileToApprove
 
-__all__ = ["ask", "preview_of"]
+__all__ = ["ask", "file_to_approve"]
 
 _PREVIEW_LINES: Final = 40
 _PREVIEW_CHARACTERS: Final = 4000
@@ -32,8 +34,40 @@ async def ask(approve: Approve | None, request: ApprovalRequest) -> None:
         raise NotApproved(f"{wish}, which was refused.", next_step="Ask the person why.")
 
 
-def preview_of(content: bytes) -> str:
-    """The first lines of a file, for a person to look at."""
-    text = content[: 4 * _PREVIEW_CHARACTERS].decode("utf-8", errors="replace")
-    lines = text[:_PREVIEW_CHARACTERS].splitlines()
-    return "\n".join(lines[:_PREVIEW_LINES])
+def file_to_approve(
+    item_id: str,
+    path: Path,
+    content_hash: str,
+    state: FileState,
+    content: bytes,
+    *,
+    size_bytes: int | None = None,
+) -> FileToApprove:
+    """Describe a file to the person who is asked, and count what the preview doesn't show.
+
+    Args:
+        item_id: Its kind and its path below the kind's folder.
+        path: The file.
+        content_hash: SHA-256 (hex) of what is approved.
+        state: What is known of it.
+        content: What is previewed.
+        size_bytes: How large the whole file is; by default, as large as `content`.
+
+    Returns:
+        The description.
+    """
+    whole = content.decode("utf-8", errors="replace")
+    lines = whole.splitlines(keepends=True)
+    ends = accumulate(map(len, lines[:_PREVIEW_LINES]))
+    shown = sum(end <= _PREVIEW_CHARACTERS for end in ends)  # whole lines alone
+    preview = "".join(lines[:shown])
+    return FileToApprove(
+        item_id,
+        path,
+        content_hash,
+        len(content) if size_bytes is None else size_bytes,
+        state,
+        preview.rstrip("\r\n"),
+        len(lines) - shown,
+        len(whole) - len(preview),
+    )

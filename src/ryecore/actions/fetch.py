@@ -1,7 +1,6 @@
 """fetch: read one item, verified; copy it to another space where that is wished."""
 
 import base64
-import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,8 +10,9 @@ import anyio.to_thread
 from attrs import evolve, frozen
 
 from ryecore.actions.allowed import check_capability
-from ryecore.actions.approval import ask, preview_of
+from ryecore.actions.approval import ask, file_to_approve
 from ryecore.errors import AmbiguousItem, InputError, ItemError, ItemNotFound, RyeError
+from ryecore.items.confined import check_links, writable_folder
 from ryecore.items.description import ItemDescription, describe
 from ryecore.items.files import write_atomically
 from ryecore.items.refs import ItemRef
@@ -21,7 +21,7 @@ from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext
-from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
+from ryecore.policy.approval import ApprovalRequest, Approve
 from ryecore.styled import StyledText
 
 __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
@@ -238,13 +238,12 @@ class FetchAction:
         )
         if is_there != "same":
             if ctx.capabilities is not None:
-                wish = FileToApprove(
+                wish = file_to_approve(
                     f"{source.ref.kind}:{source.relative}",
                     path,
                     found.item.integrity,
-                    len(found.item.content),
                     "new" if is_there == "nothing" else "replaces",
-                    preview_of(found.item.content),
+                    found.item.content,
                 )
                 request = ApprovalRequest("copy", space.label, (wish,), ctx.call_id)
                 await ask(self._approve, request)
@@ -259,15 +258,10 @@ class FetchAction:
         return evolve(found, copied=CopiedItem(space, path, problem))
 
     def _write(self, item: VerifiedItem, path: Path, space: Space, *, replace: bool) -> None:
-        source = item.source.path
+        kind = item.source.ref.kind
         try:
-            _make_folder(path.parent)
-            _check_inside(path, space.folder(item.source.ref.kind))
-            if item.is_verified and comment_form(source.suffix, self._file_types()) is None:
-                # First, so that a copy that was broken off is at worst a signature of nothing.
-                sidecar, _ = read_digest(f"{source}{SIDECAR}", max_bytes=MAX_SIDECAR_BYTES)
-                write_atomically(path.with_name(path.name + SIDECAR), sidecar)
-            write_atomically(path, item.content, replace=replace)
+            with writable_folder(path.parent, space.folder(kind), space.boundary) as folder:
+                self._write_both(item, folder / path.name, replace=replace)
         except FileExistsError:
             raise _other_file(path) from None
         except OSError as problem:
@@ -275,6 +269,14 @@ class FetchAction:
                 f"{path} can't be written: {problem.strerror or problem}.",
                 next_step="See that its folder can be written.",
             ) from problem
+
+    def _write_both(self, item: VerifiedItem, path: Path, *, replace: bool) -> None:
+        source = item.source.path
+        if item.is_verified and comment_form(source.suffix, self._file_types()) is None:
+            # First, so that a copy that was broken off is at worst a signature of nothing.
+            sidecar, _ = read_digest(f"{source}{SIDECAR}", max_bytes=MAX_SIDECAR_BYTES)
+            write_atomically(path.with_name(path.name + SIDECAR), sidecar)
+        write_atomically(path, item.content, replace=replace)
 
 
 def _parse(item: str) -> ItemRef:
@@ -315,6 +317,7 @@ def _check_place(
 
     Raises:
         InputError: The copy can't stand there.
+        LinkLeavesSpace: A link among its folders leads out of the space.
     """
     source = item.source
     if source.space == space:
@@ -329,7 +332,7 @@ def _check_place(
             "would be ambiguous.",
             next_step="Rename or remove that file.",
         )
-    _check_inside(path, space.folder(source.ref.kind))
+    check_links(path.parent, space.folder(source.ref.kind), space.boundary)
     try:
         there = read_digest(str(path))[0]
     except (FileNotFoundError, NotADirectoryError):
@@ -347,23 +350,3 @@ def _other_file(path: Path) -> InputError:
     return InputError(
         f"{path} is another file.", next_step="Compare the two; to replace it, pass overwrite."
     )
-
-
-def _check_inside(path: Path, folder: Path) -> None:
-    """A link among the folders could lead the copy anywhere."""
-    above = path.parent
-    while above != folder and not os.path.lexists(above):
-        above = above.parent
-    if not Path(os.path.realpath(above)).is_relative_to(os.path.realpath(folder)):
-        raise InputError(
-            f"{above} is a link that leaves {folder}.",
-            next_step="Remove the link: items stand below their kind's folder.",
-        )
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder; what stands in its way is not the copy itself."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as problem:
-        raise NotADirectoryError(problem.errno, "a file stands where a folder is needed") from None

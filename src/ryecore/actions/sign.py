@@ -9,14 +9,21 @@ import anyio.to_thread
 from attrs import frozen
 
 from ryecore.actions.allowed import check_capability, own_space
-from ryecore.actions.approval import ask, preview_of
+from ryecore.actions.approval import ask, file_to_approve
 from ryecore.chain.file_types import RUNTIMES_FOLDER
-from ryecore.errors import InputError, IntegrityError, InvalidItemId, SigningError, UnsignedItem
+from ryecore.errors import (
+    InputError,
+    IntegrityError,
+    InvalidItemId,
+    LinkLeavesSpace,
+    SigningError,
+    UnsignedItem,
+)
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import file_called, place_of
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.signature import FileTypesReader, comment_form, split_content
-from ryecore.items.signing import SignedFile, find_files, sign_file
+from ryecore.items.signing import SignedFile, check_name, find_files, sign_file
 from ryecore.items.spaces import ItemSource, Space, Spaces, named
 from ryecore.items.verification import MAX_ITEM_BYTES, Verifier
 from ryecore.lillux.digests import read_digest
@@ -154,6 +161,7 @@ class SignAction:
         files = await anyio.to_thread.run_sync(find_files, place, pattern)
         self._keys.load()  # without one, nobody needs to be asked
         for kind, _, relative in files:
+            check_name(kind, relative)
             check_capability("sign", ItemRef.of_file(kind, relative), ctx)
         wishes = await anyio.to_thread.run_sync(self._wishes, files, place)
         alone = [(wish,) for wish in wishes if wish.item_id.startswith("config:")]
@@ -176,10 +184,16 @@ class SignAction:
             try:
                 signed.append(
                     sign_file(
-                        path, kind, relative, key, file_types=file_types, content_hash=content_hash
+                        path,
+                        kind,
+                        relative,
+                        key,
+                        file_types=file_types,
+                        content_hash=content_hash,
+                        is_users_own=path.is_relative_to(self._spaces.user.root),
                     )
                 )
-            except SigningError as error:
+            except (SigningError, LinkLeavesSpace) as error:
                 if len(files) == 1:
                     raise
                 failed.append((path, str(error)))
@@ -206,13 +220,13 @@ class SignAction:
         except IntegrityError:
             state = "changed"
         parts = split_content(content, comment_form(path.suffix, self._file_types()))
-        return FileToApprove(
+        return file_to_approve(
             f"{kind}:{relative}",
             path,
             parts.content_hash,
-            len(content),
             state,
-            preview_of(parts.before + parts.after),
+            parts.before + parts.after,
+            size_bytes=len(content),
         )
 
 

@@ -39,6 +39,7 @@ from ryecore.cli.threads import threads
 from ryecore.errors import RyeError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.packages import lock_packages
+from ryecore.items.trust import ListedKey
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
@@ -286,44 +287,45 @@ def generate(owner: str, as_json: bool) -> None:
 @project_option
 @json_option
 def list_keys(project_path: str, as_json: bool) -> None:
-    """List the keys that count in your user space."""
+    """List the keys that there are, and whether they count."""
     with errors_shown(as_json=as_json):
-        trusted = Rye.open(project_path).trust.trusted()
+        listed = Rye.open(project_path).trust.listed()
         if as_json:
-            show_json(
-                {
-                    "status": "success",
-                    "keys": [
-                        {
-                            "fingerprint": one.key.fingerprint,
-                            "owner": one.owner,
-                            "path": str(one.source) if one.source else None,
-                            "not_after": one.not_after,
-                        }
-                        for one in trusted
-                    ],
-                }
-            )
+            show_json({"status": "success", "keys": [_key_fields(one) for one in listed]})
             return
         text = StyledText()
-        for one in trusted:
+        for one in listed:
             until = f"  until {one.not_after}" if one.not_after else ""
             text.line(
-                (one.key.fingerprint, "id"), f"  {one.owner}", (f"{until}  {one.source}", "dim")
+                (one.key.fingerprint, "id"),
+                (f"  {one.status:<9}", "good" if one.status == "trusted" else "warn"),
+                f"  {one.space:<7}  {one.owner}",
+                (f"{until}  {one.path or ''}", "dim"),
             )
-        if not trusted:
+        if not listed:
             text.line("no key is trusted yet; make yours with: rye keys generate")
         show(text)
+
+
+def _key_fields(one: ListedKey) -> dict[str, object]:
+    return {
+        "fingerprint": one.key.fingerprint,
+        "owner": one.owner,
+        "space": one.space,
+        "status": one.status,
+        "path": str(one.path) if one.path else None,
+        "not_after": one.not_after,
+        "reason": one.reason or None,
+    }
 
 
 @keys.command()
 @click.argument("key_file", metavar="PUBLIC_KEY.pem|KEY.toml", type=click.Path(dir_okay=False))
 @click.option("--owner", default="", help="Whose key it is.")
-@click.option("--not-after", metavar="UTC", help="When it stops to count: 2027-01-31T00:00:00Z.")
+@click.option("--not-after", metavar="UTC", help="When it stops counting: 2027-01-31T00:00:00Z.")
 @click.option("--revoke", is_flag=True, help="Write that the key counts no more.")
-@click.option(
-    "--in-project", is_flag=True, help="Vouch for it only in projects that hold this key file."
-)
+@click.option("--in-project", is_flag=True, help="Vouch for it in this project's folder alone.")
+@click.option("--reinstate", is_flag=True, help="Trust it again although it was revoked.")
 @project_option
 @json_option
 def trust(
@@ -332,6 +334,7 @@ def trust(
     not_after: str | None,
     revoke: bool,
     in_project: bool,
+    reinstate: bool,
     project_path: str,
     as_json: bool,
 ) -> None:
@@ -345,6 +348,7 @@ def trust(
             space=opened.spaces.project if in_project else None,
             not_after=not_after,
             revoked=revoke,
+            reinstate=reinstate,
         )
         _done(
             {"status": "success", "fingerprint": key.fingerprint, "path": str(path)},

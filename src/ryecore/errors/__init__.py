@@ -5,6 +5,7 @@ RyeError
 │   ├── InvalidItemId           (also a ValueError)
 │   ├── ItemNotFound            (also a LookupError)
 │   ├── AmbiguousItem           two files, or two kinds, answer to one name
+│   ├── LinkLeavesSpace         a write would follow a link out of its space
 │   ├── MetadataError           broken Python, YAML, JSON or header
 │   └── GraphInvalid            a state graph that can't run; every problem is listed
 ├── IntegrityError          what stands on disk is not what a trusted key signed
@@ -115,6 +116,7 @@ from ryecore.errors.items import (
     InvalidItemId,
     ItemError,
     ItemNotFound,
+    LinkLeavesSpace,
     MalformedSignature,
     MetadataError,
     MissingExecutorId,
@@ -167,6 +169,7 @@ __all__ = [
     "ItemError",
     "ItemNotFound",
     "LimitReached",
+    "LinkLeavesSpace",
     "LlmError",
     "MalformedSignature",
     "McpError",

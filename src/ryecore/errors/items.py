@@ -20,6 +20,7 @@ __all__ = [
     "InvalidItemId",
     "ItemError",
     "ItemNotFound",
+    "LinkLeavesSpace",
     "MalformedSignature",
     "MetadataError",
     "MissingExecutorId",
@@ -70,6 +71,14 @@ class MetadataError(ItemError):
     line: int | None = None
 
 
+class LinkLeavesSpace(ItemError):
+    """A file would be written through a link that leads out of its space. Nothing was written."""
+
+    error_type = "link"
+    path: Path
+    leads_to: Path
+
+
 class IntegrityError(RyeError):
     """What stands on disk is not what a trusted key signed. Nothing ran."""
 
@@ -101,6 +110,8 @@ class UntrustedKey(IntegrityError):
 
 class RevokedKey(UntrustedKey):
     """The key that signed was revoked, or has expired."""
+
+    is_expired: bool = False
 
 
 class SigningError(RyeError):

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ryecore.errors import SigningError
+from ryecore.errors import MetadataError, SigningError
 from ryecore.items.files import write_atomically
+from ryecore.items.key_files import (
+    TRUSTED_KEYS_PATH,
+    is_past,
+    parse_key_file,
+    render_trusted_key,
+)
 from ryecore.items.signing import write_signed
 from ryecore.items.spaces import Space
-from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = ["KEY_FOLDER_VARIABLE", "AuthorKeys"]
@@ -133,25 +138,66 @@ class AuthorKeys:
         signer: SigningKey | None = None,
         not_after: str | None = None,
         revoked: bool = False,
+        reinstate: bool = False,
     ) -> Path:
         """Write the key file that makes a key count, signed by the author's key.
 
         Args:
             key: The key to trust.
             owner: Whose it is.
-            space: The user's space by default; a project's, to vouch for its key there.
+            space: The user's space by default; a project's, to vouch for the key in that project's
+                folder alone; or a bundle's.
             signer: The author's key by default.
             not_after: The UTC time after which it no longer counts.
-            revoked: Whether it counts no more.
+            revoked: Whether it counts no more, in any space.
+            reinstate: Whether a key that was revoked may count again.
 
         Returns:
             The key file.
 
         Raises:
-            SigningError: The author has no key to sign with, `not_after` is no UTC time, or the
-                file can't be written.
+            SigningError: The author has no key to sign with, `not_after` is not a future UTC time,
+                the key was revoked, a revocation names another space than the user's, or the file
+                can't be written.
+            LinkLeavesSpace: A link among the file's folders leads out of the space.
+
+        Source: decision 6. A revocation stands in user space, where nobody but the user can put an
+        older file in its place.
         """
+        space = space or self._user
         signer = signer or self.load()
+        if revoked and space != self._user:
+            raise SigningError(
+                f"A revocation in {space.label} space could be undone by an older key file.",
+                next_step="Revoke the key in your user space, which counts everywhere: leave out "
+                "--in-project.",
+            )
+        if not revoked:
+            self._check_trustable(key, not_after, reinstate=reinstate)
         name = f"{TRUSTED_KEYS_PATH}/{key.fingerprint}.toml"
-        content = render_trusted_key(key, owner, not_after=not_after, revoked=revoked)
-        return write_signed(space or self._user, name, content, signer)
+        content = render_trusted_key(
+            key,
+            owner,
+            space=space.label,
+            project=space.root.parent if space.name == "project" else None,
+            not_after=not_after,
+            revoked=revoked,
+        )
+        return write_signed(space, name, content, signer)
+
+    def _check_trustable(self, key: PublicKey, not_after: str | None, *, reinstate: bool) -> None:
+        if is_past(not_after):
+            raise SigningError(
+                f"{not_after} is over: the key {key.fingerprint} would never count.",
+                next_step="Name a time to come, or revoke the key: --revoke",
+            )
+        path = self._user.folder("config") / TRUSTED_KEYS_PATH / f"{key.fingerprint}.toml"
+        try:
+            before = parse_key_file(path.read_bytes(), str(path))
+        except (OSError, MetadataError, SigningError, KeyError, TypeError, OverflowError):
+            return
+        if before.revoked and not reinstate:
+            raise SigningError(
+                f"The key {key.fingerprint} was revoked: {path}.",
+                next_step="If it may count again after all, add --reinstate.",
+            )

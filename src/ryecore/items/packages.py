@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ryecore.errors import AnchorError, SigningError
+from ryecore.items.confined import writable_folder
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
 from ryecore.items.places import absolute, place_of
@@ -53,6 +54,7 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
     Raises:
         SigningError: It is no package folder, or can't be read.
         ItemNotFound: It doesn't stand below a kind's folder.
+        LinkLeavesSpace: A link among its folders leads out of the space.
     """
     folder = absolute(folder)
     if folder.name not in PACKAGE_FOLDERS or not folder.is_dir():
@@ -62,9 +64,12 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
         )
     path = lock_of(folder)
     kind, relative = place_of(path)
+    kind_folder = path.parents[relative.count("/")]
     try:
         digest = packages_digest(folder)
-        write_atomically(path, f"folder: {folder.name}\ndigest: {digest}\n".encode())
+        with writable_folder(path.parent, kind_folder, kind_folder.parent.parent) as opened:
+            content = f"folder: {folder.name}\ndigest: {digest}\n".encode()
+            write_atomically(opened / path.name, content)
     except AnchorError as problem:
         raise SigningError(problem.message, next_step=problem.next_step) from None
     except OSError as problem:

@@ -3,7 +3,6 @@
 Source: decisions 19 and 21.
 """
 
-import hashlib
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from ryecore.items.documents import parse_document
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.signing import write_signed
-from ryecore.items.spaces import ItemSource, Space
+from ryecore.items.spaces import ItemSource, Space, project_digest
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
 
@@ -27,8 +26,7 @@ _VARIABLES: Final = "projects/env"
 
 
 def _name_of(folder: str, project: Path) -> str:
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
-    return f"{folder}/{digest}.toml"
+    return f"{folder}/{project_digest(project)}.toml"
 
 
 def _text_of(project: Path) -> str:

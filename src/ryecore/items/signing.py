@@ -1,5 +1,6 @@
 """Signing files: one, or all that a pattern matches."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -9,6 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
+from ryecore.items.confined import check_links, writable_folder
 from ryecore.items.files import is_left_over, write_atomically
 from ryecore.items.places import absolute, place_of
 from ryecore.items.refs import KIND_FOLDERS
@@ -27,7 +29,15 @@ from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 
-__all__ = ["SignedFile", "find_files", "sign_content", "sign_file", "sign_item", "write_signed"]
+__all__ = [
+    "SignedFile",
+    "check_name",
+    "find_files",
+    "sign_content",
+    "sign_file",
+    "sign_item",
+    "write_signed",
+]
 
 _NEVER_BY_GLOB: Final = ("keys/", "projects/")  # whoever signs these says whom to trust
 _SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
@@ -97,11 +107,13 @@ def write_signed(space: Space, name: str, content: bytes, key: SigningKey) -> Pa
 
     Raises:
         SigningError: It can't be written.
+        LinkLeavesSpace: A link among its folders leads out of the space.
     """
     path = space.folder("config") / name
+    signed, _, _ = sign_content(content, path.suffix, "config", name, key)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, sign_content(content, path.suffix, "config", name, key)[0])
+        with writable_folder(path.parent, space.folder("config"), space.boundary) as folder:
+            write_atomically(folder / path.name, signed)
     except OSError as problem:
         raise SigningError(
             f"{path} can't be written: {problem.strerror}.",
@@ -119,6 +131,7 @@ def sign_file(
     timestamp: str | None = None,
     file_types: Mapping[str, CommentForm] | None = None,
     content_hash: str | None = None,
+    is_users_own: bool = False,
 ) -> SignedFile:
     """Sign a file in place, or beside it where it can't hold a comment.
 
@@ -130,16 +143,21 @@ def sign_file(
         timestamp: UTC seconds; now by default.
         file_types: The comment forms that signed runtimes add.
         content_hash: SHA-256 (hex) of the only content that is to be signed; any by default.
+        is_users_own: Whether it stands in user space, whose folders may be links to anywhere.
 
     Returns:
         What was signed.
 
     Raises:
-        SigningError: It can't be read or written, is a link that leaves its kind's folder, or
-            holds other content.
+        SigningError: It can't be read or written, or holds other content.
+        LinkLeavesSpace: It is, or is reached through, a link that leaves its kind's folder.
     """
+    check_name(kind, relative)
     sidecar = path.with_name(path.name + SIDECAR)
-    _check_links(path, sidecar, folder=path.parents[relative.count("/")])
+    kind_folder = path.parents[relative.count("/")]
+    boundary = None if is_users_own else kind_folder.parent.parent
+    for one in (path, sidecar):
+        check_links(one, kind_folder, boundary)
     try:
         content, signature, is_sidecar = sign_content(
             read_digest(str(path), max_bytes=MAX_ITEM_BYTES)[0],
@@ -155,7 +173,8 @@ def sign_file(
                 f"{path} was changed after its content was approved.",
                 next_step="Ask again, for what it holds now.",
             )
-        write_atomically(sidecar if is_sidecar else path, content)
+        with writable_folder(path.parent, kind_folder, boundary) as folder:
+            write_atomically(folder / (sidecar if is_sidecar else path).name, content)
     except OSError as problem:
         raise SigningError(
             f"{path} can't be signed: {problem.strerror or problem}.",
@@ -164,16 +183,23 @@ def sign_file(
     return SignedFile(kind, relative, path, signature)
 
 
-def _check_links(*paths: Path, folder: Path) -> None:
-    """A link that leads out would have a file signed, or overwritten, that is no item."""
-    inside = os.path.realpath(folder) + os.sep
-    for path in paths:
-        real = os.path.realpath(path)
-        if not real.startswith(inside):
-            raise SigningError(
-                f"{path} is a link that leaves its folder: it leads to {real}.",
-                next_step=f"Put the file itself below {folder}.",
-            )
+def check_name(kind: str, relative: str) -> None:
+    """Refuse a file name that shows a person something else than what it is.
+
+    Args:
+        kind: The kind of item.
+        relative: The slash path below the kind's folder.
+
+    Raises:
+        SigningError: The name holds a control character, or one that is invisible or turns the
+            direction of the text: it could forge the lines of an approval question.
+    """
+    if not relative.isprintable():
+        shown = json.dumps(relative)
+        raise SigningError(
+            f"The name of {kind}:{shown} holds a control, invisible or bidirectional character.",
+            next_step="Rename the file with letters, digits and signs that show as what they are.",
+        )
 
 
 def sign_item(

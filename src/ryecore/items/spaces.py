@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
@@ -30,6 +31,7 @@ __all__ = [
     "discover_bundles",
     "locate",
     "named",
+    "project_digest",
 ]
 
 SpaceName = Literal["project", "user", "system"]
@@ -79,6 +81,11 @@ class Space:
         """Whether this is the sealed bundle that comes with ryecore."""
         return self.name == "system" and self.bundle == BUILT_IN_BUNDLE
 
+    @property
+    def boundary(self) -> Path | None:
+        """The folder that links may not leave where something is written; None: the user's own."""
+        return self.root.parent if self.name == "project" else None
+
     def folder(self, kind: str) -> Path:
         """The folder that holds a kind of item."""
         return self.root / KIND_FOLDERS[kind]
@@ -127,6 +134,11 @@ class ItemSource:
     def kind_folder(self) -> Path:
         """The folder that holds this kind in this space."""
         return self.space.folder(self.ref.kind)
+
+
+def project_digest(project: Path) -> str:
+    """Return 32 hex digits that stand for a project's real folder in signed user configuration."""
+    return sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
 
 
 def built_in_space() -> Space:

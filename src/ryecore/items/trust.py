@@ -8,37 +8,24 @@ Source: decisions 6 and 7.
 """
 
 import os
-import re
 import shlex
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-import tomli_w
 from attrs import frozen
 
-from ryecore.errors import IntegrityError, MetadataError, RevokedKey, SigningError, UntrustedKey
-from ryecore.items.documents import parse_document
+from ryecore.errors import MetadataError, RevokedKey, SigningError, UntrustedKey
 from ryecore.items.evidence import Evidence
+from ryecore.items.key_files import TRUSTED_KEYS_PATH, KeyFile, parse_key_file
 from ryecore.items.refs import KIND_FOLDERS
-from ryecore.items.signature import (
-    COMMENT_FORMS,
-    Signature,
-    parse_payload,
-    split_content,
-    utc_now,
-)
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey
 
-__all__ = ["TRUSTED_KEYS_PATH", "AskedOnce", "TrustStore", "TrustedKey", "render_trusted_key"]
+__all__ = ["AskedOnce", "KeyStatus", "ListedKey", "TrustStore", "TrustedKey"]
 
-TRUSTED_KEYS_PATH: Final = "keys/trusted"
 _MAX_KEY_FILE_BYTES: Final = 64 * 1024
-_UTC_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @frozen
@@ -58,67 +45,30 @@ class TrustedKey:
     not_after: str | None = None
 
 
+KeyStatus = Literal["trusted", "revoked", "expired", "untrusted"]
+
+
 @frozen
-class _KeyFile:
+class ListedKey:
+    """A key file, or a key of the host, as a person looks at it.
+
+    Attributes:
+        key: The public key.
+        owner: Whose it is, as the key file says.
+        space: The label of the space that it stands in; `host` where the host passed it.
+        status: Whether it counts there, and if not, why.
+        path: The key file; None where the host passed it.
+        not_after: The UTC time after which it no longer counts.
+        reason: Why it is not trusted, in a sentence; empty for the other statuses.
+    """
+
     key: PublicKey
     owner: str
-    path: Path
-    not_after: str | None
-    revoked: bool
-    signature: Signature | None
-    content_hash: str
-
-    def signed_by(self, key: PublicKey) -> bool:
-        signature = self.signature
-        return (
-            signature is not None
-            and signature.fingerprint == key.fingerprint
-            and signature.content_hash == self.content_hash
-            and _holds(signature, f"{TRUSTED_KEYS_PATH}/{self.path.name}", key)
-        )
-
-
-@lru_cache(maxsize=1024)
-def _holds(signature: Signature, name: str, key: PublicKey) -> bool:
-    """The arithmetic alone is remembered, by signature, name and key."""
-    return signature.holds("config", name, key)
-
-
-def render_trusted_key(
-    key: PublicKey, owner: str, *, not_after: str | None = None, revoked: bool = False
-) -> bytes:
-    """The TOML file that makes a key trusted, once it is signed.
-
-    Args:
-        key: The key.
-        owner: Whose it is.
-        not_after: The UTC time after which it no longer counts, `YYYY-MM-DDTHH:MM:SSZ`.
-        revoked: Whether it counts no more.
-
-    Returns:
-        The file's bytes, without a signature.
-
-    Raises:
-        SigningError: `not_after` is of another form, or the owner is no text.
-    """
-    if not_after is not None and _UTC_SECONDS.fullmatch(not_after) is None:
-        raise SigningError(
-            f"{not_after!r} is not a time in UTC.", next_step="Write it like 2027-01-31T00:00:00Z."
-        )
-    if any("\ud800" <= char <= "\udfff" for char in owner):
-        raise SigningError(f"The owner {owner!r} is no text.", next_step="Write the name in UTF-8.")
-    document: dict[str, object] = {
-        "version": "1.0.0",
-        "category": TRUSTED_KEYS_PATH,
-        "fingerprint": key.fingerprint,
-        "owner": owner,
-    }
-    if not_after is not None:
-        document["not_after"] = not_after
-    if revoked:
-        document["revoked"] = True
-    document["public_key"] = {"pem": key.pem.decode()}
-    return tomli_w.dumps(document, multiline_strings=True).encode()
+    space: str
+    status: KeyStatus
+    path: Path | None = None
+    not_after: str | None = None
+    reason: str = ""
 
 
 class TrustStore:
@@ -168,6 +118,9 @@ class TrustStore:
             if key_file is None:
                 continue
             self._check_dates(key_file, path, evidence)
+            if (misplaced := key_file.why_misplaced(tier)) is not None:
+                refusals.append(misplaced)
+                continue
             if self._vouched_for(key_file, tier, evidence, {fingerprint}):
                 return TrustedKey(key_file.key, key_file.owner, key_file.path, key_file.not_after)
             refusals.append(f"{key_file.path} is not signed by a key that you trust")
@@ -185,7 +138,7 @@ class TrustStore:
         return (self.spaces.user,) if space == self.spaces.user else (self.spaces.user, space)
 
     def _vouched_for(
-        self, key_file: _KeyFile, tier: Space, evidence: Evidence, seen: set[str]
+        self, key_file: KeyFile, tier: Space, evidence: Evidence, seen: set[str]
     ) -> bool:
         if tier.name == "user" or tier.is_built_in:
             if key_file.signed_by(key_file.key):
@@ -202,27 +155,27 @@ class TrustStore:
             return False
         evidence.until(voucher.not_after)
         return (
-            not voucher.revoked
-            and not _is_past(voucher.not_after)
+            voucher.why_misplaced(self.spaces.user) is None
+            and voucher.why_it_ended() is None
             and key_file.signed_by(voucher.key)
             and self._vouched_for(voucher, self.spaces.user, evidence, {*seen, signer})
         )
 
-    def _check_dates(self, key_file: _KeyFile, path: Path, evidence: Evidence) -> None:
+    def _check_dates(self, key_file: KeyFile, path: Path, evidence: Evidence) -> None:
         evidence.until(key_file.not_after)
-        if key_file.revoked or _is_past(key_file.not_after):
-            why = "was revoked" if key_file.revoked else f"expired at {key_file.not_after}"
+        if (why := key_file.why_it_ended()) is not None:
             raise RevokedKey(
                 f"{path} was signed by the key {key_file.key.fingerprint}, which {why} "
                 f"({key_file.path}).",
                 next_step="Sign the item again with a key that is trusted: rye sign REF.",
                 path=path,
                 fingerprint=key_file.key.fingerprint,
+                is_expired=not key_file.revoked,
             )
 
     def _read(
         self, space: Space, fingerprint: str, evidence: Evidence, refusals: list[str]
-    ) -> _KeyFile | None:
+    ) -> KeyFile | None:
         # Text, not a Path: this is asked for every file that is verified.
         path = f"{space.root}/{KIND_FOLDERS['config']}/{TRUSTED_KEYS_PATH}/{fingerprint}.toml"
         try:
@@ -235,7 +188,7 @@ class TrustStore:
             return None
         evidence.file(path, digest)
         try:
-            key_file = _parse_key_file(content, path)
+            key_file = parse_key_file(content, path)
         except (MetadataError, SigningError, KeyError, TypeError, OverflowError) as problem:
             refusals.append(f"{path} is not a key file: {problem}")
             return None
@@ -255,13 +208,21 @@ class TrustStore:
             "If the item is your own, sign it with your key: rye sign REF."
         )
 
-    def trusted(self) -> tuple[TrustedKey, ...]:
-        """Every key that counts in user space or for the host, for people to look at.
+    def listed(self) -> tuple[ListedKey, ...]:
+        """Every key that the host, user space or the project names, with what is true of it.
+
+        Returns:
+            The host's keys first, then those of user space, then the project's, each by name.
 
         Raises:
-            SigningError: The folder of key files can't be read.
+            SigningError: A folder of key files can't be read.
         """
-        folder = self.spaces.user.folder("config") / TRUSTED_KEYS_PATH
+        host = (ListedKey(key, "the host", "host", "trusted") for key in self._host_keys.values())
+        places = dict.fromkeys((self.spaces.user, self.spaces.project))
+        return (*host, *(one for space in places for one in self._listed_in(space)))
+
+    def _listed_in(self, space: Space) -> Iterator[ListedKey]:
+        folder = space.folder("config") / TRUSTED_KEYS_PATH
         try:
             names = sorted(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -271,13 +232,22 @@ class TrustStore:
                 f"The trusted keys in {folder} can't be listed: {problem.strerror}.",
                 next_step="See that you may read the folder.",
             ) from problem
-        keys = [TrustedKey(key, owner="the host") for key in self._host_keys.values()]
         for path in (folder / name for name in names if name.endswith(".toml")):
-            try:
-                keys.append(self.lookup(path.stem, self.spaces.user, path))
-            except IntegrityError:
+            refusals: list[str] = []
+            key_file = self._read(space, path.stem, Evidence(), refusals)
+            if key_file is None:
                 continue
-        return tuple(keys)
+            status: KeyStatus = "trusted"
+            reason = ""
+            try:
+                self.lookup(path.stem, space, path)
+            except RevokedKey as refusal:
+                status = "expired" if refusal.is_expired else "revoked"
+            except UntrustedKey as refusal:
+                status, reason = "untrusted", refusal.message
+            yield ListedKey(
+                key_file.key, key_file.owner, space.label, status, path, key_file.not_after, reason
+            )
 
 
 class AskedOnce(TrustStore):
@@ -299,31 +269,3 @@ class AskedOnce(TrustStore):
         if asked not in self._answers:
             self._answers[asked] = super().lookup(fingerprint, space, path, evidence)
         return self._answers[asked]
-
-
-@lru_cache(maxsize=256)
-def _parse_key_file(content: bytes, name: str) -> _KeyFile:
-    path = Path(name)
-    parts = split_content(content, COMMENT_FORMS[".toml"])
-    document = parse_document(content, path)
-    table = document["public_key"]
-    if not isinstance(table, dict):
-        raise TypeError("public_key is not a table")
-    not_after = document.get("not_after")
-    if isinstance(not_after, datetime) and not_after.tzinfo is not None:  # TOML has its own
-        not_after = not_after.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if not_after is not None and _UTC_SECONDS.fullmatch(str(not_after)) is None:
-        raise TypeError(f"not_after is {not_after!r}, not like 2027-01-31T00:00:00Z")
-    return _KeyFile(
-        key=PublicKey.from_pem(str(table["pem"])),
-        owner=str(document.get("owner", "")),
-        path=path,
-        not_after=None if not_after is None else str(not_after),
-        revoked=document.get("revoked", False) is not False,
-        signature=parse_payload(parts.line) if parts.line is not None else None,
-        content_hash=parts.content_hash,
-    )
-
-
-def _is_past(timestamp: str | None) -> bool:
-    return timestamp is not None and timestamp < utc_now()

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from attrs import frozen
 
 from ryecore.errors import ConfigError, InputError, McpError, McpToolChanged, RyeError
+from ryecore.items.confined import writable_folder
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
 from ryecore.items.refs import check_item_id
@@ -104,6 +105,7 @@ def pin_tool(
         ConfigError: The tool's declaration can't be kept in an item, or the file not written.
         McpToolChanged: An item of another declaration stands there, with the difference.
         InvalidItemId: `folder` is no id.
+        LinkLeavesSpace: A link among its folders leads out of the space.
     """
     item_id = check_item_id(f"{folder}/{item_name(tool.name)}")
     path = space.folder("tool") / f"{item_id}.yaml"
@@ -114,8 +116,8 @@ def pin_tool(
         if not force:
             _refuse(path, tool)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        with writable_folder(path.parent, space.folder("tool"), space.boundary) as opened:
+            write_atomically(opened / path.name, content)
     except OSError as problem:
         raise ConfigError(
             f"{path} can't be written: {problem.strerror or problem}.",

@@ -5,7 +5,9 @@ the question, and the client calls again with the answer: then the server rememb
 """
 
 import hashlib
+import json
 import secrets
+import textwrap
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,11 +28,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ryecore.errors import NotApproved
 from ryecore.policy.approval import ApprovalRequest, FileToApprove
 
-__all__ = ["Approvals", "AskFirst"]
+__all__ = ["Approvals", "AskFirst", "question"]
 
 _MAX_OPEN: Final = 1000
 _MAX_SHOWN_FILES: Final = 50
 _MAX_SHOWN_LINES: Final = 60
+_ROW_CHARS: Final = 120
 _FORM: Final = {
     "type": "object",
     "properties": {
@@ -114,7 +117,7 @@ class Approvals:
         if call.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return self._answer_of(call, request)
         try:
-            answer = await session.elicit_form(_message(request), _FORM, call.ctx.request_id)
+            answer = await session.elicit_form(question(request), _FORM, call.ctx.request_id)
         except (MCPError, NoBackChannelError) as problem:
             raise _cannot_ask(request, str(problem)) from None
         return _is_yes(answer)
@@ -129,7 +132,7 @@ class Approvals:
         self._open[state] = _Open(key, call.approved)
         while len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
-        form = ElicitRequestFormParams(message=_message(request), requested_schema=_FORM)
+        form = ElicitRequestFormParams(message=question(request), requested_schema=_FORM)
         raise AskFirst(
             InputRequiredResult(
                 input_requests={key: ElicitRequest(params=form)}, request_state=state
@@ -163,30 +166,62 @@ def _key(request: ApprovalRequest) -> str:
     return digest.hexdigest()
 
 
-def _message(request: ApprovalRequest) -> str:
-    """The question: the facts first, so that no file's own text can stand for them."""
+def question(request: ApprovalRequest) -> str:
+    """Word the question: the facts first, so that no file's own text can stand for them.
+
+    Every name is quoted, and whatever isn't shown is counted.
+
+    Args:
+        request: What is asked for.
+
+    Returns:
+        The lines that the person reads.
+    """
     verb = "Sign" if request.action == "sign" else "Copy"
     count = len(request.files)
     files = f"{count} file{'' if count == 1 else 's'}"
     lines = [f"{verb} {files} in {request.space} space? What is signed may run here."]
     shown = request.files[:_MAX_SHOWN_FILES]
     lines += [
-        f"- {file.item_id} ({file.state}, {file.size_bytes} bytes, sha256 {file.content_hash[:16]})"
+        f"- {_quoted(file.item_id)} ({file.state}, {file.size_bytes} bytes, "
+        f"sha256 {file.content_hash[:16]})"
         for file in shown
     ]
     if count > len(shown):
-        lines.append(f"- and {count - len(shown)} more")
+        lines.append(f"- and {count - len(shown)} more that are not shown")
     left = _MAX_SHOWN_LINES
     for file in shown:
-        content = _content(file)[:left]
-        left -= len(content)
-        if content:
-            lines += [f"\n{file.item_id} begins:", *content]
+        excerpt = _excerpt(file, left)
+        left -= sum(row.startswith("  | ") for row in excerpt)
+        lines += excerpt
     return "\n".join(lines)
 
 
-def _content(file: FileToApprove) -> list[str]:
-    return [
-        "  | " + "".join(char if char.isprintable() else "�" for char in line)
-        for line in file.preview.splitlines()
-    ]
+def _excerpt(file: FileToApprove, max_lines: int) -> list[str]:
+    """The first lines of a file, and how much of it they leave out."""
+    excerpt: list[str] = []
+    hidden_lines, hidden_chars = file.hidden_lines, file.hidden_chars
+    for line in file.preview.splitlines():
+        rows = textwrap.wrap(
+            _plain(line.expandtabs(4)), _ROW_CHARS, drop_whitespace=False, replace_whitespace=False
+        )
+        if len(excerpt) + len(rows) <= max_lines:
+            excerpt += [f"  | {row}" for row in rows or [""]]
+        else:
+            max_lines = 0  # what follows a line that isn't shown isn't shown either
+            hidden_lines, hidden_chars = hidden_lines + 1, hidden_chars + len(line)
+    if hidden_lines or hidden_chars:
+        excerpt.append(
+            f"  NOT SHOWN: {hidden_lines} more lines with {hidden_chars} characters of "
+            f"{_quoted(file.item_id)}. Read the file before you approve."
+        )
+    return [f"\n{_quoted(file.item_id)} begins:", *excerpt] if excerpt else []
+
+
+def _quoted(name: str) -> str:
+    """A name in quotes, in which nothing can end the line or turn its direction."""
+    return json.dumps(_plain(name), ensure_ascii=False)
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

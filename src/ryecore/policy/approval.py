@@ -1,11 +1,15 @@
 """What a host is asked before a model's wish changes what may run."""
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from attrs import frozen
 
-__all__ = ["ApprovalRequest", "Approve", "FileToApprove"]
+__all__ = ["ApprovalRequest", "Approve", "FileState", "FileToApprove"]
+
+FileState: TypeAlias = Literal["unsigned", "changed", "signed", "new", "replaces"]
+"""To sign: `unsigned`, `changed` since it was signed, or `signed`. To copy: `new`, or `replaces`
+another file."""
 
 
 @frozen
@@ -18,17 +22,20 @@ class FileToApprove:
         content_hash: SHA-256 (hex) of its content without the signature line. Nothing else is
             signed, or copied, once this was approved.
         size_bytes: How large it is.
-        state: To sign: `unsigned`, `changed` since it was signed, or `signed`. To copy: `new`, or
-            `replaces` another file.
-        preview: Its first lines.
+        state: What stands there now.
+        preview: Its first lines, whole.
+        hidden_lines: How many of its lines the preview leaves out.
+        hidden_chars: How many of its characters the preview leaves out.
     """
 
     item_id: str
     path: Path
     content_hash: str
     size_bytes: int
-    state: Literal["unsigned", "changed", "signed", "new", "replaces"]
+    state: FileState
     preview: str
+    hidden_lines: int = 0
+    hidden_chars: int = 0
 
 
 @frozen

@@ -14,7 +14,7 @@ import shutil
 import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import StateError
+from ryecore.items.confined import check_links
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
@@ -61,9 +62,11 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
 
     Raises:
         StateError: The folder is a link, or can't be made.
+        LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
     """
     folder = state / name
     key = load_run_key(user_root)
+    check_links(state.parent, state.parent, boundary=state.parent.parent)
     try:
         if os.path.lexists(folder):
             _check_plain(state)
@@ -79,7 +82,6 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
                 if found is not None:
                     return found
                 _move_aside(folder)
-            _keep_out_of_git(state)  # first: who is killed in between leaves nothing to commit
             return _make(folder, key)
     except OSError as problem:
         raise StateError(
@@ -105,17 +107,14 @@ def _attested(folder: Path, key: SigningKey) -> AttestedFolder | None:
     return AttestedFolder(folder, private) if private.is_dir() else None
 
 
-def _keep_out_of_git(state: Path) -> None:
-    with suppress(FileExistsError), (state / ".gitignore").open("x") as file:
-        file.write("*\n")
-
-
 def _make(folder: Path, key: SigningKey) -> AttestedFolder:
     """The folder appears whole: made elsewhere and attested, then renamed."""
     fresh = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
     fresh.mkdir(mode=0o700)
     secret = os.urandom(16).hex()
     try:
+        # In a folder of our own, where no file that a clone brought can say otherwise.
+        (fresh / ".gitignore").write_text("*\n")
         (fresh / f".{secret}").mkdir(mode=0o700)
         record = {"version": 1, "id": secret, "inode": fresh.stat().st_ino}
         signed = sign_record(_KIND, record, key)

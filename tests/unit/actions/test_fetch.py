@@ -14,6 +14,7 @@ from ryecore.errors import (
     InvalidItemId,
     ItemError,
     ItemNotFound,
+    LinkLeavesSpace,
     NotApproved,
     UnsignedItem,
 )
@@ -136,7 +137,7 @@ async def test_a_copy_stays_inside_its_kinds_folder(house, tmp_path):
     outside.mkdir()
     house.path("knowledge", "user").mkdir(parents=True)
     house.path("knowledge/a", "user").symlink_to(outside)
-    with pytest.raises((InputError, InvalidItemId), match="link"):
+    with pytest.raises((LinkLeavesSpace, InvalidItemId), match="link"):
         await fetch(house, "knowledge:a/k", destination="user", overwrite=True)
     assert os.listdir(outside) == []
 

@@ -10,9 +10,10 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, settings
 
 from ryecore.cli.commands import rye
+from ryecore.items.key_files import render_trusted_key
 from ryecore.items.signing import sign_content
 from ryecore.items.spaces import Spaces
-from ryecore.items.trust import TrustStore, render_trusted_key
+from ryecore.items.trust import TrustStore
 from ryecore.items.verification import VerifiedItem, verify_item
 from ryecore.lillux.keys import PublicKey, SigningKey
 from tests.house import House
@@ -46,7 +47,8 @@ def key_file(
 ) -> Path:
     """Write a trusted-key file, signed by `signer`, or by nobody."""
     name = f"keys/trusted/{key.fingerprint}.toml"
-    content = content or render_trusted_key(key, "owner", **options)  # type: ignore[arg-type]
+    label = "system:acme" if space == "system" else space
+    content = content or render_trusted_key(key, "owner", **{"space": label, **options})  # type: ignore[arg-type]
     if signer is not None:
         content = sign_content(content, ".toml", "config", name, signer)[0]
     return house.write(f"config/{name}", content, space=space, sign=False)  # type: ignore[arg-type]

@@ -1,10 +1,12 @@
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from ryecore.errors import SigningError, UntrustedKey
+from ryecore.errors import LinkLeavesSpace, RevokedKey, SigningError, UntrustedKey
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.keys import SigningKey
@@ -208,8 +210,61 @@ def test_trusting_again_replaces_what_was_said(house: House, spaces: Spaces) -> 
     friend = SigningKey.generate()
     path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
     house.keys.trust(friend.public, "x", revoked=True)
-    house.keys.trust(friend.public, "x")
+    with pytest.raises(SigningError, match="was revoked") as refused:
+        house.keys.trust(friend.public, "x")
+    assert "--reinstate" in refused.value.next_step
+    with pytest.raises(RevokedKey):
+        verify(spaces, path)
+    house.keys.trust(friend.public, "x", reinstate=True)
     assert verify(spaces, path).is_verified
+
+
+@pytest.mark.parametrize("linked", ["", "config", "config/keys", "config/keys/trusted"])
+def test_a_vouch_for_a_project_never_lands_in_user_space(
+    house: House, spaces: Spaces, linked: str
+) -> None:
+    """A clone brings the link; the person runs `rye keys trust --in-project`."""
+    friend = SigningKey.generate()
+    house.path(linked).parent.mkdir(parents=True, exist_ok=True)
+    Path(str(house.path(linked)).rstrip("/")).symlink_to(house.path(linked, "user"))
+    with pytest.raises(LinkLeavesSpace) as refused:
+        house.keys.trust(friend.public, "a friend", space=spaces.project)
+    assert refused.value.leads_to.is_relative_to(house.user)
+    assert not list(house.user.rglob(f"{friend.public.fingerprint}.toml"))
+
+
+def test_a_vouch_counts_only_where_it_was_made(house: House, spaces: Spaces) -> None:
+    friend = SigningKey.generate()
+    file = house.keys.trust(friend.public, "a friend", space=spaces.project)
+    name = f"config/keys/trusted/{file.name}"
+
+    house.write(name, file.read_bytes(), space="user", sign=False)
+    mine = house.write("tools/x.py", PYTHON_TOOL, key=friend, space="user")
+    with pytest.raises(UntrustedKey, match="signed for project space, and stands in user space"):
+        verify(spaces, mine)
+
+    house.path(name, "user").unlink()
+    path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
+    assert verify(spaces, path).is_verified
+    shutil.copytree(house.project, house.root / "copy")
+    other = evolve(spaces, project=Space("project", house.root / "copy/.ai"))
+    with pytest.raises(UntrustedKey, match="another project's folder"):
+        verify(other, other.project.root / "tools/x.py")
+
+
+def test_a_revocation_stands_where_no_clone_can_undo_it(house: House, spaces: Spaces) -> None:
+    friend = SigningKey.generate()
+    file = house.keys.trust(friend.public, "a friend", space=spaces.project)
+    path, older = house.write("tools/x.py", PYTHON_TOOL, key=friend), file.read_bytes()
+    with pytest.raises(SigningError, match="could be undone") as refused:
+        house.keys.trust(friend.public, "a friend", space=spaces.project, revoked=True)
+    assert "leave out --in-project" in refused.value.next_step
+    house.keys.trust(friend.public, "a friend", revoked=True)
+    file.write_bytes(older)
+    with pytest.raises(RevokedKey):
+        verify(spaces, path)
+    with pytest.raises(SigningError, match="was revoked"):
+        house.keys.trust(friend.public, "a friend", space=spaces.project)
 
 
 def test_the_command_never_prints_the_private_key(house: House) -> None:

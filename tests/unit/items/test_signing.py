@@ -13,6 +13,7 @@ from ryecore.errors import (
     ContentChanged,
     InputError,
     ItemNotFound,
+    LinkLeavesSpace,
     SigningError,
     UnsignedItem,
 )
@@ -144,7 +145,7 @@ def test_what_cannot_be_signed_is_reported_and_the_rest_is_signed(
     assert set(failed) == {bom, fifo, link}
     assert "byte order mark" in failed[bom]
     assert "plain file" in failed[fifo]
-    assert "leaves its folder" in failed[link]
+    assert "link that leaves" in failed[link]
     assert report.to_dict()["status"] == "error"
     assert report.to_dict()["total"] == 4
     assert verify(spaces, good).is_verified
@@ -162,9 +163,10 @@ def test_a_sidecar_that_is_a_link_out_is_not_written_through(house: House) -> No
     precious = house.root / "precious"
     precious.write_bytes(b"mine")
     path.with_name("x.json.sig").symlink_to(precious)
-    with pytest.raises(SigningError, match="leaves its folder") as refused:
+    with pytest.raises(LinkLeavesSpace) as refused:
         house.open().sign("tool:acme/x")
-    assert "Put the file itself" in refused.value.next_step
+    assert (refused.value.path.name, refused.value.leads_to) == ("x.json.sig", precious)
+    assert "Put the file or folder itself" in refused.value.next_step
     assert precious.read_bytes() == b"mine"
 
 
@@ -178,7 +180,7 @@ def test_a_file_behind_a_linked_folder_is_not_signed(
     house.path("tools/acme").symlink_to(outside)
     with pytest.raises(ItemNotFound):
         house.open().sign("tool:*")
-    with pytest.raises(SigningError, match="leaves its folder"):
+    with pytest.raises(LinkLeavesSpace):
         house.open().sign(str(house.path("tools/acme/x.py")))
     assert (outside / "x.py").read_bytes() == b"mine"
 
@@ -192,12 +194,42 @@ def test_a_link_within_the_folder_becomes_a_file_of_its_own(house: House, spaces
     assert verify(spaces, link).is_verified
 
 
-def test_a_space_that_is_a_link_itself_is_signed(house: House, spaces: Spaces) -> None:
-    path = put(house, "tools/acme/x.py")
-    house.path("").rename(house.root / "dotfiles")
-    house.path("").symlink_to(house.root / "dotfiles")
-    assert signed_by(house, "tool:*") == ["acme/x.py"]
+@pytest.mark.parametrize("linked", ["", "tools"])
+def test_a_user_space_of_links_is_the_users_own_and_signed(
+    house: House, spaces: Spaces, linked: str
+) -> None:
+    path = put(house, "tools/acme/x.py", space="user")
+    folder = Path(str(house.path(linked, "user")).rstrip("/"))
+    folder.rename(house.root / "dotfiles")
+    folder.symlink_to(house.root / "dotfiles")
+    report = house.open().sign("tool:*", space="user")
+    assert [one.relative for one in report.signed] == ["acme/x.py"]
     assert verify(spaces, path).is_verified
+
+
+@pytest.mark.parametrize("linked", ["", "tools", "tools/acme"])
+def test_no_glob_is_signed_through_a_link_that_leaves_the_project(
+    house: House, linked: str
+) -> None:
+    mine = put(house, "tools/acme/x.py", space="user")
+    house.path(linked).parent.mkdir(parents=True, exist_ok=True)
+    Path(str(house.path(linked)).rstrip("/")).symlink_to(house.path(linked, "user"))
+    with pytest.raises((LinkLeavesSpace, ItemNotFound)):
+        house.open().sign("tool:*")
+    with pytest.raises(LinkLeavesSpace):
+        house.open().sign(str(house.path("tools/acme/x.py")))
+    assert mine.read_bytes() == PYTHON_TOOL
+
+
+@pytest.mark.parametrize(
+    "name", ["x\n- tool:ok.py", "x\u202eyp.exe", "x\u200b", "x\u2028", "\x1b[2J"]
+)
+def test_a_name_that_shows_as_something_else_is_not_signed(house: House, name: str) -> None:
+    path = put(house, f"tools/acme/{name}.py")
+    with pytest.raises(SigningError, match="bidirectional") as refused:
+        house.open().sign("tool:acme/*")
+    assert str(refused.value).isprintable()
+    assert path.read_bytes() == PYTHON_TOOL
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o600, 0o755, 0o400, 0o700])

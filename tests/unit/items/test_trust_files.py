@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from ryecore.errors import IntegrityError, RevokedKey, SigningError, UnsignedItem, UntrustedKey
 from ryecore.items.evidence import Evidence
+from ryecore.items.key_files import render_trusted_key
 from ryecore.items.places import source_at
 from ryecore.items.signature import utc_now
 from ryecore.items.spaces import Space, Spaces
-from ryecore.items.trust import TrustStore, render_trusted_key
+from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
 from tests.house import House
@@ -148,7 +149,7 @@ def test_tomls_own_times_are_read_as_utc(
     assert key.not_after == read
 
 
-@pytest.mark.parametrize("not_after", ["31.12.2099", "2099-12-31", "never", "", f"{FAR_AHEAD}\n"])
+@pytest.mark.parametrize("not_after", ["31.12.2099", "2099-12-31", "never", f"{FAR_AHEAD}\n"])
 def test_a_not_after_of_another_form_is_never_written(
     house: House, stranger: SigningKey, not_after: str
 ) -> None:
@@ -260,7 +261,7 @@ def test_an_owner_is_a_value_whatever_it_says(house: House, spaces: Spaces, owne
     path = house.keys.trust(key, owner, revoked=False, not_after=FAR_AHEAD)
     document = tomllib.loads(path.read_text())
     assert set(document) == {
-        *("version", "category", "fingerprint", "owner", "not_after", "public_key"),
+        *("version", "category", "fingerprint", "owner", "space", "not_after", "public_key"),
     }
     assert document["owner"] == owner.replace("\r\n", "\n")
     assert document["public_key"] == {"pem": key.pem.decode()}
@@ -268,23 +269,35 @@ def test_an_owner_is_a_value_whatever_it_says(house: House, spaces: Spaces, owne
     assert (found.key, found.not_after) == (key, FAR_AHEAD)
 
 
-def test_the_keys_that_count_are_listed(house: House, spaces: Spaces) -> None:
-    host, friend, revoked, planted = (SigningKey.generate().public for _ in range(4))
+def test_every_key_is_listed_with_what_is_true_of_it(house: House, spaces: Spaces) -> None:
+    host, friend, revoked, planted, expired, here = (SigningKey.generate().public for _ in range(6))
     house.keys.trust(friend, "a friend", not_after=FAR_AHEAD)
     house.keys.trust(revoked, "gone", revoked=True)
     key_file(house, planted, None)
-    listed = {key.owner: key for key in TrustStore(spaces, [host]).trusted()}
-    assert set(listed) == {"the host", "the author", "a friend"}
-    assert listed["a friend"].not_after == FAR_AHEAD
-    assert listed["a friend"].source == house.path(
+    key_file(house, expired, house.key, not_after=LONG_AGO)
+    house.keys.trust(here, "only here", space=spaces.project)
+    listed = {one.key: one for one in TrustStore(spaces, [host]).listed()}
+    assert {key: one.status for key, one in listed.items()} == {
+        host: "trusted",
+        house.key.public: "trusted",
+        friend: "trusted",
+        revoked: "revoked",
+        planted: "untrusted",
+        expired: "expired",
+        here: "trusted",
+    }
+    assert "not signed by a key that you trust" in listed[planted].reason
+    assert (listed[here].space, listed[friend].space) == ("project", "user")
+    assert listed[friend].not_after == FAR_AHEAD
+    assert listed[friend].path == house.path(
         f"config/keys/trusted/{friend.fingerprint}.toml", "user"
     )
-    assert listed["the host"].source is None
+    assert listed[host].path is None
 
 
 def test_a_user_without_keys_trusts_none(spaces: Spaces, house: House) -> None:
     nobody = Space("user", house.root / "nobody/.ai")
-    assert TrustStore(Spaces(spaces.project, nobody, ())).trusted() == ()
+    assert TrustStore(Spaces(spaces.project, nobody, ())).listed() == ()
 
 
 def test_trusted_keys_that_cannot_be_listed_are_an_error_not_none(
@@ -295,7 +308,7 @@ def test_trusted_keys_that_cannot_be_listed_are_an_error_not_none(
     folder.parent.mkdir(parents=True)
     folder.symlink_to("trusted")  # a link to itself
     with pytest.raises(SigningError, match="can't be listed"):
-        TrustStore(Spaces(spaces.project, nobody, ())).trusted()
+        TrustStore(Spaces(spaces.project, nobody, ())).listed()
 
 
 def test_now_is_utc_in_whole_seconds() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ryecore.errors import StateError
+from ryecore.errors import LinkLeavesSpace, StateError
 from ryecore.state.attestation import AttestedFolder, attested_folder
 
 
@@ -56,8 +56,14 @@ def test_a_pull_that_replaces_the_attestation_moves_all_aside(tmp_path: Path) ->
     assert (kept / mine.private.name / "threads.db").read_text() == "mine"
 
 
-def test_it_is_kept_out_of_git(tmp_path: Path) -> None:
-    opened(tmp_path)
+@pytest.mark.parametrize("ignored", [None, "", "!*\n"])
+def test_it_is_kept_out_of_git_whatever_a_clone_says(tmp_path: Path, ignored: str | None) -> None:
+    if ignored is not None:
+        theirs = tmp_path / "project/.ai/state/.gitignore"
+        theirs.parent.mkdir(parents=True)
+        theirs.write_text(ignored)
+    mine = place(tmp_path)
+    (mine.private / "threads.db").write_text("mine")
     subprocess.run(["git", "init", "-q", tmp_path / "project"], check=True)
     status = subprocess.run(
         ["git", "-C", tmp_path / "project", "status", "--porcelain", "-uall"],
@@ -65,7 +71,17 @@ def test_it_is_kept_out_of_git(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert status.stdout == ""
+    assert [line for line in status.stdout.splitlines() if "/.gitignore" not in line] == []
+
+
+def test_state_of_a_project_whose_ai_folder_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    """A clone with `.ai -> ../../.ai` would keep its threads in the user's own folder."""
+    (tmp_path / "home/.ai").mkdir(parents=True)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/.ai").symlink_to(tmp_path / "home/.ai")
+    with pytest.raises(LinkLeavesSpace):
+        place(tmp_path)
+    assert list((tmp_path / "home/.ai").iterdir()) == []
 
 
 def test_a_moved_project_keeps_its_state(tmp_path: Path) -> None:
@@ -93,7 +109,8 @@ def test_what_stands_in_place_of_an_attestation_is_no_attestation(
             record.write_text("[" + " " * 5000 + "]")
     with pytest.warns(UserWarning, match=r"was moved to"):
         fresh = place(tmp_path)
-    assert set(fresh.path.iterdir()) == {record, fresh.private}
+    ignoring = fresh.path / ".gitignore"
+    assert set(fresh.path.iterdir()) == {record, fresh.private, ignoring}
     assert len(aside(tmp_path)) == 1
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ryecore import SigningKey
-from ryecore.errors import StateError, UnsignedItem
+from ryecore.errors import LinkLeavesSpace, StateError, UnsignedItem
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
 from ryecore.llm import ToolSpec
@@ -226,7 +226,7 @@ def test_an_export_replaces_the_one_before_and_follows_no_link(tmp_path: Path) -
     write_export(project, THREAD, "Three.\n", KEY)
     assert victim.read_bytes() == b"mine"
     (project / "knowledge/agent/threads/more").symlink_to(elsewhere)
-    with pytest.raises(StateError, match="a link that leaves"):
+    with pytest.raises(LinkLeavesSpace):
         write_export(project, "more/research-1", "Four.\n", KEY)
     assert [file.name for file in elsewhere.iterdir()] == ["victim"]
     (project / "knowledge/agent/threads/plain").write_text("")

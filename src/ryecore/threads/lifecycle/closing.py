@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from attrs import evolve
 
-from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.errors import LinkLeavesSpace, RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Account, Amount
 from ryecore.runs.hooks import HookRunner
@@ -35,7 +35,7 @@ async def run_after_complete(
     """
     if not hooks.listens("after_complete"):
         return
-    with suppress(StateError):  # so that they find what was said
+    with suppress(StateError, LinkLeavesSpace):  # so that they find what was said
         said = evolve(file, status=ending.status, cost=cost)
         leave_knowledge(host, host.store.folder_of(file.thread_id), said)
     context = {
@@ -68,7 +68,7 @@ def record_end(recorder: Recorder, ending: Ending, cost: Cost) -> None:
 def leave_files(host: ThreadHost, file: ThreadFile, ending: Ending, cost: Cost) -> None:
     """Write what stays for people. A full disk there takes no result from its caller."""
     file = evolve(file, status=ending.status, cost=cost, updated_at=utc_now())
-    with suppress(StateError):
+    with suppress(StateError, LinkLeavesSpace):
         folder = host.store.folder_of(file.thread_id)
         write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
         leave_knowledge(host, folder, file)

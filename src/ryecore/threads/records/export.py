@@ -7,7 +7,6 @@ Source: seed 003, "Thread Storage"; decisions 5, 36 and 47.
 """
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from ryecore.errors import StateError
+from ryecore.items.confined import writable_folder
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
@@ -140,7 +140,10 @@ def write_capabilities(
     Raises:
         StateError: It can't be written.
     """
-    _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
+    try:
+        _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
+    except OSError as problem:
+        raise _unwritable(path, problem) from problem
 
 
 # The knowledge export
@@ -307,18 +310,17 @@ def write_export(
         The file.
 
     Raises:
-        StateError: It can't be written, or a link among its folders leads out of the knowledge.
+        StateError: It can't be written.
+        LinkLeavesSpace: A link among its folders leads out of the project's knowledge.
     """
     path = export_path(project_root, thread_id)
-    knowledge = project_root / "knowledge"
+    signed = sign_document(EXPORT_KIND, thread_id, text, key)
     try:
-        if not path.parent.is_dir():
-            _check_inside(path.parent, knowledge)
-            path.parent.mkdir(parents=True, exist_ok=True)
-        _check_inside(path.parent, knowledge)
+        knowledge = project_root / "knowledge"
+        with writable_folder(path.parent, knowledge, project_root.parent) as folder:
+            _write(folder / path.name, signed, durability)
     except OSError as problem:
         raise _unwritable(path, problem) from problem
-    _write(path, sign_document(EXPORT_KIND, thread_id, text, key), durability)
     return path
 
 
@@ -357,24 +359,8 @@ def read_export(project_root: Path, thread_id: str, public_key: PublicKey) -> st
     return content.partition(b"\n")[2].decode()
 
 
-def _check_inside(folder: Path, root: Path) -> None:
-    """A link among the folders could lead the text anywhere."""
-    real = os.path.realpath(folder)
-    # What lies below it as it is written has no link above it either.
-    if real.startswith(f"{root}{os.sep}") or real == str(root):
-        return
-    if not Path(real).is_relative_to(os.path.realpath(root)):
-        raise StateError(
-            f"{folder} is a link that leaves {root}.",
-            next_step="Remove the link: exports stand in the project's knowledge.",
-        )
-
-
 def _write(path: Path, content: bytes, durability: Durability) -> None:
-    try:
-        write_atomically(path, content, mode=0o600, durable=durability == "machine")
-    except OSError as problem:
-        raise _unwritable(path, problem) from problem
+    write_atomically(path, content, mode=0o600, durable=durability == "machine")
 
 
 def _unwritable(path: Path, problem: OSError) -> StateError:
