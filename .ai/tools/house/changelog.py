@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:P2aGHDW5j8rEkhjUDcRlkBzDxUS9ch5xi4YGF-s073UIB0br0MB3BEDV888bhrYeta0D4-t66PUguMQCHV1QAA:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:wtzmdjgi5IcR7X9MZBqpyTCIfC42vAJ67lGvMGuIm6NfkMdtEdJpIOxcW5ltljgDBRydjUmeo2UMFSq5CPQpDQ:1ab3a6d440ea87da
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:lsjYYBI-IwuYHfiMe7TpNOCu0Ol1bODRdtugQgqJiq8gZel9wSxqQ59G5O2x5npP4IBx_CP-o-_537iaEmvpCA:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:FpFq1K_WIrflFHnhwiO2_quV-IIZAtfbcGNVfmsitIICP1TBcCQa6gyRQuaQNQlWw4trqE_vSJeOt7jJjSJ1Cg:1ab3a6d440ea87da
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:568uMHdL1GpQSvKfffSp75h1QZigWdJ3o0QMw0fedLnLpKgn75GKWkwASAwYXrbtvNOx7anZsL1mEVeIFXdMBA:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:aFD-tCJSCyWqzzY_oEsEvkuRnIFyBDupSm_NPIBOVGqtbPsjBQNkpeynYSxTHBciEA1vIsmdtk3BsCENPp3cDw:1ab3a6d440ea87da
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:gyPZ32ZAKX1u-v7xEmIEPcV_VgjpcRWT3-XEf1uo_VbV3umzl-443DDfEv9aHamHeHPl8WtPFOnMMNXD3a7sAw:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:zGmiSiVHOnrNNO_3UnZ33LgBSPh7A9slSH38weUiJ8SZtWA2MMMvhMC9wtBX51WjyLM2hzDHT4ElrbSLwE5uCw:1ab3a6d440ea87da
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:27tnk1XrlaEBDt22laVEQl1oexTlr0-979nlqZRIMmNRIXURqAS9YfJuBMxnXx5Wk_I5P_51oupcNKuBJAlVBg:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:lVnQS7OY-TpwnTSMBvccks9lhtX4rYq10xWLY2fFYdeNB6VXQ_s4nS_lhHGbr66V0z_jMIhBQEHq3zcIX0jUDw:1ab3a6d440ea87da
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

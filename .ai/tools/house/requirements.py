@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:JvwvMJB9nMWkM3uhkC3OB-ZB6ClmBd7aJBzkFVwL7xn_4QFOQfTxJ1DGds7zTfKCuLt_Zmv89r-Fmg1bZaFSCw:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:MLnFLjLJRzlJrK6zfpM-5rJCAVsGKllriYoQ-dkfSrvJkN4A0FmjT8YyTKbjqGbt1SmIAsjOxbePOLChRSr6DQ:1ab3a6d440ea87da
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

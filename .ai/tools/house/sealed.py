@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:PCw5jdJBrlyzQIZ6-yu4GNMv81m-2O76ruyxUVAg6Yg9ijoMMEMf-mllLdkWHRp8tZnGHWa3YSBxYECBArqnAQ:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:rjB4_OUGOOvHEjvnMQIySHQ-Vz9KQQMsb9vnFn5THhwQ6jxG3i9qF6MnEyS37kpjflqmhM18kk449JlT5sOjDg:1ab3a6d440ea87da
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:BZdJNy9jL5PblNFz7u5M-dgssKL07Vcv3v8bDj-sJSRWvlmB9dxp0nnhyzEequpDlxqFJBOBurbBwyZfEm10CA:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:rhyytMsFgjx6utO3lmbwkj5HYtcsspoHlKz2O46rNa-qyMn7NqKW9p5_uYxsn9A9EnnqWiQ9bpzejYraGE0fCw:1ab3a6d440ea87da
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

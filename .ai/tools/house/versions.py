@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:rhTfCZTXpClJbdsdSaOu6l0VvB82tnDuD3Cve2SWlRN-y32B31uJwVK9lbunXxBN1xI1uNnTRM_Zs-NLju6qBw:14be475f9a8d888e
+# rye:signed:2026-11-23T00:24:02Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:FBFaqMMxBYtea1s2tO6rS2N8_G21nSlWtdqtywKyKPWJpuQqSkWUOLDLsC-OEH-qdP14rRQWxGwi2pxrtAM8AA:1ab3a6d440ea87da
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -12,6 +12,7 @@ from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
 from ryecore.cli.pictures import Drawing, drawing_options
+from ryecore.cli.threads_adopt import adopt
 from ryecore.cli.threads_going_on import fork, handoff, resume
 from ryecore.cli.threads_proof import replay, verify
 from ryecore.cli.threads_view import transcript, tree, watch
@@ -212,5 +213,5 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     return text
 
 
-for _command in (tree, watch, transcript, verify, replay, resume, fork, handoff):
+for _command in (tree, watch, transcript, verify, replay, resume, fork, handoff, adopt):
     threads.add_command(_command)

@@ -1,39 +1,66 @@
-"""The folder of a project's state: this user's own, or moved aside unread.
+"""The folder of a project's state: this user's own, or left unread where it is.
 
 A repository can carry a `.ai/state` of somebody else's making. What stands there is used only when
 this user's run key has attested it, for the very folder that it stands in. And because a later
 pull can replace any file whose name it knows, what is trusted stands in a folder below it whose
 name nobody else can know.
 
-Source: decision 37.
+Looking moves nothing. A run that starts sets aside what was copied here from elsewhere; what was
+made in this very place, is in use, belongs to another user of the machine, or bears records of
+this user's own is left, and an error says how to take it over.
+
+Source: decision 37; ADR 024.
 """
 
 import json
 import os
+import re
 import shutil
 import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.errors import StateError
+from ryecore.errors import SigningError, StateError, UnattestedState
 from ryecore.items.confined import check_links
 from ryecore.items.files import write_atomically
+from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest
-from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.lillux.locks import LockHolder, describe_holders, find_lock_holders, is_locked
 from ryecore.state.locking import LockWait, try_flock
-from ryecore.state.records import holds, load_run_key, sign_record
+from ryecore.state.records import find_run_key, holds, load_run_key, sign_record
+from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
-__all__ = ["AttestedFolder", "attested_folder"]
+__all__ = [
+    "AttestedFolder",
+    "Claim",
+    "alone_in",
+    "attest",
+    "attested_folder",
+    "claim_of",
+    "find_attested_folder",
+    "find_owners",
+    "private_folders",
+    "refusal_of",
+    "set_aside",
+]
 
 _KIND: Final = "state"
 _NAME: Final = "attested.json"
 _MAX_BYTES: Final = 4096
+_PRIVATE: Final = re.compile(r"\.[0-9a-f]{32}")
+_MAX_PROBES: Final = 64
+_DEADMAN_BYTE: Final = 128
+"""In SQLite's shared memory, the byte that every connection to a database keeps locked."""
+
+Reason: TypeAlias = Literal["copied", "foreign", "unsigned"]
 
 
 @frozen
@@ -49,8 +76,30 @@ class AttestedFolder:
     private: Path
 
 
-def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
-    """A folder of state that this user's run key attests, made where it is missing.
+@frozen
+class Claim:
+    """What a folder of state says of its making, proved as far as that can be.
+
+    Attributes:
+        folder: The folder.
+        reason: Why it isn't used as it is: it is this user's own but was `copied` or restored,
+            another user space's (`foreign`), or `unsigned`. None where it is attested.
+        fingerprint: Of the run key that claims to have signed it; empty where none does.
+        public_key: That key, where the record carries it and its signature holds.
+        is_made_here: Whether it says to have been made in this very place.
+        private: The folder in it for what is trusted, where the record names one.
+    """
+
+    folder: Path
+    reason: Reason | None
+    fingerprint: str
+    public_key: PublicKey | None
+    is_made_here: bool
+    private: Path | None
+
+
+def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder | None:
+    """Return a folder of state that this user's run key attests. Nothing is made or moved.
 
     Args:
         state: The project's `.ai/state`.
@@ -58,9 +107,46 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
         user_root: The user's `.ai` folder, which holds the run key.
 
     Returns:
-        The folder. What stood there without attestation was moved aside, with a warning.
+        The folder; None where there is none, or nothing in it.
 
     Raises:
+        UnattestedState: What stands there is not this user's, or was copied or restored.
+        StateError: The folder is a link, or can't be read.
+        LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
+    """
+    folder = state / name
+    check_links(state.parent, state.parent, boundary=state.parent.parent)
+    try:
+        if not os.path.lexists(folder):
+            return None
+        _check_plain(state)
+        _check_plain(folder)
+        key = find_run_key(user_root)
+        claim = claim_of(folder, key.public if key else None)
+        if claim.reason is None and claim.private is not None:
+            return AttestedFolder(folder, claim.private)
+        if not any(folder.iterdir()):
+            return None
+        raise refusal_of(claim)
+    except OSError as problem:
+        raise _unusable(folder, problem) from problem
+
+
+def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
+    """Return a folder of state that this user's run key attests, made where it is missing.
+
+    Args:
+        state: The project's `.ai/state`.
+        name: The folder below it, such as `threads`.
+        user_root: The user's `.ai` folder, which holds the run key.
+
+    Returns:
+        The folder. What was copied there from elsewhere is set aside, with a warning.
+
+    Raises:
+        UnattestedState: What stands there was made here by another user space, is in use, or is
+            this user's own and was copied or restored.
+        StateLocked: Another process holds the state's lock for too long.
         StateError: The folder is a link, or can't be made.
         LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
     """
@@ -68,43 +154,229 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
     key = load_run_key(user_root)
     check_links(state.parent, state.parent, boundary=state.parent.parent)
     try:
-        if os.path.lexists(folder):
-            _check_plain(state)
-            _check_plain(folder)
-            found = _attested(folder, key)
+        with suppress(UnattestedState):
+            found = find_attested_folder(state, name, user_root)
             if found is not None:
                 return found
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone_in(state):
+        with alone_in(state):
             if os.path.lexists(folder):
                 _check_plain(folder)
-                found = _attested(folder, key)
-                if found is not None:
-                    return found
-                _move_aside(folder)
+                claim = claim_of(folder, key.public)
+                if claim.reason is None and claim.private is not None:
+                    return AttestedFolder(folder, claim.private)
+                _clear_for_start(claim, key.public)
             return _make(folder, key)
     except OSError as problem:
-        raise StateError(
-            f"{folder} can't be used: {problem.strerror}.",
-            next_step="See that the project can be written, and its disk has room.",
-        ) from problem
+        raise _unusable(folder, problem) from problem
 
 
-def _attested(folder: Path, key: SigningKey) -> AttestedFolder | None:
-    """The folder, if the key has attested this very one, and not one that it is a copy of."""
-    path = folder / _NAME
+def claim_of(folder: Path, key: PublicKey | None) -> Claim:
+    """Return what a folder of state says of its making.
+
+    Args:
+        folder: The folder.
+        key: The public half of this user's run key; None where the user has none.
+    """
+    record = _read_record(folder / _NAME)
+    line = record.get("_signature")
+    signature = parse_payload(line) if isinstance(line, str) else None
+    fingerprint = signature.fingerprint if signature else ""
+    is_made_here = record.get("inode") == folder.stat().st_ino
+    private = None
+    with suppress(KeyError, TypeError):
+        named = folder / f".{record['id']}"
+        if _PRIVATE.fullmatch(named.name) and named.is_dir() and not named.is_symlink():
+            private = named
+    # The records of adopted keys count; a folder that such a key attests doesn't.
+    own = None if key is None else PublicKey(key.raw)
+    reason: Reason | None
+    if own is not None and holds(_KIND, record, own):
+        reason = None if is_made_here and private is not None else "copied"
+        return Claim(folder, reason, fingerprint, own, is_made_here, private)
+    carried = _carried_key(record, fingerprint)
+    reason = "foreign" if carried is not None or fingerprint else "unsigned"
+    return Claim(folder, reason, fingerprint, carried, is_made_here, private)
+
+
+def refusal_of(claim: Claim) -> UnattestedState:
+    """Return the error that says that state can't be used as it is, and how it can be."""
+    folder, owners = claim.folder, find_owners(claim.folder)
+    match claim.reason:
+        case "copied":
+            message = f"{folder} is a copy or a restored backup of your state, so it isn't used yet"
+        case "foreign":
+            message = (
+                f"{folder} was made by another user space (run key {claim.fingerprint}), so "
+                "nothing of it was read or moved"
+            )
+        case _:
+            message = f"{folder} is attested by nobody, so nothing of it was read or moved"
+    if owners:
+        message += f"; it is in use by {describe_holders(owners)}"
+        next_step = (
+            "Use the user space that made it (USER_SPACE, HOME), or end that process and take the "
+            "state over: rye threads adopt"
+        )
+    else:
+        next_step = (
+            "Prove it and take it over: rye threads adopt. Or begin anew without it: "
+            "rye threads adopt --set-aside"
+        )
+        if claim.reason == "foreign":
+            next_step = f"Use the user space that made it (USER_SPACE, HOME). {next_step}"
+    return UnattestedState(
+        f"{message}.",
+        next_step=next_step,
+        path=str(folder),
+        reason=claim.reason or "unsigned",
+        owners=owners,
+    )
+
+
+def find_owners(folder: Path) -> tuple[LockHolder, ...]:
+    """Return the processes that use a folder of state now.
+
+    One of another container is returned with the number 0.
+    """
+    owners: dict[int, LockHolder] = {}
+    for private in private_folders(folder):
+        shared = [path for path in private.glob("*.db-shm") if _is_plain_file(path)]
+        found = find_lock_holders(*shared, *private.glob("*.db.gate"), shared_too=True)
+        owners.update({one.pid: one for one in found})
+        for path in shared if not found else ():
+            with suppress(OSError):
+                if is_locked(path, _DEADMAN_BYTE, 1):
+                    owners[0] = LockHolder(0, "", "in another container", None)
+    return tuple(owners.values())
+
+
+def private_folders(folder: Path) -> tuple[Path, ...]:
+    """Return the folders in a folder of state that are named like those for what is trusted."""
+    try:
+        found = sorted(one for one in folder.iterdir() if _PRIVATE.fullmatch(one.name))
+    except PermissionError:
+        return ()
+    return tuple(one for one in found if one.is_dir() and not one.is_symlink())
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a folder of state, so that another one can be made in its place.
+
+    Returns:
+        Its new path.
+
+    Raises:
+        UnattestedState: A process uses it.
+        OSError: It can't be renamed.
+    """
+    owners = find_owners(folder)
+    if owners:
+        raise UnattestedState(
+            f"{folder} is in use by {describe_holders(owners)}, so it stays where it is.",
+            next_step="End that first: rye threads cancel, in the user space that runs it.",
+            path=str(folder),
+            owners=owners,
+        )
+    when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = folder.with_name(f"{folder.name}.unattested-{when}-{os.urandom(2).hex()}")
+    folder.rename(aside)
+    return aside
+
+
+def attest(folder: Path, secret: str, key: SigningKey) -> None:
+    """Sign that a folder of state was made here, by this user.
+
+    Args:
+        folder: The folder.
+        secret: The name of the folder in it for what is trusted, without its dot.
+        key: The run key.
+    """
+    record = {
+        "version": 1,
+        "id": secret,
+        "inode": folder.stat().st_ino,
+        "public_key": key.public.pem.decode(),
+    }
+    signed = sign_record(_KIND, record, key)
+    # In a folder of our own, where no file that a clone brought can say otherwise.
+    write_atomically(folder / ".gitignore", b"*\n")
+    write_atomically(folder / _NAME, json.dumps(signed).encode(), mode=0o600)
+
+
+@contextmanager
+def alone_in(state: Path) -> Iterator[None]:
+    """Hold the lock of `.ai/state`: one process at a time makes, moves or adopts what is in it.
+
+    Raises:
+        StateLocked: Another process holds it for too long.
+    """
+    _check_plain(state)
+    descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        wait = None
+        while not try_flock(descriptor):
+            wait = wait or LockWait(state)
+            wait.pause()
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear_for_start(claim: Claim, key: PublicKey) -> None:
+    """Make room for a folder of this user's own, unless what stands there may be in its place."""
+    folder = claim.folder
+    try:
+        is_empty = not any(folder.iterdir())
+    except PermissionError:
+        raise refusal_of(claim) from None
+    if is_empty:
+        folder.rmdir()
+        return
+    is_copy_from_elsewhere = (
+        claim.reason != "copied"
+        and not claim.is_made_here
+        and folder.stat().st_uid == os.geteuid()
+        and not _has_own_records(folder, key)
+        and not find_owners(folder)
+    )
+    if not is_copy_from_elsewhere:
+        raise refusal_of(claim)
+    aside = set_aside(folder)
+    warnings.warn(
+        f"{folder} was not made by you on this machine, so nothing of it was read. It was moved "
+        f"to {aside}.",
+        stacklevel=2,
+    )
+
+
+def _has_own_records(folder: Path, key: PublicKey) -> bool:
+    """Return whether any of the first threads of a folder was signed by this user's run key."""
+    for path in islice(folder.glob(f"**/{THREAD_FILE}"), _MAX_PROBES):
+        with suppress(StateError):
+            read_thread_file(path, key, str(path.parent.relative_to(folder)))
+            return True
+    return False
+
+
+def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])  # no FIFO is waited for
     except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _carried_key(record: dict[str, Any], fingerprint: str) -> PublicKey | None:
+    """Return the key that a record carries, if it has signed the record."""
+    pem = record.get("public_key")
+    if not isinstance(pem, str):
         return None
-    if (
-        not isinstance(record, dict)
-        or record.get("inode") != folder.stat().st_ino
-        or not holds(_KIND, record, key.public)
-    ):
-        return None
-    private = folder / f".{record['id']}"
-    return AttestedFolder(folder, private) if private.is_dir() else None
+    with suppress(SigningError):
+        key = PublicKey.from_pem(pem)
+        if key.fingerprint == fingerprint and holds(_KIND, record, key):
+            return key
+    return None
 
 
 def _make(folder: Path, key: SigningKey) -> AttestedFolder:
@@ -113,12 +385,8 @@ def _make(folder: Path, key: SigningKey) -> AttestedFolder:
     fresh.mkdir(mode=0o700)
     secret = os.urandom(16).hex()
     try:
-        # In a folder of our own, where no file that a clone brought can say otherwise.
-        (fresh / ".gitignore").write_text("*\n")
         (fresh / f".{secret}").mkdir(mode=0o700)
-        record = {"version": 1, "id": secret, "inode": fresh.stat().st_ino}
-        signed = sign_record(_KIND, record, key)
-        write_atomically(fresh / _NAME, json.dumps(signed).encode(), mode=0o600)
+        attest(fresh, secret, key)
         fresh.rename(folder)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -126,18 +394,10 @@ def _make(folder: Path, key: SigningKey) -> AttestedFolder:
     return AttestedFolder(folder, folder / f".{secret}")
 
 
-def _move_aside(folder: Path) -> None:
-    if not any(folder.iterdir()):
-        folder.rmdir()
-        return
-    when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    aside = folder.with_name(f"{folder.name}.unattested-{when}-{os.urandom(2).hex()}")
-    folder.rename(aside)
-    warnings.warn(
-        f"{folder} was not made by you on this machine, so nothing of it was read. It was moved "
-        f"to {aside}.",
-        stacklevel=2,
-    )
+def _is_plain_file(path: Path) -> bool:
+    with suppress(OSError):
+        return stat.S_ISREG(path.lstat().st_mode)
+    return False
 
 
 def _check_plain(folder: Path) -> None:
@@ -149,16 +409,8 @@ def _check_plain(folder: Path) -> None:
         )
 
 
-@contextmanager
-def _alone_in(state: Path) -> Iterator[None]:
-    """Eight processes may open a project at once; one of them at a time looks and makes."""
-    _check_plain(state)
-    descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        wait = None
-        while not try_flock(descriptor):
-            wait = wait or LockWait(state)
-            wait.pause()
-        yield
-    finally:
-        os.close(descriptor)
+def _unusable(folder: Path, problem: OSError) -> StateError:
+    return StateError(
+        f"{folder} can't be used: {problem.strerror}.",
+        next_step="See that the project can be written, and its disk has room.",
+    )

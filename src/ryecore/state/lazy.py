@@ -1,6 +1,5 @@
 """A project's threads, opened when they are first needed."""
 
-import os
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -49,15 +48,29 @@ class LazyThreadStore:
             return self._store
 
     def open_existing(self) -> "ThreadStore | None":
-        """The threads; None where the project has none, and then nothing is made.
+        """The threads; None where the project has none. Nothing is made or moved.
 
         Where their place was removed, they are those that this process knew.
 
         Raises:
+            UnattestedState: The threads there are not this user's.
             StateError: The place can't be used.
         """
-        place = self._project_root / "state" / THREADS_FOLDER
-        return self.open() if os.path.lexists(place) else self._store
+        from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
+        from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
+
+        with self._lock:
+            if self._store is not None and self._store.is_in_place():
+                return self._store
+            found = find_attested_folder(
+                self._project_root / "state", THREADS_FOLDER, self._user_root
+            )
+            if found is None:
+                return self._store
+            if self._store is not None:
+                self._removed.append(self._store)
+            self._store = ThreadStore(found, self._durability, self._user_root)
+            return self._store
 
     def close(self) -> None:
         """Close what was opened."""

@@ -10,8 +10,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Final
+
+from attrs import evolve, field, frozen
 
 from ryecore.errors import SigningError, StateError
 from ryecore.items.files import write_atomically
@@ -19,7 +22,11 @@ from ryecore.items.signature import Signature, parse_payload, utc_now
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = [
+    "RunKey",
+    "RunPublicKey",
+    "adopt_run_key",
     "canonical_json",
+    "find_run_key",
     "holds",
     "indented_json",
     "load_run_key",
@@ -41,7 +48,69 @@ _INDENTED: Final = [
 ]
 
 
-def load_run_key(user_root: Path) -> SigningKey:
+@frozen(slots=False)
+class RunPublicKey(PublicKey):
+    """The public half of a run key, with those of other user spaces that the user took over.
+
+    Attributes:
+        adopted: The keys whose records count as this user's own, by fingerprint.
+    """
+
+    adopted: Mapping[str, PublicKey] = field(factory=dict, eq=False, repr=False)
+
+
+@frozen(slots=False, repr=False)
+class RunKey(SigningKey):
+    """The key that signs this user's records."""
+
+    adopted: Mapping[str, PublicKey] = field(factory=dict, kw_only=True, repr=False)
+
+    @cached_property
+    def public(self) -> RunPublicKey:
+        """The half that proves records: this user's, and those that the user took over."""
+        return RunPublicKey(super().public.raw, self.adopted)
+
+
+def find_run_key(user_root: Path) -> RunKey | None:
+    """Return the key that signs this user's records; None if none was needed yet.
+
+    Raises:
+        StateError: It can't be read, or others can read it.
+    """
+    path = user_root / "state" / "keys" / "run_key.pem"
+    return load_run_key(user_root) if os.path.lexists(path) else None
+
+
+def adopt_run_key(user_root: Path, key: PublicKey) -> None:
+    """Have the records of another user space count as this user's own from now on.
+
+    Args:
+        user_root: The user's `.ai` folder.
+        key: The public half of the other space's run key, which the user has confirmed.
+
+    Raises:
+        StateError: It can't be written.
+    """
+    folder = user_root / "state" / "keys" / "adopted"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(folder / f"{key.fingerprint}.pem", key.pem, mode=0o600)
+    except OSError as problem:
+        raise StateError(
+            f"{folder} can't be written: {problem.strerror}.",
+            next_step="See that your user space can be written, or set USER_SPACE.",
+        ) from problem
+
+
+def _read_adopted(folder: Path) -> Mapping[str, PublicKey]:
+    try:
+        keys = [PublicKey.from_pem(path.read_bytes()) for path in folder.glob("*.pem")]
+    except FileNotFoundError:
+        return {}
+    return {key.fingerprint: key for key in keys}
+
+
+def load_run_key(user_root: Path) -> RunKey:
     """The key that signs this user's records, made at first need.
 
     Args:
@@ -66,7 +135,8 @@ def load_run_key(user_root: Path) -> SigningKey:
             raise StateError(
                 f"Others can read the run key {path}.", next_step=f"Close it: chmod 600 {path}"
             )
-        return SigningKey.from_pem(pem)
+        adopted = _read_adopted(folder / "adopted")
+        return evolve(RunKey.from_pem(pem), adopted=adopted) if adopted else RunKey.from_pem(pem)
     except OSError as problem:
         raise StateError(
             f"The run key {path} can't be made or read: {problem.strerror}.",
@@ -159,8 +229,13 @@ def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
     """Whether a key has signed exactly this record, as one of this kind."""
     line = record.get(_FIELD)
     signature = parse_payload(line) if isinstance(line, str) else None
-    if signature is None or signature.provenance or signature.fingerprint != key.fingerprint:
+    if signature is None or signature.provenance:
         return False
+    if signature.fingerprint != key.fingerprint:
+        adopted = key.adopted.get(signature.fingerprint) if isinstance(key, RunPublicKey) else None
+        if adopted is None:
+            return False
+        key = adopted
     body = {name: field for name, field in record.items() if name != _FIELD}
     try:
         digest = hashlib.sha256(canonical_json(body)).hexdigest()

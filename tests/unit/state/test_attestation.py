@@ -10,8 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from ryecore.errors import LinkLeavesSpace, StateError
-from ryecore.state.attestation import AttestedFolder, attested_folder
+from ryecore.errors import LinkLeavesSpace, StateError, UnattestedState
+from ryecore.items.files import write_atomically
+from ryecore.state.attestation import (
+    AttestedFolder,
+    attested_folder,
+    find_attested_folder,
+    set_aside,
+)
+from ryecore.state.database import Database
+from ryecore.state.records import load_run_key, sign_record
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.store import ThreadStore
 
 
 def place(tmp_path: Path, project: str = "project", user: str = "user") -> AttestedFolder:
@@ -114,9 +124,10 @@ def test_what_stands_in_place_of_an_attestation_is_no_attestation(
     assert len(aside(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("who", ["user", "somebody else"])
-def test_a_copied_state_is_moved_aside_unread(tmp_path: Path, who: str) -> None:
-    folder = opened(tmp_path, user=who)
+def test_somebody_elses_state_in_a_clone_is_set_aside_unread_by_whoever_starts(
+    tmp_path: Path,
+) -> None:
+    folder = opened(tmp_path, user="somebody else")
     (folder / "threads.db").write_text("poison")
     shutil.copytree(tmp_path / "project", tmp_path / "clone")
     with pytest.warns(UserWarning, match=r"not made by you on this machine.*was moved to"):
@@ -128,25 +139,97 @@ def test_a_copied_state_is_moved_aside_unread(tmp_path: Path, who: str) -> None:
     assert len(aside(tmp_path, "clone")) == 1
 
 
-def test_another_users_state_is_moved_aside(tmp_path: Path) -> None:
-    opened(tmp_path, user="somebody else")
-    with pytest.warns(UserWarning, match="was moved to"):
-        opened(tmp_path)
-    assert len(aside(tmp_path)) == 1
+def names_below(folder: Path) -> list[str]:
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("how", ["look", "start"])
+@pytest.mark.parametrize("whose", ["copied", "restored", "foreign", "altered"])
+def test_state_that_may_be_in_its_place_is_never_moved(
+    tmp_path: Path, how: str, whose: str
+) -> None:
+    user, project = "user", "project"
+    first = place(tmp_path)
+    (first.path / "mine").write_text("x")
+    match whose:
+        case "copied":
+            project = "copy"
+            shutil.copytree(tmp_path / "project", tmp_path / "copy")
+        case "restored":
+            shutil.copytree(first.path, tmp_path / "backup")
+            shutil.rmtree(first.path)
+            (tmp_path / "room").mkdir()  # takes the number that the folder had
+            shutil.copytree(tmp_path / "backup", first.path)
+        case "foreign":
+            user = "root's"
+        case _:
+            path = first.path / "attested.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    state = tmp_path / project / ".ai/state"
+    before = names_below(state)
+    use = attested_folder if how == "start" else find_attested_folder
+    with pytest.raises(UnattestedState, match="rye threads adopt") as caught:
+        use(state, "threads", tmp_path / user)
+    assert names_below(state) == before
+    reasons = {"restored": "copied", "altered": "foreign"}
+    assert caught.value.reason == reasons.get(whose, whose)
+
+
+def test_looking_makes_nothing_not_even_a_key(tmp_path: Path) -> None:
+    state = tmp_path / "project/.ai/state"
+    assert find_attested_folder(state, "threads", tmp_path / "user") is None
+    assert list(tmp_path.iterdir()) == []
+    (state / "threads").mkdir(parents=True)
+    assert find_attested_folder(state, "threads", tmp_path / "user") is None
+    (state / "threads/some").mkdir()
+    with pytest.raises(UnattestedState, match="attested by nobody"):
+        find_attested_folder(state, "threads", tmp_path / "user")
+    assert not (tmp_path / "user").exists()
+
+
+@pytest.mark.parametrize("how", ["look", "start"])
+def test_state_that_a_process_uses_is_left_and_the_process_named(tmp_path: Path, how: str) -> None:
+    theirs = ThreadStore.open(tmp_path / "project/.ai", tmp_path / "their user space")
+    theirs.registry.register("t", "tool:x")
+    state = tmp_path / "project/.ai/state"
+    copy = tmp_path / "copy/.ai/state"
+    shutil.copytree(state, copy)
+    (database,) = copy.rglob("threads.db")
+    with Database(database, MIGRATIONS).look():
+        use = attested_folder if how == "start" else find_attested_folder
+        with pytest.raises(UnattestedState, match=rf"in use by this process itself, {os.getpid()}"):
+            use(copy, "threads", tmp_path / "user")
+        with pytest.raises(UnattestedState, match=r"stays where it is.*rye threads cancel"):
+            set_aside(copy / "threads")
+    theirs.registry.register("u", "tool:x")  # whoever made it goes on
+
+
+def test_a_folder_with_records_of_ones_own_is_not_set_aside(tmp_path: Path) -> None:
+    key = load_run_key(tmp_path / "user")
+    folder = tmp_path / "project/.ai/state/threads"
+    (folder / "t").mkdir(parents=True)
+    write_atomically(
+        folder / "t/thread.json",
+        json.dumps(sign_record("thread", {"thread_id": "t"}, key)).encode(),
+    )
+    with pytest.raises(UnattestedState, match="attested by nobody"):
+        place(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.root
+def test_another_users_folder_is_not_set_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "project/.ai/state/threads"
+    (folder / "some").mkdir(parents=True)
+    os.chown(folder, 1234, 1234)
+    with pytest.raises(UnattestedState):
+        place(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"inode": "x"}', b"{" * 9999])
 def test_an_attestation_that_is_none_counts_for_nothing(tmp_path: Path, content: bytes) -> None:
     folder = opened(tmp_path)
     (folder / "attested.json").write_bytes(content)
-    with pytest.warns(UserWarning, match="was moved to"):
-        opened(tmp_path)
-
-
-def test_an_altered_attestation_counts_for_nothing(tmp_path: Path) -> None:
-    folder = opened(tmp_path)
-    path = folder / "attested.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
     with pytest.warns(UserWarning, match="was moved to"):
         opened(tmp_path)
 

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:2Pr74vYLAMThhiyG5W3-sSp0Mc7N5Iach7U06LVpB_KZayOVRSzu8N1DCPXJdU_3zeHVodL4PhdV6WM2fvieCA:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:IiD7Nh2JGab7acYYlJLE2Wcra2U31DkGXQ56XSg53sjIn8mxVlHk6g8WxIbVlnyJOC7DrPdlHXA7COlcVgnoBA:9970cceda93713ce
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

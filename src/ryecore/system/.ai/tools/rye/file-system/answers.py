@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:wpDlj5kcx-1U2xYYpOZA07Pyo58R1MI09kkp7SDxqLh1THl3SpXu7_KsTMbjyrrZgTYgQOa-1m0SyJEUFb4LCA:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:seUYemhOH0iCTP2uIKuwEucqsfOJcGWYiVtBXwpXfatofZ2fr5FthaeNKsuHg4hEl9YFv7D1uPig32DvT2rIBw:9970cceda93713ce
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

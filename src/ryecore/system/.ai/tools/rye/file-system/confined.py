@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:KgiL4IEH8MMLOHs_gQ-r5XwDha-TpK7yx1rmMOTxfXbVzyPpKg9wO8RZwaDnVVF7tyyN2FQ5quhbg9G_F3tnAQ:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:yDWOZR4E0cNTqeKyZy2hgbQdTXpZnMfcwYHVzyusOtizrcRlB3U06ofBkseQZ2dhMpC19ybSVtJJGvcVd9ZICQ:9970cceda93713ce
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

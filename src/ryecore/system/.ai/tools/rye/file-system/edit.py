@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:kCZny3SU3awXsKSMQeWZU727KLjPWE1aY10EP50jXvCSSEPq7MYMi7jo53ApND2g7y9xRY-owXBc3IiIi_ZZCA:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:FzVFeyZtojAmTDzDWIJ3dkDwJkW3lSzccYguaNHDA2DtJpp_kYnBM2_43KLkTM4pb8tOZu84MbS83pcw_RGCCg:9970cceda93713ce
 """Replace a piece of a text file."""
 
 from __future__ import annotations

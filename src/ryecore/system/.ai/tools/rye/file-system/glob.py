@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:g6PlAgZWEh-G_cJucQgcOxvESO8Gif8RYuUIMGKpppMM91hYebaqmwI5RPqHGPMCRn5bFgYhZnbtcDdHHeDFCw:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:8gGWWLIp8-_h8AHLrwb9e3Fpu774CiF-BfeBpreMxtovCdIjiKM2lc8Vkgs_JDBv24fw5b38MqqK2gW10mstAw:9970cceda93713ce
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:2bPOVZGs1N8Ue0NlEzgwAoPDnV2MncGyo4wLI-j5tuaYuZ-uNep8UWnIFBpFYu0bN5YZ_EDbFU8i8iwy0bvcCQ:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:AfXs8Lni9SHfXcIxqzJgkUaewftTIQZt8SEp9DyencDaWxH2QkYAk8R8P4V4YEjUxk2OxqJ3ylGqkJmhrCxzDg:9970cceda93713ce
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:CwOvp4za30ldXkg8tV4MaClcfLvQuHrWMjgfkhX9bebmKXxfIPRHu8D7Yijzp7hu4c1QAleQNeS-p4R3tbeSAw:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:ik66SYLGMyTA-8b452JhJ-RTGMOoln6D9D2Kgvxccr01D6rT-Swv1-zEacxL8desCEQOiCf_m2-jDyNtjjGRCg:9970cceda93713ce
 """List what lies in a folder."""
 
 from __future__ import annotations

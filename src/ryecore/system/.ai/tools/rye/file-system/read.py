@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:RSDRj94gdzIwOHMv5sM6VxxxLA-fA11YrBFJTQCim6H8HlnFdFmL-08M0N1AorGyKvF6mEZ6mLY6c7fLd2jaDg:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:btFnbZmOX7gHPPxr4OQl3EOqdwH9NLr_5HMyQfNGpiTzYCMOu7zEzGjBOhOzh1dGGEdvgBdm4cB5HDTitE9pAw:9970cceda93713ce
 """Read a part of a text file."""
 
 from __future__ import annotations

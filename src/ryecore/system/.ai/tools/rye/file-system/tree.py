@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:aY4tBWY8KIJI47fWXbmIgLLLoffUC7r_7wXYfZ2SPPjs6_UOc43Ztb_xhoC-QmiGcuQ91pAivLfjHlQRuqBcAg:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:P8ZQXMpil8qji0MZ2BgP7Yj-49HriXz6dywSyDcs2tCdHxr9aAkmZ5BMm7-4XHFvC9FMjiBjx8VNXkXEZVSAAQ:9970cceda93713ce
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

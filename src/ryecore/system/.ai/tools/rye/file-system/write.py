@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:14:48Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:OqYT0g1H-vq8FTw5t0itYvygJkHliFhIWu4xsfH90nWZ4Y2HB-O6ymjaTto6OePDZJv4OmmMI7ZJXiMcM3TKAg:1cfe0c4e124e9b9f
+# rye:signed:2026-11-23T00:24:02Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:kFOGHFVJjJ7eeIFIMS_sQS3Fzkr_5R_htx-0EpGU8QJQTUr6Rnpnm4eR8wl8t6m9hc5gdtNnMvY7UvDaP4NFDQ:9970cceda93713ce
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:14:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:_5TfGgygnWi1lrjQO-g-6OUIrEoFuaUPrfEXxDFHqZ1CyhFJAvTY17mrwhHADSYhX_mGUIc-eWwP3EhU0fY6AQ:1cfe0c4e124e9b9f
+// rye:signed:2026-11-23T00:24:02Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:TrpoajKKbuQogZvHixZUU2shsz7jkXqXNU2BYUFH4JhQxIOYrZS9yn3anObBcOqgeyQZEcv908AZNx3BAzJ8DA:9970cceda93713ce
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,0 +1,153 @@
+"""`rye threads adopt`: take over threads that were restored, copied or made elsewhere."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import errors_shown, show, show_json
+from ryecore.errors import InputError, SigningError
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.rye import Rye
+from ryecore.state.adoption import StateProof, adopt_state, prove_state, refusal_of_proof
+from ryecore.state.attestation import alone_in, set_aside
+from ryecore.state.model import THREADS_FOLDER
+from ryecore.styled import StyledText
+
+__all__ = ["adopt"]
+
+
+@click.command(short_help="Take over threads that were restored, copied or made elsewhere.")
+@click.argument("folder_name", metavar="[FOLDER]", default=THREADS_FOLDER)
+@click.option(
+    "--run-key",
+    "named_key",
+    metavar="FILE|FINGERPRINT",
+    help="The run key that signed them, where it isn't yours: its file, or the fingerprint that "
+    "you confirm.",
+)
+@click.option("--set-aside", "is_set_aside", is_flag=True, help="Rename them, and begin anew.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@project_option
+@json_option
+def adopt(
+    folder_name: str,
+    named_key: str | None,
+    is_set_aside: bool,
+    yes: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Take over threads that were restored, copied or made by another user space.
+
+    Their records are proved first: each thread's signed file and transcript, and that the registry
+    agrees with them. FOLDER is one below .ai/state: `threads`, or one that was set aside.
+    """
+    with errors_shown(as_json=as_json):
+        spaces = Rye.open(project_path).spaces
+        project_root, user_root = spaces.project.root, spaces.user.root
+        if is_set_aside:
+            _set_aside(project_root, folder_name, yes=yes, as_json=as_json)
+            return
+        path = _key_file(named_key)
+        proof = prove_state(
+            project_root,
+            user_root,
+            folder_name=folder_name,
+            run_key=None if path is None else _read_key(path),
+        )
+        if proof.claim.reason is None and folder_name == THREADS_FOLDER:
+            if as_json:
+                show_json({"status": "success", "adopted": False})
+            else:
+                _say("these threads are yours already")
+            return
+        if not proof.is_whole:
+            raise refusal_of_proof(proof)
+        _check_confirmed(proof, named_key if path is None else None, is_named=path is not None)
+        if not as_json:
+            show(_summary(proof))
+        _ask(f"Take over {proof.threads} threads?", yes=yes)
+        adopted = adopt_state(project_root, user_root, proof)
+        if as_json:
+            show_json({"status": "success", "adopted": True, **proof.to_dict()})
+        else:
+            _say(f"the threads in {adopted} are yours; those that were under way have ended")
+
+
+def _set_aside(project_root: Path, name: str, *, yes: bool, as_json: bool) -> None:
+    state = project_root / "state"
+    folder = state / name
+    if Path(name).name != name or not folder.is_dir() or folder.is_symlink():
+        raise InputError(f"There is no folder {folder}.", next_step="See what is in .ai/state.")
+    _ask(f"Rename {folder}, and begin anew without it?", yes=yes)
+    with alone_in(state):
+        aside = set_aside(folder)
+    if as_json:
+        show_json({"status": "success", "set_aside": str(aside)})
+    else:
+        _say(f"set aside: {aside}", f"take it over later with: rye threads adopt {aside.name}")
+
+
+def _check_confirmed(proof: StateProof, fingerprint: str | None, *, is_named: bool) -> None:
+    """Have somebody else's key confirmed by its name, not by `--yes` alone."""
+    if proof.is_own_key or is_named or proof.public_key is None:
+        return
+    key = proof.public_key.fingerprint
+    if fingerprint is None and sys.stdin.isatty():
+        return  # the question shows it
+    if fingerprint != key:
+        raise InputError(
+            f"The records are signed by the run key {key}, which is not yours.",
+            next_step=f"If it is that of another user space of yours, confirm it: --run-key {key}",
+        )
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(f"{question} Nobody can be asked here.", next_step="Pass --yes.")
+    if not click.confirm(question, err=True):
+        raise InputError("Nothing was changed.", next_step="")
+
+
+def _summary(proof: StateProof) -> StyledText:
+    text = StyledText()
+    key = proof.public_key.fingerprint if proof.public_key else ""
+    whose = "your own" if proof.is_own_key else "not yours"
+    text.line("folder   ", (str(proof.folder), "id"))
+    text.line("run key  ", (key, "id"), f"  {whose}")
+    text.line("threads  ", f"{proof.threads}, of which {proof.proved} are proved")
+    if proof.unsigned:
+        text.line("         ", f"{len(proof.unsigned)} left no signed record, as tools' threads")
+    return text
+
+
+def _say(*lines: str) -> None:
+    text = StyledText()
+    for line in lines:
+        text.line(line)
+    show(text)
+
+
+def _key_file(named: str | None) -> Path | None:
+    """Return the file that `--run-key` names; None where it names a fingerprint, or nothing."""
+    if named is None or (len(named) == 16 and all(one in "0123456789abcdef" for one in named)):
+        return None
+    return Path(named)
+
+
+def _read_key(path: Path) -> PublicKey:
+    try:
+        pem = path.read_bytes()
+    except OSError as problem:
+        raise InputError(
+            f"{path} can't be read: {problem.strerror}.",
+            next_step="Pass the file of a run key, or its fingerprint of 16 hex digits.",
+        ) from problem
+    try:
+        return PublicKey.from_pem(pem)
+    except SigningError:
+        return SigningKey.from_pem(pem).public

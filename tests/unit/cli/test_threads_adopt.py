@@ -1,0 +1,224 @@
+"""rye threads adopt: state that was restored, copied or made by another user space."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore.state.model import Durability
+from ryecore.state.records import load_run_key
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.transcript import Transcript
+from tests.house import House
+from tests.unit.cli.conftest import Run
+
+DURABILITY: Durability = "process"
+
+
+def made_threads(project: Path, user: Path) -> ThreadStore:
+    """Three threads: one that has ended, one that runs here, and a tool's without a record."""
+    store = ThreadStore.open(project / ".ai", user / ".ai")
+    key = load_run_key(user / ".ai")
+    for thread_id in ("done", "runs"):
+        row = store.registry.register(thread_id, "directive:acme/x")
+        store.registry.claim(thread_id)
+        file = ThreadFile(
+            thread_id=thread_id,
+            item_id="directive:acme/x",
+            directive="acme/x",
+            item_hash="0" * 64,
+            status="running",
+            created_at=row.created_at,
+            updated_at=row.created_at,
+            model=None,
+            limits={},
+            capabilities=(),
+        )
+        folder = store.make_folder(thread_id)
+        write_thread_file(folder / THREAD_FILE, file, key, DURABILITY)
+        path = folder / "transcript.jsonl"
+        with Transcript.create(path, thread_id, key, DURABILITY) as transcript:
+            transcript.append("thread_started", {})
+            head = transcript.checkpoint(0)
+        store.registry.set_head(thread_id, (head.offset, head.digest))
+    store.settle("done", "completed", {"data": 1}, 1)
+    store.registry.register("tool", "tool:acme/work")
+    store.settle("tool", "completed", {"data": 2}, 0)
+    return store
+
+
+def threads_folder(house: House) -> Path:
+    return house.path("state/threads")
+
+
+def restore(house: House, name: str = "backup") -> None:
+    """Put the state back as a backup does: all files, and other inodes."""
+    shutil.copytree(house.path("state"), house.root / name)
+    shutil.rmtree(house.path("state"))
+    (house.root / "room").mkdir(exist_ok=True)  # takes the number that the folder had
+    shutil.copytree(house.root / name, house.path("state"))
+
+
+def statuses(run: Run) -> dict[str, str]:
+    listed = run("threads", "list", "--all", "--json").json["threads"]
+    return {one["thread_id"]: one["status"] for one in listed}
+
+
+def change_row(house: House, statement: str) -> None:
+    (database,) = threads_folder(house).glob(".*/threads.db")
+    with closing(sqlite3.connect(database, isolation_level=None)) as opened:
+        opened.execute(statement)
+
+
+def test_a_restored_backup_is_refused_by_who_looks_and_adopted_once_proved(
+    house: House, run: Run
+) -> None:
+    made_threads(house.project, house.user).close()
+    restore(house)
+    looked = run("threads", "list", "--all")
+    assert looked.code == 2
+    assert "a copy or a restored backup of your state" in looked.err
+    assert "rye threads adopt" in looked.err
+    assert run("threads", "adopt").code == 2, "nobody can be asked, and nobody said yes"
+
+    adopted = run("threads", "adopt", "--yes", "--json")
+
+    assert (adopted.code, adopted.json["adopted"]) == (0, True)
+    assert (adopted.json["threads"], adopted.json["proved"]) == (3, 2)
+    assert adopted.json["unsigned"] == ["tool"]
+    # "runs" names this very process, which lives; what it runs is the original, not the copy.
+    assert statuses(run) == {"done": "completed", "runs": "error", "tool": "completed"}
+    assert run("threads", "verify", "done").code == 0
+    assert "yours already" in run("threads", "adopt").out
+
+
+def test_another_user_space_looks_and_leaves_the_running_thread_alone(
+    house: House, run: Run
+) -> None:
+    store = made_threads(house.project, house.user)
+    other = {"USER_SPACE": str(house.root / "root's home")}
+    for command in (
+        ["list"],
+        ["show", "runs"],
+        ["cancel", "runs"],
+    ):
+        done = run("threads", *command, **other)
+        assert done.code == 2
+        assert "made by another user space" in done.err
+        assert "in use by process" in done.err
+    assert run("threads", "adopt", "--yes", **other).code == 2
+    assert run("threads", "adopt", "--set-aside", "--yes", **other).code == 2
+    assert store.is_in_place()
+    assert store.look("runs").status == "running"
+    store.close()
+
+
+def test_another_user_space_takes_over_with_the_key_that_the_user_confirms(
+    house: House, run: Run
+) -> None:
+    made_threads(house.project, house.user).close()
+    key = load_run_key(house.user / ".ai").public
+    other = {"USER_SPACE": str(house.root / "new home")}
+    unnamed = run("threads", "adopt", "--yes", **other)
+    assert unnamed.code == 2
+    assert f"--run-key {key.fingerprint}" in unnamed.err
+    assert run("threads", "adopt", "--yes", "--run-key", "0" * 16, **other).code == 2
+
+    adopted = run("threads", "adopt", "--yes", "--run-key", key.fingerprint, **other)
+
+    assert adopted.code == 0, adopted.err
+    assert run("threads", "verify", "done", **other).code == 0
+    assert run("threads", "list", "--all", **other).code == 0
+    assert run("threads", "list", "--all").code == 2, "they are the other space's now"
+
+
+def test_state_without_a_public_key_is_proved_with_the_file_of_the_key(
+    house: House, run: Run
+) -> None:
+    made_threads(house.project, house.user).close()
+    path = threads_folder(house) / "attested.json"
+    record = json.loads(path.read_text())
+    del record["public_key"]
+    path.write_text(json.dumps(record))
+    other = {"USER_SPACE": str(house.root / "new home")}
+    unknown = run("threads", "adopt", "--yes", **other)
+    assert unknown.code == 2
+    assert "run_key.pem" in unknown.err
+    file = house.user / ".ai/state/keys/run_key.pem"
+    assert run("threads", "adopt", "--yes", "--run-key", str(file), **other).code == 0
+
+
+def altered_file(house: House) -> None:
+    path = threads_folder(house) / "done/thread.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "capabilities": ["rye.*"]}))
+
+
+def altered_transcript(house: House) -> None:
+    path = threads_folder(house) / "done/transcript.jsonl"
+    path.write_text(path.read_text().replace("thread_started", "thread_stopped"))
+
+
+def another_item(house: House) -> None:
+    change_row(house, "UPDATE threads SET item_id = 'tool:rye/bash' WHERE thread_id = 'done'")
+
+
+def no_head(house: House) -> None:
+    change_row(house, "UPDATE threads SET transcript_digest = 'x' WHERE thread_id = 'done'")
+
+
+def strange_id(house: House) -> None:
+    change_row(house, "UPDATE threads SET thread_id = '../../x' WHERE thread_id = 'tool'")
+
+
+def broken(house: House) -> None:
+    (database,) = threads_folder(house).glob(".*/threads.db")
+    database.write_bytes(b"no database" * 999)
+
+
+@pytest.mark.parametrize(
+    "alter", [altered_file, altered_transcript, another_item, no_head, strange_id, broken]
+)
+def test_what_is_not_what_was_signed_is_not_taken_over(house: House, run: Run, alter: Any) -> None:
+    made_threads(house.project, house.user).close()
+    restore(house)
+    alter(house)
+    refused = run("threads", "adopt", "--yes")
+    assert refused.code == 2
+    assert "is not what was signed" in refused.err
+    assert run("threads", "list").code == 2
+
+
+def test_state_is_set_aside_and_taken_over_again(house: House, run: Run) -> None:
+    made_threads(house.project, house.user).close()
+    restore(house)
+    aside = Path(run("threads", "adopt", "--set-aside", "--yes", "--json").json["set_aside"])
+    assert run("threads", "list", "--all").out == "no threads\n"
+    ThreadStore.open(house.project / ".ai", house.user / ".ai").close()  # a new one, empty
+    assert run("threads", "adopt", aside.name, "--yes").code == 0
+    assert set(statuses(run)) == {"done", "runs", "tool"}
+    again = Path(run("threads", "adopt", "--set-aside", "--yes", "--json").json["set_aside"])
+    store = ThreadStore.open(house.project / ".ai", house.user / ".ai")
+    store.registry.register("new", "tool:acme/work")
+    store.close()
+    assert "holds 1 threads already" in run("threads", "adopt", again.name, "--yes").err
+
+
+@pytest.mark.parametrize("name", ["../x", "none", ".gitignore", "/etc"])
+def test_only_a_folder_of_state_is_taken_over(house: House, run: Run, name: str) -> None:
+    made_threads(house.project, house.user).close()
+    for more in ([], ["--set-aside"]):
+        assert "There is no folder" in run("threads", "adopt", name, "--yes", *more).err
+
+
+def test_a_takeover_that_was_killed_in_its_midst_is_made_again(house: House, run: Run) -> None:
+    made_threads(house.project, house.user).close()
+    (private,) = threads_folder(house).glob("." + "[0-9a-f]" * 32)
+    private.rename(private.with_name("." + "a" * 32))
+    assert run("threads", "list").code == 2
+    assert run("threads", "adopt", "--yes").code == 0
+    assert "done" in statuses(run)
