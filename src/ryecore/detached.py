@@ -27,6 +27,7 @@ from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
+from ryecore.styled import printable
 
 __all__ = ["main"]
 
@@ -108,7 +109,7 @@ async def _run_thread(
         try:
             await rye.threads.run(wish, evolve(payload.context, cancellation=stop))
         except RyeError as error:  # its row says so
-            sys.stderr.write(f"ryecore: {error}\n")
+            sys.stderr.write(f"ryecore: {printable(str(error))}\n")
         finally:
             helpers.cancel_scope.cancel()
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-__all__ = ["Span", "StyledText"]
+__all__ = ["Span", "StyledText", "printable"]
 
 _ANSI: Final = {
     "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
@@ -35,14 +35,14 @@ class StyledText:
     def plain(self) -> str:
         """The text without styles."""
         return "\n".join(
-            _printable("".join(text for text, _ in line).rstrip()) for line in self.lines
+            printable("".join(text for text, _ in line).rstrip()) for line in self.lines
         )
 
     def ansi(self) -> str:
         """The text for a terminal."""
         return "\n".join(
             "".join(
-                f"\x1b[{_ANSI[style]}m{_printable(text)}\x1b[0m" if style else _printable(text)
+                f"\x1b[{_ANSI[style]}m{printable(text)}\x1b[0m" if style else printable(text)
                 for text, style in line
             )
             for line in self.lines
@@ -54,9 +54,9 @@ class StyledText:
 
         body = "\n".join(
             "".join(
-                f'<span style="{_CSS[style]}">{html.escape(_printable(text))}</span>'
+                f'<span style="{_CSS[style]}">{html.escape(printable(text))}</span>'
                 if style
-                else html.escape(_printable(text))
+                else html.escape(printable(text))
                 for text, style in line
             )
             for line in self.lines
@@ -64,8 +64,8 @@ class StyledText:
         return f'<pre style="line-height:1.4;white-space:pre-wrap">{body}</pre>'
 
 
-def _printable(text: str) -> str:
-    """Text whose control characters can't steer the terminal."""
+def printable(text: str) -> str:
+    """Return a text whose control and bidirectional characters are escaped: it steers nothing."""
     return "".join(
         char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
         for char in text

@@ -4,7 +4,6 @@ What executes tools is made at once. Every other part is made, and its module im
 first needed.
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
+from ryecore.notices import warn
 from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Tasks
 from ryecore.state.lazy import LazyThreadStore
@@ -104,10 +104,7 @@ class Parts:
         self._forms = file_types.comment_forms
         dev_mode = environ.get(_DEV_MODE) == "1"
         if dev_mode:
-            warnings.warn(
-                f"{_DEV_MODE}=1: integrity errors are warnings, and what runs is not verified.",
-                stacklevel=3,
-            )
+            warn(f"{_DEV_MODE}=1: integrity errors are warnings, and what runs is not verified.")
         verifier = Verifier(self.trust, dev_mode=dev_mode, file_types=self._forms)
         auditor = Verifier(self.trust, dev_mode=dev_mode, file_types=self._forms, remember=False)
         interpreters = Interpreters(

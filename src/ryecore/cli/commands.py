@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -32,6 +33,7 @@ from ryecore.cli.output import (
     show,
     show_json,
     show_text,
+    show_warning,
 )
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
@@ -56,6 +58,7 @@ def rye() -> None:
     Exits with 0 when all went well, 1 when a tool ran and failed, 2 when something was refused
     and nothing ran.
     """
+    warnings.showwarning = show_warning
 
 
 @rye.command(short_help="Execute a tool, or print a directive's directions.")

@@ -12,6 +12,7 @@ from typing import Final, TextIO
 
 from ryecore.chain.render import render_error
 from ryecore.errors import RyeError
+from ryecore.notices import RyeWarning
 from ryecore.styled import StyledText
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "show_json",
     "show_piece",
     "show_text",
+    "show_warning",
     "tell",
 ]
 
@@ -49,6 +51,24 @@ def tell(text: StyledText) -> None:
         show(text, to_stderr=True)
     except _OutputLostError:
         _discard(sys.stderr)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show any Python warning, in the form of `warnings.showwarning`: nothing of it steers."""
+    del file, line
+    text = StyledText()
+    place = (
+        "" if issubclass(category, RyeWarning) else f"{filename}:{lineno}: {category.__name__}: "
+    )
+    text.line(("! ", "warn"), (place, "dim"), str(message))
+    tell(text)
 
 
 def show_text(text: str, rendered: StyledText) -> None:

@@ -5,7 +5,6 @@ key counts is asked again each time.
 """
 
 import shlex
-import warnings
 from copy import copy
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +32,7 @@ from ryecore.items.signature import (
 from ryecore.items.spaces import EXTENSIONS, ItemSource
 from ryecore.items.trust import AskedOnce, TrustStore
 from ryecore.lillux.digests import read_digest
+from ryecore.notices import warn
 
 __all__ = [
     "MAX_ITEM_BYTES",
@@ -144,7 +144,7 @@ class Verifier:
             if not self._dev_mode or source.space.name == "system":
                 error.during(str(source.ref))
                 raise
-            warnings.warn(f"RYE_DEV_MODE lets this pass: {error}", stacklevel=2)
+            warn(f"RYE_DEV_MODE lets this pass: {error}")
             return VerifiedItem(source, content, UNVERIFIED, None)
 
     def _signed(self, source: ItemSource, content: bytes, evidence: Evidence | None) -> SignedItem:

@@ -104,7 +104,7 @@ class _Tools:
                 error.during(given["item_id"])
             return tool_result(error.to_dict())
         except Exception:
-            _logger.exception("A call of %s failed", params.name)
+            _logger.exception("A call of %.200r failed", params.name)
             said = "The server failed in a way that it did not foresee; its log says how."
             return tool_result({"status": "error", "error": said, "error_type": "internal"})
 

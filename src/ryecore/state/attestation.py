@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import stat
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.lillux.locks import LockHolder, describe_holders, find_lock_holders, is_locked
+from ryecore.notices import warn
 from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.records import find_run_key, holds, load_run_key, sign_record
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
@@ -343,10 +343,9 @@ def _clear_for_start(claim: Claim, key: PublicKey) -> None:
     if not is_copy_from_elsewhere:
         raise refusal_of(claim)
     aside = set_aside(folder)
-    warnings.warn(
+    warn(
         f"{folder} was not made by you on this machine, so nothing of it was read. It was moved "
-        f"to {aside}.",
-        stacklevel=2,
+        f"to {aside}."
     )
 
 
