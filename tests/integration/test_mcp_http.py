@@ -197,7 +197,7 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
     "garbage": (body(b"what is this"), "parse"),
     "a page": (body(b"<html>", "text/html"), "content type"),
     "endless json": (endless("application/json"), "more than 15 MiB"),
-    "endless event": (endless("text/event-stream", b"data: "), "byte limit"),
+    "endless event": (endless("text/event-stream", b"data: "), "an event of more than 15 MiB"),
     "compressed": (
         body(gzip.compress(b"{}"), content_encoding="gzip"),
         "answered in a compressed form",

@@ -14,6 +14,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
+from ryecore.bounded_http import BodyBounds, bound_body
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 from ryecore.mcp_client.servers import HttpServer
 
@@ -22,26 +23,6 @@ __all__ = ["open_connection"]
 _Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 _CONNECT_TIMEOUT_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 300.0
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    """A body that is an error once it is too large, instead of memory."""
-
-    def __init__(self, body: httpx2.AsyncByteStream, peer: Peer) -> None:
-        self._body = body
-        self._peer = peer
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size_bytes = 0
-        async for chunk in self._body:
-            size_bytes += len(chunk)
-            if size_bytes > MAX_MESSAGE_BYTES:
-                self._peer.fail(f"answered with more than {MAX_MESSAGE_BYTES >> 20} MiB")
-                raise httpx2.StreamError(self._peer.problem)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
 
 
 @asynccontextmanager
@@ -102,13 +83,7 @@ def _client(server: HttpServer, peer: Peer) -> httpx2.AsyncClient:
     async def check(response: httpx2.Response) -> None:
         if response.status_code >= 400:
             peer.heard(f"HTTP {response.status_code} {response.reason_phrase}\n")
-        if response.headers.get("content-encoding", "identity") != "identity":
-            # What it unpacks to has no bound.
-            peer.fail("answered in a compressed form, which nobody asked for")
-            raise httpx2.StreamError(peer.problem)
-        is_event_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if not is_event_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _BoundedBody(response.stream, peer)
+        bound_body(response, BodyBounds(MAX_MESSAGE_BYTES), peer.fail)
 
     # The one stream of `sse` stays open between calls, whose own timeout the session keeps.
     call_timeout_s = None if server.transport == "sse" else server.timeout_s

@@ -4,10 +4,30 @@ import math
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import Final
 
+from ryecore.bounded_http import out_of_bounds
 from ryecore.llm import LlmError, LlmErrorKind
 
-__all__ = ["check_key", "kind_of_status", "retry_after_s"]
+__all__ = [
+    "bound_failure",
+    "check_key",
+    "kind_of_status",
+    "next_step_of",
+    "retry_after_s",
+    "status_text",
+]
+
+_NEXT_STEPS: Final[dict[LlmErrorKind, str]] = {
+    "auth": "Look whether the key is valid, has credit, and may use this model.",
+    "rate_limit": "Wait, ask for a higher limit, or add an entry to the fallback chain.",
+    "unavailable": "Try again later, or add an entry to the fallback chain.",
+    "content_filter": "Ask for something else, or ask another model.",
+    "context_length": "Shorten the conversation, or plan a model that reads more.",
+    "bad_request": "Look at the model's name, at base_url, and at what was asked.",
+}
+_NOT_FOUND: Final = "Look whether the server has this model, and whether base_url is its address."
+_REDIRECTED: Final = "Redirects are not followed: give base_url the address that it leads to."
 
 
 def check_key(key: str, provider: str, model: str = "") -> None:
@@ -29,6 +49,57 @@ def check_key(key: str, provider: str, model: str = "") -> None:
             provider=provider,
             model=model,
         )
+
+
+def bound_failure(error: BaseException, provider: str, model: str) -> LlmError | None:
+    """The error of an answer that is larger than what is read of one, or compressed.
+
+    Args:
+        error: What an SDK raised.
+        provider: The provider's id.
+        model: The model that was asked.
+
+    Returns:
+        An error of the kind `unavailable`; None where it has another cause.
+    """
+    bound = out_of_bounds(error)
+    if bound is None:
+        return None
+    return LlmError(
+        f"{provider} {bound.problem}.",
+        next_step="Look whether base_url is a model's server. Where answers are meant to be as "
+        "large, raise the provider's max_answer_bytes.",
+        kind="unavailable",
+        provider=provider,
+        model=model,
+    )
+
+
+def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
+    """What a person can do about a failure; empty where nothing is known.
+
+    Args:
+        kind: How the request failed.
+        status: The HTTP status; None where there was none.
+    """
+    if kind == "bad_request" and status in (404, 405):
+        return _NOT_FOUND
+    if kind == "bad_request" and status is not None and 300 <= status < 400:
+        return _REDIRECTED
+    return _NEXT_STEPS.get(kind, "")
+
+
+def status_text(provider: str, status: int | None, text: str) -> str:
+    """A failure as a sentence, with the status and the server's own text.
+
+    Args:
+        provider: The provider's id.
+        status: The HTTP status; None where there was none.
+        text: What the server, or an SDK, said.
+    """
+    if status is None:
+        return f"{provider} gave no answer: {text}"
+    return f"{provider} answered with status {status}{f': {text}' if text else '.'}"
 
 
 def kind_of_status(status: int) -> LlmErrorKind:

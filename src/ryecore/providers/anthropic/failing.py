@@ -8,7 +8,13 @@ import httpx2
 
 from ryecore.errors import LlmError, RyeError
 from ryecore.llm import LlmErrorKind, redact
-from ryecore.providers.http_failures import kind_of_status, retry_after_s
+from ryecore.providers.http_failures import (
+    bound_failure,
+    kind_of_status,
+    next_step_of,
+    retry_after_s,
+    status_text,
+)
 
 __all__ = ["error_of"]
 
@@ -41,9 +47,12 @@ def error_of(error: Exception, provider_id: str, model: str, key: str) -> LlmErr
     """
     if isinstance(error, LlmError):
         return error
+    if bound := bound_failure(error, provider_id, model):
+        return bound
     kind, text, status, wait = _facts(error)
     return LlmError(
-        f"{provider_id} gave no answer: {redact(text, key)}",
+        status_text(provider_id, status, redact(text, key)),
+        next_step=next_step_of(kind, status),
         kind=kind,
         provider=provider_id,
         model=model,

@@ -12,8 +12,8 @@ from ryecore.providers.anthropic.answering import EventReader, result_of
 from ryecore.providers.anthropic.asking import parameters_of
 from ryecore.providers.anthropic.failing import error_of
 from ryecore.providers.anthropic.models import capabilities_of
-from ryecore.providers.certificates import authorities
 from ryecore.providers.pooled import PooledProvider
+from ryecore.providers.transport import MAX_TEXT_BYTES, make_transport
 
 __all__ = ["AnthropicProvider"]
 
@@ -33,6 +33,8 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
         provider_id: What plans, events and reasoning parts call it.
         headers: More headers for each request.
         proxy: The address of a proxy; None for none.
+        max_answer_bytes: How large an answer may be that comes whole, or one event of a stream, in
+            bytes; a whole stream may have four times as much.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
         provider_id: str = "anthropic",
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
+        max_answer_bytes: int = MAX_TEXT_BYTES,
     ) -> None:
         super().__init__(provider_id, self._pool, httpx2.AsyncClient.aclose)
         self._base_url = base_url or _BASE_URL
         self._headers = dict(headers or {})
         self._proxy = proxy
+        self._max_answer_bytes = max_answer_bytes
         self._timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
 
     def capabilities(self, model: str) -> Capabilities:
@@ -103,9 +107,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         return httpx2.AsyncClient(
             timeout=self._timeout,
-            limits=limits,
-            proxy=self._proxy,
-            verify=authorities(),
+            transport=make_transport(self._proxy, self._max_answer_bytes, limits),
             trust_env=False,
             # Calls with different keys share the pool, and must not share a session.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

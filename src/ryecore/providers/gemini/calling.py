@@ -9,7 +9,8 @@ from google import genai
 from google.genai import client as genai_client
 from google.genai import types
 
-from ryecore.providers.certificates import authorities
+from ryecore.bounded_http import BodyBounds
+from ryecore.providers.transport import MAX_ANSWER_BYTES, make_transport
 
 __all__ = ["Call", "Pool"]
 
@@ -27,20 +28,23 @@ class Pool:
         headers: More headers for each request.
         timeout_s: How long to wait for each piece of an answer, in seconds.
         proxy: The address of a proxy; None for none.
+        max_answer_bytes: How large an answer may be; see `make_transport`.
     """
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], timeout_s: float, proxy: str | None
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        proxy: str | None,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         self.base_url = base_url
         self.headers = dict(headers)
         self.timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 10.0))
-        self.transport = httpx2.AsyncHTTPTransport(
-            verify=authorities(),
-            trust_env=False,
-            proxy=proxy,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-        )
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+        self.transport = make_transport(proxy, max_answer_bytes, limits)
+        self.files = self.transport.bounded_by(BodyBounds(max_answer_bytes))
         # The SDK makes one for itself where it is given none.
         self.unused = httpx2.Client(transport=httpx2.BaseTransport(), trust_env=False)
 
@@ -91,7 +95,9 @@ class Call(httpx2.AsyncBaseTransport):
             request.headers.pop(_KEY_HEADER, None)
         # The SDK says no time where its options name none, and would wait for ever.
         request.extensions["timeout"] = self._pool.timeout.as_dict()
-        self.response = await self._pool.transport.handle_async_request(request)
+        is_file = request.url.params.get("alt") == "media"
+        transport = self._pool.files if is_file else self._pool.transport
+        self.response = await transport.handle_async_request(request)
         return self.response
 
     async def finish(self) -> None:

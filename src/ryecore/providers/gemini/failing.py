@@ -9,7 +9,13 @@ from google.genai import errors
 
 from ryecore.errors import LlmError, RyeError
 from ryecore.llm import LlmErrorKind, redact
-from ryecore.providers.http_failures import kind_of_status, retry_after_s
+from ryecore.providers.http_failures import (
+    bound_failure,
+    kind_of_status,
+    next_step_of,
+    retry_after_s,
+    status_text,
+)
 
 __all__ = ["error_of"]
 
@@ -32,14 +38,17 @@ def error_of(
     """
     if isinstance(error, LlmError):
         return error
+    if bound := bound_failure(error, provider_id, model):
+        return bound
     kind, text, wait = _facts(error, response)
-    began_well = response is None or response.status_code == 200
+    status = None if response is None or response.status_code == 200 else response.status_code
     return LlmError(
-        f"{provider_id} gave no answer: {redact(text, key)}",
+        status_text(provider_id, status, redact(text, key)),
+        next_step=next_step_of(kind, status),
         kind=kind,
         provider=provider_id,
         model=model,
-        status=None if began_well or response is None else response.status_code,
+        status=status,
         retry_after_s=wait,
     )
 

@@ -20,6 +20,7 @@ from ryecore.providers.gemini.failing import error_of
 from ryecore.providers.gemini.making import begin_media, look_after
 from ryecore.providers.gemini.models import capabilities_of
 from ryecore.providers.pooled import PooledProvider
+from ryecore.providers.transport import MAX_ANSWER_BYTES
 
 __all__ = ["GeminiProvider"]
 
@@ -38,6 +39,8 @@ class GeminiProvider(PooledProvider[Pool]):
         provider_id: What plans, events and reasoning parts call it.
         headers: More headers for each request.
         proxy: The address of a proxy; None for none.
+        max_answer_bytes: How large an answer or a video may be that comes whole, or one event of a
+            stream, in bytes; a whole stream may have four times as much.
     """
 
     def __init__(
@@ -48,9 +51,14 @@ class GeminiProvider(PooledProvider[Pool]):
         provider_id: str = "gemini",
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         url, more = base_url or _BASE_URL, dict(headers or {})
-        super().__init__(provider_id, lambda: Pool(url, more, timeout_s, proxy), Pool.aclose)
+        super().__init__(
+            provider_id,
+            lambda: Pool(url, more, timeout_s, proxy, max_answer_bytes),
+            Pool.aclose,
+        )
 
     def capabilities(self, model: str) -> Capabilities:
         """What a model can do. An unknown one can do everything."""

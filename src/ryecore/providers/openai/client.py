@@ -7,7 +7,7 @@ import httpx2
 import openai
 from openai._streaming import ServerSentEvent
 
-from ryecore.providers.certificates import authorities
+from ryecore.providers.transport import MAX_ANSWER_BYTES, make_transport
 
 __all__ = ["Events", "key_headers", "make_client"]
 
@@ -36,6 +36,7 @@ def make_client(
     timeout_s: float,
     headers: Mapping[str, str],
     proxy: str | None = None,
+    max_answer_bytes: int = MAX_ANSWER_BYTES,
 ) -> openai.AsyncOpenAI:
     """A client with a pool of connections of its own.
 
@@ -44,12 +45,11 @@ def make_client(
         timeout_s: How long to wait for the next bytes, in seconds.
         headers: More headers for every request.
         proxy: A proxy's address.
+        max_answer_bytes: How large an answer may be; see `make_transport`.
     """
     pool = httpx2.AsyncClient(
         timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
-        limits=openai.DEFAULT_CONNECTION_LIMITS,
-        proxy=proxy,
-        verify=authorities(),
+        transport=make_transport(proxy, max_answer_bytes, openai.DEFAULT_CONNECTION_LIMITS),
         trust_env=False,
     )
     # Calls with different keys share the pool, and must not share a session.

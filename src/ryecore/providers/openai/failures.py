@@ -7,7 +7,13 @@ import openai
 
 from ryecore.errors import StoreError
 from ryecore.llm import LlmError, LlmErrorKind, redact
-from ryecore.providers.http_failures import kind_of_status, retry_after_s
+from ryecore.providers.http_failures import (
+    bound_failure,
+    kind_of_status,
+    next_step_of,
+    retry_after_s,
+    status_text,
+)
 from ryecore.providers.openai.content import listed, mapped, text_of
 
 __all__ = ["BrokenAnswer", "failure_of", "told_failure"]
@@ -39,11 +45,6 @@ _TOO_LONG: Final = re.compile(
     r"(?i)context.{0,12}(?:length|window|size)|maximum (?:prompt|input) length|prompt is too long"
     r"|too many (?:input )?tokens|exceeds? .{0,40}tokens? (?:limit|maximum)"
 )
-_NEXT: Final[dict[LlmErrorKind, str]] = {
-    "auth": "Look whether the key is valid, has credit, and may use this model.",
-    "context_length": "Shorten the conversation, or plan a model that reads more.",
-    "bad_request": "Look at the model's name, at base_url, and at what was asked.",
-}
 
 
 class BrokenAnswer(Exception):
@@ -59,6 +60,8 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         model: The model that was asked.
         key: The key that was in use; it is taken out of all texts.
     """
+    if bound := bound_failure(error, provider, model):
+        return bound
     status: int | None = None
     wait_s: float | None = None
     next_step = ""
@@ -68,7 +71,7 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
     elif isinstance(error, openai.APIStatusError):
         status = error.status_code
         kind, said = _told(error.body, status)
-        message = f"{provider} answered with status {status}{f': {said}' if said else '.'}"
+        message = status_text(provider, status, said)
         wait_s = retry_after_s(error.response.headers)
     elif isinstance(error, openai.APITimeoutError):
         kind, message = "unavailable", f"{provider} didn't answer in time."
@@ -91,7 +94,7 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         kind, message = "unknown", f"Asking {provider} failed: {type(error).__name__}: {error}"
     return LlmError(
         redact(message, key),
-        next_step=next_step or _NEXT.get(kind, ""),
+        next_step=next_step or next_step_of(kind, status),
         kind=kind,
         provider=provider,
         model=model,

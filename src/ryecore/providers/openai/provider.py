@@ -29,6 +29,7 @@ from ryecore.providers.openai.images import ask_for_images, images_in
 from ryecore.providers.openai.models import COMPATIBLE, openai_capabilities
 from ryecore.providers.openai.responses import ResponsesApi
 from ryecore.providers.pooled import PooledProvider
+from ryecore.providers.transport import MAX_ANSWER_BYTES
 
 __all__ = ["OpenAIApi", "OpenAIProvider"]
 
@@ -60,6 +61,8 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
             organisations verified that ask for it. None for nothing.
         stream_usage: Whether streams over `chat` are asked for their usage. There are servers that
             refuse to be asked.
+        max_answer_bytes: How large an answer may be that comes whole, or one event of a stream, in
+            bytes; a whole stream may have four times as much.
 
     Source: decisions 50, 56 and 61.
     """
@@ -76,12 +79,13 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         proxy: str | None = None,
         reasoning_summary: Literal["auto", "concise", "detailed"] | None = None,
         stream_usage: bool = True,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         own = base_url is None
         more = self._headers = dict(headers or {})
         super().__init__(
             provider_id,
-            lambda: make_client(base_url, timeout_s, more, proxy),
+            lambda: make_client(base_url, timeout_s, more, proxy, max_answer_bytes),
             openai.AsyncOpenAI.close,
         )
         self._capabilities = capabilities or (openai_capabilities if own else COMPATIBLE)

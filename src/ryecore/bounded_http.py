@@ -1,0 +1,307 @@
+"""Bodies of HTTP responses, bounded before anything keeps them: models' servers and MCP servers.
+
+What a server sends is bounded here as bytes, before an SDK joins, decodes or parses them.
+Compressed bodies are refused: what they unpack to has no bound, and every request asks for
+`identity`. Headers are bounded by the HTTP library, at 100 KiB.
+
+Source: decision 82.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import httpx2
+from attrs import frozen
+
+__all__ = ["BodyBounds", "BoundedTransport", "ResponseOutOfBounds", "bound_body", "out_of_bounds"]
+
+MAX_ERROR_BYTES: Final = 64 * 1024
+_PIECE_BYTES: Final = 64 * 1024
+_EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_MAX_END_BYTES: Final = 4
+_COMMENT: Final = re.compile(rb"(?m)^:[^\r\n]*(?:\r\n|\n|\r)")
+_MAX_CAUSES: Final = 16
+
+
+class ResponseOutOfBounds(httpx2.TransportError):
+    """A server's response is larger than what is read of one, or compressed.
+
+    Attributes:
+        problem: What is wrong with it, as the end of a sentence about the server.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+@frozen
+class BodyBounds:
+    """How much is read of a response.
+
+    Attributes:
+        max_bytes: How large a body may be, or one event of an event stream.
+        max_stream_bytes: How large a whole event stream may be; None for no bound.
+        max_json_values: How many JSON values a body or an event may hold, roughly: parsed, a small
+            value takes many times its bytes. None for no bound.
+        max_copied_bytes: How large a body or an event may be times the number of its lines: an SDK
+            may copy what it has at each line. None for no bound.
+    """
+
+    max_bytes: int
+    max_stream_bytes: int | None = None
+    max_json_values: int | None = None
+    max_copied_bytes: int | None = None
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """A transport whose responses are bounded.
+
+    Args:
+        transport: Sends the requests.
+        bounds: How much is read of a response.
+    """
+
+    def __init__(self, transport: httpx2.AsyncBaseTransport, bounds: BodyBounds) -> None:
+        self._transport = transport
+        self._bounds = bounds
+
+    def bounded_by(self, bounds: BodyBounds) -> "BoundedTransport":
+        """The same connections with other bounds."""
+        return BoundedTransport(self._transport, bounds)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            ResponseOutOfBounds: The response is compressed.
+        """
+        request.headers["accept-encoding"] = "identity"
+        response = await self._transport.handle_async_request(request)
+        try:
+            bound_body(response, self._bounds)
+        except ResponseOutOfBounds:
+            await response.aclose()
+            raise
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+
+def bound_body(
+    response: httpx2.Response,
+    bounds: BodyBounds,
+    on_excess: Callable[[str], None] | None = None,
+) -> None:
+    """Bound what can be read of a response. Of an error's body, the beginning is read.
+
+    Args:
+        response: A response whose body hasn't been read.
+        bounds: How much of it may be read.
+        on_excess: Told what is wrong, before the error is raised.
+
+    Raises:
+        ResponseOutOfBounds: It is compressed. Reading raises the same where it is too large.
+    """
+    body = response.stream
+    if not isinstance(body, httpx2.AsyncByteStream):
+        return
+    codings = response.headers.get_list("content-encoding", split_commas=True)
+    if response.status_code >= 300:
+        # The status says what happened, whatever form the text has.
+        for name in ("content-encoding", "content-length"):
+            response.headers.pop(name, None)
+        is_readable = all(one.strip().lower() in ("", "identity") for one in codings)
+        response.stream = _ErrorBody(body, MAX_ERROR_BYTES if is_readable else 0)
+        return
+    limit = _Limit(bounds, on_excess)
+    if any(one.strip().lower() not in ("", "identity") for one in codings):
+        limit.refuse("answered in a compressed form, which nobody asked for")
+    content_type = response.headers.get("content-type", "")
+    if content_type.strip().lower().startswith("text/event-stream"):
+        response.stream = _EventBody(body, limit)
+    else:
+        response.stream = _Body(body, limit)
+
+
+def out_of_bounds(error: BaseException) -> ResponseOutOfBounds | None:
+    """The response out of bounds that an error comes from; None where it has another cause."""
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None or isinstance(cause, ResponseOutOfBounds):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+class _Limit:
+    """Refuses a body, or an event, that is too large, and counts the body that is being read."""
+
+    __slots__ = ("_bounds", "_lines", "_on_excess", "_values")
+
+    def __init__(self, bounds: BodyBounds, on_excess: Callable[[str], None] | None) -> None:
+        self._bounds = bounds
+        self._on_excess = on_excess
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to count a body or an event."""
+        self._lines = self._values = 0
+
+    def refuse(self, problem: str) -> None:
+        """Refuse the response.
+
+        Raises:
+            ResponseOutOfBounds: Always.
+        """
+        if self._on_excess is not None:
+            self._on_excess(problem)
+        raise ResponseOutOfBounds(problem)
+
+    def check(self, piece: bytes | bytearray, size_bytes: int, what: str = "") -> None:
+        """Count another piece of a body or an event.
+
+        Args:
+            piece: The piece.
+            size_bytes: How large the body or event is with it.
+            what: What it is called, with an article and a preposition.
+
+        Raises:
+            ResponseOutOfBounds: It is too large.
+        """
+        bounds = self._bounds
+        if size_bytes > bounds.max_bytes:
+            self.refuse(f"answered with {what}more than {_mib(bounds.max_bytes)}")
+        if bounds.max_json_values is not None:
+            # What opens values and what separates them.
+            self._values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+            if self._values > bounds.max_json_values:
+                self.refuse(f"answered with {what}more than {bounds.max_json_values} JSON values")
+        if bounds.max_copied_bytes is not None:
+            self._lines += piece.count(b"\n") + piece.count(b"\r")
+            if self._lines * size_bytes > bounds.max_copied_bytes:
+                self.refuse(f"answered with {what}{_mib(size_bytes)} in {self._lines} lines")
+
+    def check_stream(self, size_bytes: int) -> None:
+        """Check the size of a whole event stream.
+
+        Raises:
+            ResponseOutOfBounds: It is too large.
+        """
+        most = self._bounds.max_stream_bytes
+        if most is not None and size_bytes > most:
+            self.refuse(f"answered with a stream of more than {_mib(most)}")
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body that comes in large pieces, however small the server made them."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, limit: _Limit) -> None:
+        self._body = body
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        piece = bytearray()
+        async with _chunks(self._body) as chunks:
+            async for chunk in chunks:
+                size_bytes += len(chunk)
+                self._limit.check(chunk, size_bytes)
+                piece += chunk
+                if len(piece) >= _PIECE_BYTES:
+                    yield bytes(piece)
+                    piece.clear()
+        if piece:
+            yield bytes(piece)
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _EventBody(httpx2.AsyncByteStream):
+    """An event stream that comes in whole events, so that an SDK copies none piece by piece.
+
+    Comments, which keep a connection alive, are left out: not every SDK knows them.
+    """
+
+    def __init__(self, body: httpx2.AsyncByteStream, limit: _Limit) -> None:
+        self._body = body
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        limit = self._limit
+        size_bytes = 0
+        pending = bytearray()
+        async with _chunks(self._body) as chunks:
+            async for chunk in chunks:
+                size_bytes += len(chunk)
+                limit.check_stream(size_bytes)
+                searched = max(0, len(pending) - _MAX_END_BYTES)
+                pending += chunk
+                end = _last_event_end(pending, searched)
+                if not end:
+                    limit.check(chunk, len(pending), "an event of ")
+                    continue
+                events = _COMMENT.sub(b"", pending[:end])
+                if events.strip():
+                    yield bytes(events)
+                del pending[:end]
+                limit.begin()
+                limit.check(pending, len(pending), "an event of ")
+        if pending:
+            yield bytes(_COMMENT.sub(b"", pending))
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _ErrorBody(httpx2.AsyncByteStream):
+    """The beginning of an error's body."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self._body = body
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._max_bytes
+        piece = bytearray()
+        async with _chunks(self._body) as chunks:
+            async for chunk in chunks:
+                piece += chunk[:left]
+                left -= len(chunk)
+                if left <= 0:
+                    break
+        yield bytes(piece)
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+@asynccontextmanager
+async def _chunks(body: httpx2.AsyncByteStream) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The chunks of a body, whose generator isn't left to the collector."""
+    chunks = aiter(body)
+    try:
+        yield chunks
+    finally:
+        aclose = getattr(chunks, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+def _last_event_end(pending: bytearray, searched: int) -> int:
+    """Where the last whole event ends; 0 where none does."""
+    found = 0
+    for end in _EVENT_ENDS:
+        place = pending.rfind(end, searched)
+        if place >= 0:
+            found = max(found, place + len(end))
+    return found
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes} bytes"
