@@ -6,6 +6,7 @@ with SIGKILL, the kernel kills each child with it, but not what the child has st
 that gains privileges by its exec is let go.
 """
 
+import os
 from collections.abc import Mapping
 from errno import EINVAL, ENOENT, ENOEXEC
 from functools import cache
@@ -115,13 +116,15 @@ class ProcessId:
         boot_id: The machine's boot.
         pid_namespace: The inode of its pid namespace.
         pid: Its number there.
-        start_ticks: Clock ticks between the boot and its start.
+        start_ticks: Clock ticks between the boot and its start, as its time namespace counts them.
+        time_namespace: The inode of its time namespace; 0 where that isn't known.
     """
 
     boot_id: str
     pid_namespace: int
     pid: int
     start_ticks: int
+    time_namespace: int = 0
 
 
 async def run_process(spec: ProcessSpec) -> ProcessResult:
@@ -236,7 +239,7 @@ def spawn_detached(spec: ProcessSpec, log_path: str | PathLike[str]) -> ProcessI
         )
     except (OSError, ValueError) as error:
         _raise_spawn_failed(spec, error)
-    return ProcessId(*identity)
+    return ProcessId(*identity, time_namespace=current_process().time_namespace)
 
 
 def kill_process(
@@ -255,6 +258,7 @@ def kill_process(
     Raises:
         ProcessError: It can't be ended, or not told from here.
     """
+    _check_time_namespace(process)
     try:
         return _native.kill_process(_identity(process), grace_s)
     except (OSError, ValueError) as error:
@@ -273,10 +277,20 @@ def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
     Raises:
         ProcessError: It can't be told from here, because it lives in another pid namespace.
     """
+    _check_time_namespace(process)
     try:
         return _native.process_status(_identity(process))
     except (OSError, ValueError) as error:
         raise _process_error(process, error) from error
+
+
+def _check_time_namespace(process: ProcessId) -> None:
+    """Refuse a process whose start time is counted otherwise: it would look like another one."""
+    here = current_process()
+    if process.boot_id == here.boot_id and process.time_namespace not in (0, here.time_namespace):
+        raise ProcessError(
+            f"Process {process.pid}: it runs in another time namespace.", pid=process.pid
+        )
 
 
 def current_process() -> ProcessId:
@@ -286,7 +300,14 @@ def current_process() -> ProcessId:
 
 @cache
 def _who_is() -> ProcessId:
-    return ProcessId(*_native.current_process())
+    return ProcessId(*_native.current_process(), time_namespace=_time_namespace())
+
+
+def _time_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/time").st_ino
+    except OSError:
+        return 0  # a kernel without time namespaces
 
 
 register_at_fork(after_in_child=_who_is.cache_clear)

@@ -330,7 +330,7 @@ def _forget_owners(database: Path) -> None:
         opened.execute("PRAGMA trusted_schema = OFF")
         opened.execute(
             "UPDATE threads SET boot_id = NULL, pid_namespace = NULL, pid = NULL,"
-            " start_ticks = NULL, lease_until = 0 WHERE completed_at IS NULL"
+            " start_ticks = NULL, lease_until = 0, lease_machine_s = 0 WHERE completed_at IS NULL"
         )
 
 

@@ -10,7 +10,6 @@ Source: seed 003, "Step 11: Reserve budget" and "Step 15: Report spend and final
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
 import sqlite3
-import time
 from typing import Final
 
 from ryecore.errors import BudgetError
@@ -36,7 +35,7 @@ from ryecore.state.accounts import (
 from ryecore.state.charges import MARK, find, place
 from ryecore.state.database import Database
 from ryecore.state.handover import hand_over
-from ryecore.state.liveness import LEASE_S
+from ryecore.state.holding import RENEWAL, renewal
 from ryecore.state.model import Cost, Status
 from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import NOW, OPEN_ACCOUNT, below
@@ -51,13 +50,13 @@ _RESERVE: Final = (
     "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
     " WHERE thread_id = ?"
 )
-_LEASE: Final = "UPDATE threads SET lease_until = ? WHERE thread_id = ?"
+_LEASE: Final = f"UPDATE threads SET {RENEWAL} WHERE thread_id = ?"
 _HEAD: Final = (
-    "UPDATE threads SET lease_until = ?, transcript_length = ?, transcript_digest = ?"
+    f"UPDATE threads SET {RENEWAL}, transcript_length = ?, transcript_digest = ?"
     " WHERE thread_id = ?"
 )
 _SNAPSHOT: Final = (
-    "UPDATE threads SET lease_until = ?, turns = ?, input_tokens = ?, output_tokens = ?,"
+    f"UPDATE threads SET {RENEWAL}, turns = ?, input_tokens = ?, output_tokens = ?,"
     f" spend_microcents = ?, updated_at = {NOW} WHERE thread_id = ?"
 )
 _WISHES: Final = (
@@ -246,11 +245,10 @@ class BudgetLedger:
                     run.execute(
                         _HOLD, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id)
                     )
-            lease = time.time() + LEASE_S
             if head is None:
-                run.execute(_LEASE, (lease, thread_id))
+                run.execute(_LEASE, (*renewal(), thread_id))
             else:
-                run.execute(_HEAD, (lease, *head, thread_id))
+                run.execute(_HEAD, (*renewal(), *head, thread_id))
 
     def settle(
         self,
@@ -302,7 +300,7 @@ class BudgetLedger:
                 stop_subtree(run, thread_id)
             shall_stop, handoff, ended = run.execute(_WISHES, (thread_id,)).fetchone()
             if snapshot is not None and ended is None:
-                run.execute(_SNAPSHOT, (time.time() + LEASE_S, *_columns(snapshot), thread_id))
+                run.execute(_SNAPSHOT, (*renewal(), *_columns(snapshot), thread_id))
             stopped = overspent or bool(path[0].stopped)
             return Settled(overspent, bool(shall_stop), stopped, bool(handoff))
 

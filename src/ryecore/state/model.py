@@ -111,7 +111,9 @@ class ThreadRecord:
         owner: The process that runs it, or is about to; None once nobody does.
         fence: How often it changed hands; what an earlier owner writes is refused.
         lease_until: The Unix time in seconds until which an owner that can't be looked at from
-            here counts as alive.
+            here counts as alive, once the machine was started anew.
+        lease_machine_s: The same within one boot, in seconds that the machine has been awake; 0
+            where an earlier version wrote the row.
         owns_process: Whether its owner's process runs nothing else, and may be killed for it.
         cancel_requested: Whether it was asked to stop.
         kill_requested: Whether it is being killed.
@@ -151,6 +153,7 @@ class ThreadRecord:
     root_id: str = ""
     limits: Mapping[str, object] | None = None
     transcript_head: tuple[int, str] | None = None
+    lease_machine_s: float = 0.0
 
     @property
     def ended(self) -> bool:

@@ -10,7 +10,7 @@ from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database
 from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.rows import columns, record_of, result_of
-from ryecore.state.schema import CLOCK, ENDED, below
+from ryecore.state.schema import ENDED, below
 
 __all__ = ["ThreadQueries"]
 
@@ -93,6 +93,7 @@ class ThreadQueries:
             "WHERE status IN ('created', 'running')"
             " AND (cancel_requested OR kill_requested OR handoff_requested)"
             " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
+            " AND time_namespace IN (0, ?)"
             " ORDER BY created_at, rowid",
             columns(owner or current_process()),
         )
@@ -121,10 +122,6 @@ class ThreadQueries:
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
         """Have what is read meanwhile wait for nobody here; False where that isn't so in time."""
         return self._database.quiet(most_s)
-
-    def now(self) -> float:
-        """The Unix time in seconds, on the store's clock."""
-        return float(self._database.read(f"SELECT {CLOCK}")[0][0])
 
     def _find(self, condition: str, parameters: Sequence[object] = ()) -> tuple[ThreadRecord, ...]:
         rows = self._database.read(f"SELECT * FROM threads {condition}", parameters)

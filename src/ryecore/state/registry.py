@@ -14,7 +14,8 @@ from secrets import token_urlsafe
 from ryecore.errors import InputError, LimitReached, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.accounts import release
-from ryecore.state.liveness import LEASE_S, is_abandoned
+from ryecore.state.holding import HOLDING, RENEWAL, SET_HOLDING, holding, renewal
+from ryecore.state.liveness import is_abandoned
 from ryecore.state.model import (
     Cost,
     Follows,
@@ -27,7 +28,7 @@ from ryecore.state.model import (
 from ryecore.state.queries import ThreadQueries
 from ryecore.state.refusals import refuse_another
 from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of, tenure
-from ryecore.state.schema import CLOCK, ENDED, MIGRATIONS, NOW, below
+from ryecore.state.schema import ENDED, MIGRATIONS, NOW, below
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
 
@@ -89,13 +90,12 @@ class ThreadRegistry(ThreadQueries):
                 run.execute(
                     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,"
                     " chain_root_id, continuation_of,"
-                    " cancel_requested, kill_requested, created_at, updated_at, boot_id,"
-                    " pid_namespace, pid, start_ticks, lease_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
-                    f" ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, {CLOCK} + {LEASE_S})",
+                    f" cancel_requested, kill_requested, created_at, updated_at, {HOLDING})"
+                    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(thread_id, item_id, parent_id, root_id, model, written),
                         *((follows.chain_root_id, follows.thread_id) if follows else (None, None)),
-                        *(cancelled, killed, *columns(owner or current_process())),
+                        *(cancelled, killed, *holding(owner or current_process())),
                     ),
                 )
             except sqlite3.IntegrityError:
@@ -208,11 +208,10 @@ class ThreadRegistry(ThreadQueries):
                     state=found.status,
                 )
             run.execute(
-                "UPDATE threads SET status = 'running', fence = fence + 1, boot_id = ?,"
-                " pid_namespace = ?, pid = ?, start_ticks = ?, owns_process = ?,"
-                f" parent_token_hash = NULL, lease_until = {CLOCK} + {LEASE_S},"
+                f"UPDATE threads SET {SET_HOLDING}, owns_process = ?,"
+                " status = 'running', fence = fence + 1, parent_token_hash = NULL,"
                 f" updated_at = {NOW} WHERE thread_id = ?",
-                (*columns(owner or current_process()), owns_process, thread_id),
+                (*holding(owner or current_process()), owns_process, thread_id),
             )
             return found.fence + 1
 
@@ -224,18 +223,16 @@ class ThreadRegistry(ThreadQueries):
         """
         with self._database.write() as run:
             self._owned(run, thread_id, fence)
-            run.execute(
-                f"UPDATE threads SET lease_until = {CLOCK} + {LEASE_S} WHERE thread_id = ?",
-                (thread_id,),
-            )
+            values = (*renewal(), thread_id)
+            run.execute(f"UPDATE threads SET {RENEWAL} WHERE thread_id = ?", values)
 
     def update_pid(self, thread_id: str, process: ProcessId) -> None:
         """Say which process is about to claim a created thread; later than that it says nothing."""
         with self._database.write() as run:
             self._row(run, thread_id)
             run.execute(
-                "UPDATE threads SET boot_id = ?, pid_namespace = ?, pid = ?, start_ticks = ?"
-                " WHERE thread_id = ? AND status = 'created'",
+                "UPDATE threads SET boot_id = ?, pid_namespace = ?, pid = ?, start_ticks = ?,"
+                " time_namespace = ? WHERE thread_id = ? AND status = 'created'",
                 (*columns(process), thread_id),
             )
 
@@ -373,7 +370,7 @@ class ThreadRegistry(ThreadQueries):
         """
         ended: list[str] = []
         for record in records:
-            if not is_abandoned(record, self.now()):
+            if not is_abandoned(record):
                 continue
             with self._database.write() as run:
                 found = self._row(run, record.thread_id)

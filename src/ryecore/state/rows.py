@@ -7,12 +7,26 @@ from ryecore.errors import InputError, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.model import Cost, Status, ThreadRecord, check_status, has_ended
 
-__all__ = ["as_json", "columns", "conflict", "epitaph", "record_of", "result_of", "tenure"]
+__all__ = [
+    "as_json",
+    "columns",
+    "conflict",
+    "epitaph",
+    "record_of",
+    "result_of",
+    "tenure",
+]
 
 
-def columns(process: ProcessId) -> tuple[str, int, int, int]:
-    """A process as the four columns that name it."""
-    return (process.boot_id, process.pid_namespace, process.pid, process.start_ticks)
+def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
+    """A process as the five columns that name it."""
+    return (
+        process.boot_id,
+        process.pid_namespace,
+        process.pid,
+        process.start_ticks,
+        process.time_namespace,
+    )
 
 
 def record_of(row: sqlite3.Row) -> ThreadRecord:
@@ -53,7 +67,13 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
         raise ValueError("Limits are a mapping.")
     owner = None
     if row["pid"] is not None and not has_ended(row["status"]):
-        owner = ProcessId(row["boot_id"], row["pid_namespace"], row["pid"], row["start_ticks"])
+        owner = ProcessId(
+            row["boot_id"],
+            row["pid_namespace"],
+            row["pid"],
+            row["start_ticks"],
+            row["time_namespace"],
+        )
     digest = row["transcript_digest"]
     return ThreadRecord(
         thread_id=row["thread_id"],
@@ -66,6 +86,7 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
         owner=owner,
         fence=row["fence"],
         lease_until=row["lease_until"],
+        lease_machine_s=row["lease_machine_s"],
         owns_process=bool(row["owns_process"]),
         cancel_requested=bool(row["cancel_requested"]),
         kill_requested=bool(row["kill_requested"]),
@@ -84,7 +105,7 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
 
 def tenure(record: ThreadRecord) -> tuple[object, ...]:
     """Who holds a thread, and until when."""
-    return (record.fence, record.owner, record.lease_until)
+    return (record.fence, record.owner, record.lease_until, record.lease_machine_s)
 
 
 def as_json(result: object) -> str:

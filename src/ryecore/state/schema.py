@@ -11,13 +11,10 @@ from typing import Final
 from ryecore.state.database import Migration
 from ryecore.state.model import TERMINAL
 
-__all__ = ["CLOCK", "ENDED", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "below"]
+__all__ = ["ENDED", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "below"]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 """The time as texts in rows say it."""
-
-CLOCK: Final = "((julianday('now') - 2440587.5) * 86400.0)"
-"""The Unix time in seconds, on the store's clock."""
 
 ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
 """The statuses that a thread can't leave, as a list in SQL."""
@@ -123,5 +120,9 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         ) STRICT, WITHOUT ROWID""",
     ),
     ("ALTER TABLE threads ADD COLUMN handoff_requested INTEGER NOT NULL DEFAULT 0",),
+    (
+        "ALTER TABLE threads ADD COLUMN time_namespace INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE threads ADD COLUMN lease_machine_s REAL NOT NULL DEFAULT 0",
+    ),
 )
 """The statements that lead from each version of the file's schema to the next."""

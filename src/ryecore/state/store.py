@@ -22,7 +22,7 @@ from ryecore.state.carrying import Carried, carry
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.left_behind import close_left_behind
-from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned
+from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned, moment
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import (
     THREADS_FOLDER,
@@ -232,7 +232,7 @@ class ThreadStore:
         """
         self.folder_of(thread_id)
         record = self.registry.get_thread(thread_id)
-        if is_abandoned(record, self.registry.now()):
+        if is_abandoned(record):
             self._settle_abandoned((record,))
             record = self.registry.get_thread(thread_id)
         return record
@@ -351,8 +351,11 @@ class ThreadStore:
             os.close(descriptor)
 
     async def _lease_over(self, record: ThreadRecord) -> None:
-        now = await run_in_thread(self.registry.now)
-        await anyio.sleep(max(record.lease_until - now, 0) + _LEASE_GRAIN_S)
+        now, owner = moment(), record.owner
+        left_s = record.lease_until - now.unix_s
+        if owner is not None and owner.boot_id == current_process().boot_id:
+            left_s = record.lease_machine_s - now.machine_s
+        await anyio.sleep(min(max(left_s, 0), LEASE_S) + _LEASE_GRAIN_S)
 
     def cancel(self, thread_id: str) -> ThreadRecord:
         """Ask a thread and all those below it to stop; each owner ends what runs, and the thread.

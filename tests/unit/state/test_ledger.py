@@ -18,6 +18,7 @@ from ryecore.errors import (
 from ryecore.policy.budget import Amount, TreeSum
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
+from ryecore.state.liveness import moment
 from ryecore.state.model import Cost
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from tests.unit.state.test_registry import dead_process
@@ -329,10 +330,11 @@ def test_hold_and_settle_keep_the_threads_row(books: Books) -> None:
     books.root("r", 100, 100)
     books.registry.claim("r")
     with books.registry._database.write() as run:
-        run.execute("UPDATE threads SET lease_until = 0")
+        run.execute("UPDATE threads SET lease_until = 0, lease_machine_s = 0")
     books.ledger.hold("r", 1, 1, Amount(5, 5), head=(512, "abc"))
     record = books.registry.get_thread("r")
-    assert record.lease_until > books.registry.now()
+    assert record.lease_until > moment().unix_s
+    assert record.lease_machine_s > moment().machine_s
     assert record.transcript_head == (512, "abc")
     books.ledger.hold("r", 1, 2, Amount(5, 5))  # without a head the last one stays
     assert books.registry.get_thread("r").transcript_head == (512, "abc")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ryecore.errors import InputError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.lillux import ProcessId, current_process
 from ryecore.state.database import Database
-from ryecore.state.liveness import LEASE_S, is_abandoned
+from ryecore.state.liveness import LEASE_S, Moment, is_abandoned, moment
 from ryecore.state.model import TERMINAL, Cost, Follows, ThreadRecord
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 
@@ -285,10 +285,11 @@ def test_a_stranger_is_dead_only_when_its_lease_is_over(registry: ThreadRegistry
     registry.register("a", "tool:x")
     registry.claim("a", stranger)
     record = registry.get_thread("a")
-    now = registry.now()
-    assert LEASE_S - 5 < record.lease_until - now <= LEASE_S
-    assert not is_abandoned(record, record.lease_until - 1)
-    assert is_abandoned(record, record.lease_until + 1)
+    now = moment()
+    assert LEASE_S - 5 < record.lease_until - now.unix_s <= LEASE_S
+    end = Moment(record.lease_until, record.lease_machine_s)
+    assert not is_abandoned(record, end.plus(-1))
+    assert is_abandoned(record, end.plus(1))
     registry.renew("a", record.fence)
     assert registry.get_thread("a").lease_until >= record.lease_until
 
@@ -318,7 +319,7 @@ def test_an_id_is_found_though_many_others_begin_with_it(registry: ThreadRegistr
 def test_a_living_owner_needs_no_lease(registry: ThreadRegistry) -> None:
     registry.register("a", "tool:x")
     registry.claim("a")
-    assert not is_abandoned(registry.get_thread("a"), registry.now() + 10 * LEASE_S)
+    assert not is_abandoned(registry.get_thread("a"), moment().plus(10 * LEASE_S))
 
 
 OPERATIONS = st.lists(
