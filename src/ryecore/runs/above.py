@@ -23,7 +23,7 @@ from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
 __all__ = [
     "Above", "bounds_of", "carried_limits", "count_child", "count_start", "depth_used_up",
-    "is_host", "resolve_parent", "within_bounds",
+    "is_host", "read_asked", "resolve_parent", "within_bounds",
 ]  # fmt: skip
 
 
@@ -62,10 +62,26 @@ def bounds_of(thread_id: str, said: Mapping[str, Any]) -> Above:
     try:
         return Above(thread_id, read_limits(said["limits"]), frozenset(said["capabilities"]))
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise StateError(
-            f"The file of the thread {thread_id} was written by another version: {problem}.",
-            next_step="Start the thread anew with this version.",
-        ) from None
+        raise _another_version(thread_id, problem) from None
+
+
+def read_asked(run_id: str, said: Mapping[str, Any]) -> Limits:
+    """The limits that the caller of a run asked for, as its proved journal says.
+
+    Raises:
+        StateError: They can't be read.
+    """
+    try:
+        return read_limits(said.get("asked", {}))
+    except (AttributeError, TypeError, ValueError) as problem:
+        raise _another_version(run_id, problem) from None
+
+
+def _another_version(thread_id: str, problem: Exception) -> StateError:
+    return StateError(
+        f"The file of the thread {thread_id} was written by another version: {problem}.",
+        next_step="Start the thread anew with this version.",
+    )
 
 
 def resolve_parent(

@@ -222,26 +222,27 @@ def read_records(
 
 
 def verified_records(
-    path: Path, thread_id: str, public_key: PublicKey, head: tuple[int, str] | None
+    path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool = False
 ) -> tuple[Record, ...]:
     """A transcript's records, once its whole chain is proved: what a thread may go on from.
 
     Args:
         path: The file.
         thread_id: The thread that it must be of.
-        public_key: The run key's public half.
+        key: The run key's public half.
         head: Offset and digest of the last checkpoint, as the registry knows them.
+        ended: Whether the thread has ended, so that nothing unsigned may stand in it.
 
     Returns:
-        Its records, those that a crash left behind the last checkpoint included, up to the first
-        line that is none.
+        Its records; of a thread that has not ended, also those behind the last checkpoint, up to
+        the first line that is none.
 
     Raises:
         StateError: It can't be read, or was altered or cut, or something stands behind its end.
 
     Source: decision 47.
     """
-    chain = Chain(thread_id, public_key, head)
+    chain = Chain(thread_id, key, head)
     try:
         with open(open_plain(path), "rb") as file:
             size = file.seek(0, 2)
@@ -249,7 +250,7 @@ def verified_records(
             fed = [chain.feed(line) for line in lines_of(file, 0, size)]
     except OSError as problem:
         raise _unreadable(path, problem) from problem
-    chain.check(path)
+    chain.check(path, ended=ended)
     records = tuple(record for record in fed if record is not None)
     behind = chain.tail().records
     attested = records[: len(records) - behind]
@@ -439,15 +440,17 @@ class Chain:
         """Whether something stands behind the last whole record."""
         return bool(self._open.bad) or self._open.is_torn
 
-    def check(self, path: Path) -> None:
-        """Refuse a transcript that isn't what was signed, tail apart.
+    def check(self, path: Path, *, ended: bool = False) -> None:
+        """Refuse a transcript that `verify_transcript` refuses; unless it has ended, tail apart.
 
         Raises:
             StateError: A turn was altered, or something is missing.
         """
-        if self.is_broken or not self._has_head:
+        problems = self.report(0, ended=ended, unit="turn").problems
+        if self.is_broken or not self._has_head or (ended and problems):
+            why = f": {problems[0]}" if problems else "."
             raise StateError(
-                f"The transcript {path} was altered or cut, so nothing can go on from it.",
+                f"The transcript {path} was altered or cut, so nothing can go on from it{why}",
                 next_step=f"See where: rye threads verify {self._thread_id}",
             )
 

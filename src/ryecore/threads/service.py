@@ -202,7 +202,7 @@ class ThreadService:
             ThreadConflict: It is a tool's.
         """
         store = self._host.store
-        record = store.look(thread_id)
+        record = store.look_closed(thread_id)
         if not _is_directives(record) and not (store.folder_of(thread_id) / TRANSCRIPT).exists():
             raise ThreadConflict(
                 f"The thread {thread_id} runs {record.item_id}, which has no conversation and no "

@@ -1,12 +1,14 @@
 """What a graph's agents cost is held in the run's account before it is asked, and settled after."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from ryecore import CallContext, Limits
 from ryecore.llm import Price
 from ryecore.llm.media import FolderMediaStore
 from ryecore.llm.result import Usage
@@ -330,3 +332,44 @@ async def test_a_request_for_media_that_is_cut_off_costs_all_that_was_held(tmp_p
     assert done.cost.spend_microcents == done.total.spend_microcents == 4_000_000
     (charge,) = stage.store().ledger.charges(done.run_id)
     assert charge.mark == "assumed"
+
+
+async def test_a_callers_cap_holds_for_who_resumes_and_for_what_is_done_again(
+    tmp_path: Path,
+) -> None:
+    stage = _stage(tmp_path, *(say(str(number), usage=USED) for number in range(9)))
+    long = "word " * 120
+    stage.graph({"first": asks(long, "second"), "second": asks(long), "done": gives()})
+    cap = Limits(spend_usd=Decimal(f"{3 * COST + COST // 2}e-8"), turns=9, duration_s=600)
+    model = CallContext(capabilities=frozenset({"rye.execute.*"}))
+    async with stage.open() as rye:
+        whole = await rye.graphs.run("tool:acme/flow", limits=cap)
+        again = await rye.graphs.resume(whole.run_id, at=0)
+        third = await rye.graphs.resume(again.run_id, at=0, limits={"spend": 1}, ctx=model)
+        fresh = await rye.graphs.resume(again.run_id, at=0, limits={"spend": 1})
+    assert whole.ended == "completed", whole.failed
+    for over in (again, third):
+        assert over.failed is not None
+        assert over.failed.code == "budget_exceeded"
+    spent = sum(one.total.spend_microcents for one in (whole, again, third))
+    assert spent <= cap.spend_microcents  # type: ignore[operator]
+    assert fresh.ended == "completed"
+    assert fresh.total.spend_microcents == 2 * COST
+    limits = stage.store().registry.get_thread(fresh.run_id).limits or {}
+    assert limits["spend"] == 1
+    assert limits["turns"] == 9 - sum(one.cost.turns for one in (whole, again, third))
+    assert limits["duration_seconds"] < 600  # type: ignore[operator]
+
+
+async def test_a_resumed_run_asks_models_no_more_often_than_its_caller_said(
+    tmp_path: Path,
+) -> None:
+    stage = _stage(tmp_path, *(say(str(number), usage=USED) for number in range(9)))
+    stage.graph({"first": asks(next_node="second"), "second": asks(), "done": gives()})
+    async with stage.open() as rye:
+        whole = await rye.graphs.run("tool:acme/flow", limits={"turns": 3})
+        again = await rye.graphs.resume(whole.run_id, at=0)
+        more = await rye.graphs.resume(again.run_id, limits={"turns": 1})
+    assert again.failed is not None
+    assert (again.failed.code, again.cost.turns) == ("budget_exceeded", 1)
+    assert (more.ended, more.output, more.cost.turns) == ("completed", "3", 1)

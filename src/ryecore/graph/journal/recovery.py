@@ -9,6 +9,7 @@ Source: decision 47.
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ class Found:
         in_flight: The node that had begun, and of which no end is known.
         items: Of a foreach's members, what came of those whose end is known.
         items_in_flight: The members that had begun, and of which no end is known.
+        ran_s: How long the run went on, in seconds, as its records say.
     """
 
     started: Mapping[str, Any]
@@ -54,6 +56,7 @@ class Found:
     in_flight: str | None = None
     items: Mapping[int, NodeResult] = field(factory=dict)
     items_in_flight: frozenset[int] = _NO_ITEMS
+    ran_s: Decimal = Decimal(0)
 
 
 @define
@@ -132,12 +135,16 @@ class Fold:
         self._unattested: tuple[int, _Stand] | None = None  # with its place in the segment
         self._records = 0
         self._has_end = False
+        self._first_at: float | None = None
+        self._last_at = 0.0
 
     def take(self, record: Record) -> None:
         """Take the next record."""
         kind, payload = record.type, record.payload
         if self.is_over:
             return
+        self._first_at = record.timestamp if self._first_at is None else self._first_at
+        self._last_at = record.timestamp
         self._has_end = self._has_end or kind in _ENDS
         if kind == CHECKPOINT:
             self._close(payload.get("unattested", 0))
@@ -186,7 +193,8 @@ class Fold:
                 f"The run {run_id} has no checkpoint behind step {self._at}.",
                 next_step=f"See its steps: rye graph show {run_id}",
             )
-        found, behind = Found(self.started, None), stand.behind
+        ran_s = Decimal(str(self._last_at)) - Decimal(str(self._first_at))
+        found, behind = Found(self.started, None, ran_s=max(ran_s, Decimal(0))), stand.behind
         try:
             if stand.digest:
                 found = evolve(found, position=states.get(stand.digest))
@@ -226,6 +234,7 @@ def read_run(
     head: tuple[int, str] | None,
     *,
     at: int | None = None,
+    ended: bool = False,
 ) -> Found:
     """What stands of a run, without taking it over; no position where it never began.
 
@@ -236,6 +245,7 @@ def read_run(
         key: The public half of the run key.
         head: The last checkpoint that the registry knows, which the journal must hold.
         at: The number of steps behind which to look; the end where None.
+        ended: Whether the run has ended, so that nothing unsigned may stand in its journal.
 
     Raises:
         StateError: It can't be read, was altered or cut, or has no such step.
@@ -246,7 +256,7 @@ def read_run(
     chain, fold = Chain(run_id, key, head), Fold(at)
     for record in _fed(path, chain):
         fold.take(record)
-    chain.check(path)
+    chain.check(path, ended=ended)
     if fold.is_over and (chain.tail().records or chain.dropped()):
         raise StateError(
             f"The journal {path} was altered: something stands behind its end.",

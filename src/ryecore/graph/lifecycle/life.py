@@ -24,8 +24,9 @@ from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found
 from ryecore.graph.lifecycle.closing import made_result, settle_failed
 from ryecore.graph.lifecycle.going_on import Begun, begun_at
+from ryecore.graph.lifecycle.limits import RunLimits, limits_of_run
 from ryecore.graph.lifecycle.means import check_means, checked_inputs
-from ryecore.graph.lifecycle.taking_up import OBJECTS, take_up
+from ryecore.graph.lifecycle.taking_up import OBJECTS, TakenUp, take_up
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult, document_of, status_of
@@ -55,7 +56,6 @@ from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
 from ryecore.state.checkpoints import Head
-from ryecore.state.model import Follows
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
@@ -77,6 +77,7 @@ class GraphLife:
     """
 
     _loaded: LoadedGraph
+    _bounds: RunLimits
     _limits: Limits
     _held: frozenset[str] | None
     _position: Position
@@ -126,7 +127,7 @@ class GraphLife:
                 None if found is None else found.started.get("held"),
             )
             await self._host.ledger.until_free()
-            self._register(above, None if taken is None else taken.follows)
+            self._register(above, taken)
             self._open_account(above)
             self._claim()
             self._open_journal(inputs, begun)
@@ -153,17 +154,20 @@ class GraphLife:
 
     # What makes it a run
 
-    def _register(self, above: Above | None, follows: Follows | None) -> None:
-        host = self._host
-        limits, self._declares = host.limits(self._wish.limits)
-        self._limits = limits.capped_by(above.limits) if above is not None else limits
-        if self._limits.depth is not None and self._limits.depth < 0:
-            raise depth_used_up(self._ctx.budget_account)
-        if self._wish.registered is None:
+    def _register(self, above: Above | None, taken: TakenUp | None) -> None:
+        host, wish = self._host, self._wish
+        if above is not None and above.limits.depth == 0:
+            raise depth_used_up(above.thread_id)
+        if wish.registered is None:
+            follows = None if taken is None else taken.follows
             self.run_id = register_thread(
-                host.registry, self._wish.ref, self._ctx.budget_account, follows
+                host.registry, wish.ref, self._ctx.budget_account, follows
             )
             count_child(host.store, above)
+        found = None if taken is None else taken.found
+        self._bounds = limits_of_run(host, self.run_id, wish, found, self._ctx)
+        limits = self._bounds.limits
+        self._limits = limits.capped_by(above.limits) if above is not None else limits
 
     def _open_account(self, above: Above | None) -> None:
         ledger, limits = self._host.ledger, self._limits
@@ -176,8 +180,8 @@ class GraphLife:
                 self.run_id,
                 above.thread_id,
                 wanted,
-                reserves_spend=self._declares.spend,
-                reserves_tokens=self._declares.tokens,
+                reserves_spend=self._bounds.declares.spend,
+                reserves_tokens=self._bounds.declares.tokens,
             )
         spend = Decimal(f"{granted.spend_microcents}e-8")
         self._limits = evolve(limits, spend_usd=spend, tokens=granted.tokens)
@@ -236,6 +240,7 @@ class GraphLife:
         host.running[run_id] = self
         self._position = begun.position
         started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": inputs}
+        started["asked"] = self._bounds.asked.to_dict()
         started["held"] = None if self._held is None else sorted(self._held)
         if self._wish.only is not None:
             started["only"] = self._wish.only
@@ -248,8 +253,8 @@ class GraphLife:
     def _prepare(self, inputs: dict[str, object], begun: Begun) -> None:
         host, graph, journal = self._host, self._loaded.graph, self.journal
         deadline = self._ctx.deadline
-        if self._wish.limits.duration_s is not None:
-            until = self._started + float(self._wish.limits.duration_s)
+        if self._bounds.asked.duration_s is not None:
+            until = self._started + float(self._bounds.asked.duration_s)
             deadline = until if deadline is None else min(deadline, until)
         call = evolve(
             self._ctx,
@@ -272,7 +277,7 @@ class GraphLife:
         spending = Spending(
             self.run_id, host.ledger, self._limits, deps, journal, self.cancellation
         )
-        most_turns = self._wish.limits.turns
+        most_turns = self._bounds.asked.turns
         hooks = HookRunner(
             graph.hooks,
             host.dispatcher,

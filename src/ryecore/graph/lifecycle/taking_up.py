@@ -50,7 +50,7 @@ def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
     beside = None
     if goes_on.at is None and not goes_on.again:
         beside = _never_began(host, goes_on.run_id)
-    found = _read(host, record, goes_on.at)
+    found = _read(host, record, goes_on.at, ended=True)
     if found.position is None:
         raise never_began(goes_on.run_id, record.continuation_of)
     root = record.chain_root_id or record.thread_id
@@ -70,7 +70,9 @@ def _never_began(host: GraphHost, run_id: str) -> frozenset[str]:
     return idle_followers(host.store, run_id, has_begun, next_step)
 
 
-def _read(host: GraphHost, record: ThreadRecord, at: int | None = None) -> Found:
+def _read(
+    host: GraphHost, record: ThreadRecord, at: int | None = None, *, ended: bool = False
+) -> Found:
     return read_run(
         host.store.folder_of(record.thread_id),
         host.project_root.joinpath(*OBJECTS),
@@ -78,4 +80,5 @@ def _read(host: GraphHost, record: ThreadRecord, at: int | None = None) -> Found
         host.key.public,
         record.transcript_head,
         at=at,
+        ended=ended,
     )

@@ -100,7 +100,7 @@ def resume_of(
         frozenset(map(str, said["capabilities"])),
         beside=beside,
         limits=bounds_of(record.thread_id, said).limits,
-        ran_s=Decimal(str(records[-1].timestamp)) - Decimal(str(records[0].timestamp)),
+        ran_s=_ran_s(records),
         **_beginning(records),
     )
 
@@ -121,7 +121,9 @@ def has_begun(store: ThreadStore, record: ThreadRecord, key: PublicKey) -> bool:
     path = store.folder_of(record.thread_id) / TRANSCRIPT
     if not os.path.lexists(path):
         return False
-    records = verified_records(path, record.thread_id, key, record.transcript_head)
+    records = verified_records(
+        path, record.thread_id, key, record.transcript_head, ended=record.ended
+    )
     return any(one.type in _GOES_ON for one in records)
 
 
@@ -157,6 +159,12 @@ def fork_of(
     )
 
 
+def _ran_s(records: tuple[Record, ...]) -> Decimal:
+    """How long a thread ran, in seconds, as its records say; the clock may have gone back."""
+    first, last = records[0].timestamp, records[-1].timestamp
+    return max(Decimal(str(last)) - Decimal(str(first)), Decimal(0))
+
+
 def _beginning(records: tuple[Record, ...]) -> dict[str, Any]:
     """What the thread was given and asked, as its first record says."""
     began = next((one.payload for one in records if one.type == "thread_started"), {})
@@ -176,7 +184,7 @@ def _left_by(
     path = folder / TRANSCRIPT
     records: tuple[Record, ...] = ()
     if os.path.lexists(path):
-        records = verified_records(path, thread_id, key, record.transcript_head)
+        records = verified_records(path, thread_id, key, record.transcript_head, ended=record.ended)
     if not records or (earlier and not any(one.type in _GOES_ON for one in records)):
         raise StateError(
             f"The thread {thread_id} ended before it began: it has left nothing to go on from.",

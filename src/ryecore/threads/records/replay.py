@@ -58,7 +58,7 @@ def replay(
     """
     record = store.look(thread_id)
     path = store.folder_of(thread_id) / TRANSCRIPT
-    records = verified_records(path, thread_id, key, record.transcript_head)
+    records = verified_records(path, thread_id, key, record.transcript_head, ended=record.ended)
     unchecked: list[str] = []
     today = _today(planner, ItemRef.parse(record.item_id, "directive"), records, unchecked)
     project = store.folder.parents[2]
