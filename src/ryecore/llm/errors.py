@@ -11,7 +11,10 @@ from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 __all__ = ["RETRYABLE_KINDS", "LlmError", "LlmErrorKind", "clean_error", "redact"]
 
 _MAX_CHARS: Final = 500
-_MIN_BASE64_BYTES: Final = 8  # what is shorter stands in other words by chance
+# What is shorter stands in other words by chance: it is struck as a word of its own, and a key of
+# three characters or fewer, such as a local server's "x", not at all.
+_MIN_ANYWHERE: Final = 8
+_MIN_KEY: Final = 4
 _LOOKS_LIKE_KEY: Final = re.compile(
     r"(?i)\b(?:sk|pk|rk|api|key|gsk|xai)[-_][a-z0-9_\-*]{12,}|\bAIza[0-9A-Za-z_\-]{20,}"
     r"|(?<=bearer )[^\s'\"]{8,}"
@@ -23,13 +26,16 @@ def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
 
     Args:
         text: The text.
-        keys: The keys that were in use; empty ones are passed over.
+        keys: The keys that were in use. One of fewer than 8 characters is struck where it stands
+            as a word of its own, one of fewer than 4 not at all: neither is a secret.
         max_chars: How long it may be.
     """
     for key in keys:
-        if key:
-            for form in _written(key):
+        for form in _written(key) if len(key.strip()) >= _MIN_KEY else ():
+            if len(form) >= _MIN_ANYWHERE:
                 text = text.replace(form, "***")
+            else:
+                text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", "***", text)
     text = _LOOKS_LIKE_KEY.sub("***", text)
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
@@ -45,7 +51,7 @@ def _written(key: str) -> list[str]:
     forms = {key, bare, key.encode("unicode_escape").decode("ascii")}
     if bare:
         forms |= {quote(encoded), quote(encoded, safe=""), quote_plus(encoded)}
-    if len(encoded) >= _MIN_BASE64_BYTES:
+    if len(encoded) >= _MIN_ANYWHERE:
         forms.add(b64encode(encoded).decode("ascii").rstrip("="))
     return sorted(forms - {""}, key=len, reverse=True)
 

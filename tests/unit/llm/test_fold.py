@@ -84,3 +84,18 @@ def test_calls_without_end_are_folded_in_time_that_grows_with_their_number() -> 
 
     assert len(fold.result().tool_calls) == 50_000
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("a", "a bad model name: llama", "a bad model name: llama"),
+        ("x", "x-api-key: x", "x-api-key: x"),
+        ("   ", "no   model", "no   model"),
+        ("none", "none of them: nonetheless, key=none", "*** of them: nonetheless, key=***"),
+        ("hunter2", "Invalid key 'hunter2' of hunter22", "Invalid key '***' of hunter22"),
+        ("hunter2+hunter2", "xhunter2+hunter2x", "x***x"),
+    ],
+)
+def test_a_short_key_is_struck_from_no_other_word(key: str, text: str, expected: str) -> None:
+    assert redact(text, key) == expected
