@@ -88,6 +88,25 @@ async def test_a_factory_rebuilds_what_the_host_injects(house: House) -> None:
         assert "hush" not in json.dumps(report.to_dict())
 
 
+@pytest.mark.parametrize("path", ["hosts", "./hosts:", ":nowhere:../root/hosts"])
+async def test_a_relative_search_path_means_there_what_it_means_here(
+    house: House, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    folder = house.root / "root/hosts"
+    folder.mkdir(parents=True)
+    called = house.root / "called"
+    (folder / "near_deps.py").write_text(
+        f"def deps():\n    open({str(called)!r}, 'w').close()\n    return {{}}\n"
+    )
+    (house.root / "root/json.py").write_text("raise SystemExit('hijacked')")
+    monkeypatch.chdir(house.root / "root")
+    house.environ["PYTHONPATH"] = path
+    ref = house.shell("acme/hi", "echo hello")
+    async with house.open(deps_factory="near_deps:deps") as rye:
+        report = await end_of(rye, await launch(rye, ref))
+    assert (report.status, called.exists()) == ("completed", True), report.error
+
+
 @pytest.mark.parametrize("name", ["", "x", "x:", ":y", "x y:z", "os:system;", "../x:y"])
 async def test_a_factory_is_named_by_module_and_function(house: House, name: str) -> None:
     with pytest.raises(ConfigError, match=r"package.module:function"):

@@ -16,6 +16,7 @@ from ryecore.errors import ConfigError
 from ryecore.items.evidence import Evidence
 from ryecore.policy.inheritance import (
     InheritEnv,
+    for_own_process,
     is_short_listed,
     may_inherit,
     without_project_entries,
@@ -133,7 +134,7 @@ class EnvResolver:
     def _of_own_process(
         self, chain: Chain, context: Mapping[str, object], trace: Trace, evidence: Evidence
     ) -> dict[str, str]:
-        known = dict(self._environ)
+        known = for_own_process(self._environ)
         for element in reversed(chain.all_elements):
             with trace.failing("resolve_env", contributed_by=element.item_id):
                 path = known.get("PATH", "")

@@ -3,13 +3,20 @@
 Source: decisions 20 and 78.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal
 
 from ryecore.policy.credentials import is_credential
 
-__all__ = ["InheritEnv", "is_short_listed", "may_inherit", "without_project_entries"]
+__all__ = [
+    "InheritEnv",
+    "for_own_process",
+    "is_short_listed",
+    "may_inherit",
+    "without_project_entries",
+]
 
 InheritEnv = Literal["safe", "all", "none"] | Collection[str]
 """What a tool inherits of the environment: all but what looks like a credential (`safe`), all,
@@ -88,3 +95,16 @@ def without_project_entries(
         if not kept:
             del changed[name]
     return changed, narrowed
+
+
+def for_own_process(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process of ryecore's own, which runs in another folder.
+
+    Relative entries of `PYTHONPATH` mean there what they mean here, so that a module that this
+    process imports is found. Empty ones, which nobody means, go.
+    """
+    changed = dict(environ)
+    if "PYTHONPATH" in changed:
+        entries = filter(None, changed["PYTHONPATH"].split(os.pathsep))
+        changed["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
+    return changed
