@@ -92,7 +92,7 @@ class Pool:
     def stats(self) -> list[_Standing]: ...
 
 # runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes, log,
-# warm (pool, index of the argument, that argument in the template, program, settings)
+# warm (pool, index of the argument, that argument in the template, program, settings, sealed)
 
 _Spec: TypeAlias = tuple[
     str,
@@ -105,7 +105,7 @@ _Spec: TypeAlias = tuple[
     float,
     int,
     _Path | None,
-    tuple[Pool, int, str, bytes, bytes] | None,
+    tuple[Pool, int, str, bytes, bytes, Witness | None] | None,
 ]
 # status, exit_code, signal, stdout, stderr, stdout_total_bytes, stderr_total_bytes, duration_ms,
 # pid, left_behind, warm, why_cold

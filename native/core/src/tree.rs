@@ -1,5 +1,6 @@
 //! Folders as a whole: what is in them, whether their stats changed, what their contents hash to.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
@@ -134,6 +135,27 @@ pub(crate) fn stat_and_count(root: &Path, filter: &Filter) -> Result<(Digest, us
         hasher.update(facts);
     }
     Ok((hasher.finalize().into(), entries.len()))
+}
+
+/// When a file or folder of the tree changed last, by its change time in nanoseconds since 1970.
+pub(crate) fn newest_change_ns(root: &Path, filter: &Filter) -> Result<i64> {
+    let newest = Cell::new(i64::MIN);
+    let visit = |folder: &OwnedFd, name: &CStr, _, _| {
+        let own = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        newest.set(newest.get().max(change_ns(&own)));
+        Ok(())
+    };
+    let enter = |folder: &OwnedFd, _: &[u8]| {
+        newest.set(newest.get().max(change_ns(&fstat(folder)?)));
+        Ok(())
+    };
+    walk(root, filter, visit, enter)?;
+    Ok(newest.get())
+}
+
+fn change_ns(stat: &Stat) -> i64 {
+    let seconds_ns = stat.st_ctime.wrapping_mul(1_000_000_000);
+    seconds_ns.wrapping_add_unsigned(stat.st_ctime_nsec)
 }
 
 /// SHA-256 over the lines `{hex}  {rel}\n`, sorted by path; links count by what they point to.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::absent::AbsentIn;
 use crate::digest::{Digest, Regular};
 use crate::error::{Error, Result};
-use crate::tree::{Filter, stat_and_count};
+use crate::tree::{Filter, newest_change_ns, stat_and_count};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 const FILES_WORTH_A_THREAD: usize = 256;
@@ -69,6 +69,21 @@ impl Witness {
             absent: AbsentIn::group(absent)?,
             trees,
         })
+    }
+
+    /// Whether another one saw the same files and folders, and saw them alike.
+    pub(crate) fn saw_the_same(&self, other: &Self) -> bool {
+        let tree = |tree: &SeenTree| (tree.root.clone(), tree.filter.clone(), tree.fingerprint);
+        self.files == other.files
+            && self.trees.len() == other.trees.len()
+            && self.trees.iter().map(tree).eq(other.trees.iter().map(tree))
+    }
+
+    /// Whether nothing in its folders has changed since a time in nanoseconds since 1970.
+    pub(crate) fn is_older_than(&self, time_ns: i64) -> bool {
+        let newest = |tree: &SeenTree| newest_change_ns(&tree.root, &tree.filter);
+        let is_older = |tree| newest(tree).is_ok_and(|newest_ns| newest_ns < time_ns);
+        self.trees.iter().all(is_older)
     }
 
     /// The first path that differs from what was seen; `None` while everything holds.
@@ -181,6 +196,47 @@ mod tests {
             change(&scratch);
             assert_eq!(witness.broken(), Some(&*scratch.path(name)));
         }
+    }
+
+    #[test]
+    fn it_is_older_than_a_time_until_something_of_its_trees_changes() {
+        let changes: [fn(&Scratch); 4] = [
+            |s| drop(s.write("tree/one", b"1")),
+            |s| drop(s.write("tree/below/two", b"2")),
+            |s| fs::remove_file(s.path("tree/one")).unwrap(),
+            |s| fs::remove_dir_all(s.path("tree")).unwrap(),
+        ];
+        for change in changes {
+            let scratch = Scratch::new();
+            let witness = witness_of(&scratch);
+            let newest = newest_change_ns(&scratch.path("tree"), &witness.trees[0].filter).unwrap();
+            assert!(witness.is_older_than(newest + 1));
+            assert!(!witness.is_older_than(newest));
+            // Until the clock of files has gone on.
+            while change_time_of_a_new_file(&scratch) <= newest {}
+            change(&scratch);
+            assert!(!witness.is_older_than(newest + 1));
+        }
+    }
+
+    fn change_time_of_a_new_file(scratch: &Scratch) -> i64 {
+        use std::os::unix::fs::MetadataExt;
+        let seen = fs::metadata(scratch.write("clock", b"")).unwrap();
+        seen.ctime() * 1_000_000_000 + seen.ctime_nsec()
+    }
+
+    #[test]
+    fn two_saw_the_same_where_files_and_folders_are_alike() {
+        let scratch = Scratch::new();
+        let (one, other) = (witness_of(&scratch), witness_of(&scratch));
+        assert!(one.saw_the_same(&one));
+        // Written anew, the tree has other times.
+        assert!(
+            !one.saw_the_same(&other) || one.trees[0].fingerprint == other.trees[0].fingerprint
+        );
+        let bare = Witness::new(Vec::new(), Vec::new(), Vec::new()).unwrap();
+        assert!(!one.saw_the_same(&bare));
+        assert!(bare.saw_the_same(&bare));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use pyo3::types::PyBytes;
 use ryecore_core::process::{self, Program, TemplateStanding, Warm};
 
 use crate::convert::{os_text, raise, size};
+use crate::witness::Witness;
 
 /// KILL needs no grace, and a host that closes must not hang.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -59,15 +60,18 @@ pub struct WarmStart<'py>(
     Bound<'py, PyAny>,
     Bound<'py, PyBytes>,
     Bound<'py, PyBytes>,
+    Option<Bound<'py, Witness>>,
 );
 
 impl WarmStart<'_> {
     pub fn on(&self, program: &Program) -> PyResult<Warm> {
-        let Self(pool, arg_index, arg, script, settings) = self;
+        let Self(pool, arg_index, arg, script, settings, sealed) = self;
         let arg = CString::new(os_text(arg)?.into_vec())
             .map_err(|_| PyValueError::new_err("an argument contains a NUL character"))?;
         let (script, settings) = (script.as_bytes(), settings.as_bytes());
-        Warm::new(&pool.get().0, program, *arg_index, arg, script, settings).map_err(raise)
+        let sealed = sealed.as_ref().map(|witness| witness.get().shared());
+        let pool = &pool.get().0;
+        Warm::new(pool, program, *arg_index, arg, script, settings, sealed).map_err(raise)
     }
 }
 

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use ryecore_core::digest::from_hex;
@@ -16,7 +17,13 @@ type Tree<'py> = (
 );
 
 #[pyclass(frozen, module = "ryecore._native")]
-struct Witness(Core);
+pub struct Witness(Arc<Core>);
+
+impl Witness {
+    pub fn shared(&self) -> Arc<Core> {
+        Arc::clone(&self.0)
+    }
+}
 
 #[pymethods]
 impl Witness {
@@ -41,7 +48,7 @@ impl Witness {
         let files = files.into_iter().map(file).collect::<PyResult<_>>()?;
         let trees = trees.into_iter().map(tree).collect::<PyResult<_>>()?;
         Core::new(files, paths(absent)?, trees)
-            .map(Self)
+            .map(|core| Self(Arc::new(core)))
             .map_err(raise)
     }
 

@@ -39,6 +39,7 @@ class Layout:
         deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
         dependencies: The files that were verified with the tool, and it among them.
+        sealed: The sealed folders of all that the process may read.
         links: Where the items stand whose paths the runtime takes, by placeholder.
         warm: What makes a template of the process; None where it starts cold, as all does that
             is not verified.
@@ -52,6 +53,7 @@ class Layout:
     deps: Deps
     origins: Mapping[str, str] = {}
     dependencies: tuple[ItemSource, ...] = ()
+    sealed: tuple[SealedTree, ...] = ()
     links: Mapping[str, Path] = {}
     warm: WarmTemplate | None = None
 
@@ -146,6 +148,7 @@ class Sealer:
         """With the items whose paths the runtime takes, each sealed by itself."""
         links: dict[str, Path] = {}
         origins: dict[str, str] = {}
+        trees: list[SealedTree] = []
         for link in chain.links:
             item = link.element.item
             if item is None or not item.is_verified:
@@ -155,9 +158,10 @@ class Sealer:
             with trace.failing("seal", item_id=link.element.item_id):
                 sealed = self._seals.seal({name: item.content})
             evidence.tree(sealed.stat)
+            trees.append(sealed)
             links[link.placeholder] = sealed.root / name
             origins[str(sealed.root)] = str(item.source.path.parent)
-        return evolve(layout, links=links, origins=origins)
+        return evolve(layout, links=links, origins=origins, sealed=(*layout.sealed, *trees))
 
     def _single_file(
         self,
@@ -179,6 +183,7 @@ class Sealer:
             tool_path=sealed.root / name,
             nowhere=sealed.root / NOWHERE,
             origins=origins,
+            sealed=(*layout.sealed, sealed),
         )
 
     def _anchored(
@@ -218,6 +223,7 @@ class Sealer:
             nowhere=sealed.root / NOWHERE,
             deps=state,
             origins={**layout.origins, str(sealed.root): str(root)},
+            sealed=(*layout.sealed, sealed),
             dependencies=(*layout.dependencies, *(item.source for item in files.values())),
         )
 
@@ -260,6 +266,7 @@ class Sealer:
             layout,
             runtime_lib=sealed.root,
             origins={**layout.origins, str(sealed.root): str(folder)},
+            sealed=(*layout.sealed, sealed),
             dependencies=tuple(item.source for item in files.values()),
         )
 
@@ -278,7 +285,8 @@ class Sealer:
         layout = evolve(layout, dependencies=(*layout.dependencies, program.source))
         if not (program.is_verified and chain.is_verified and layout.is_sealed):
             return layout
-        return evolve(layout, warm=template_of(spec, program.content, layout.tool_path))
+        template = template_of(spec, program.content, layout.tool_path, layout.sealed)
+        return evolve(layout, warm=template)
 
 
 def _default_files(spec: AnchorSpec | None) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from ryecore.chain.render import render_chain, render_result
 from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
+from ryecore.lillux.witness import Witness
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -251,11 +252,13 @@ class WarmTemplate:
         fork_point: What stands for `{fork_point}` in its arguments.
         program: What makes a process a template: the bytes that were verified.
         settings: What that program is told, as a JSON object.
+        sealed: The sealed files that the process may read before it forks, as they were verified.
     """
 
     fork_point: str
     program: bytes = field(repr=False)
     settings: bytes = field(repr=False)
+    sealed: Witness | None = field(default=None, repr=False)
 
 
 @frozen

@@ -98,7 +98,14 @@ class ExecutePrimitive:
         if warm is None or self._pool is None:
             return None
         template = warm.template
-        return WarmStart(self._pool, warm.arg_index, warm.arg, template.program, template.settings)
+        return WarmStart(
+            self._pool,
+            warm.arg_index,
+            warm.arg,
+            template.program,
+            template.settings,
+            template.sealed,
+        )
 
 
 PRIMITIVE_MAP: Final[Mapping[str, Callable[[WarmPool | None], Primitive]]] = {

@@ -7,6 +7,7 @@ Source: docs/concepts/runtimes.md, "Warm starts".
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from ryecore.chain.arguments import FORK_POINT
@@ -15,7 +16,9 @@ from ryecore.chain.plan import merge_configs, placeholder_names
 from ryecore.chain.spec import WarmSpec
 from ryecore.chain.templating import as_text, count_of
 from ryecore.errors import MetadataError
+from ryecore.items.sealed import SealedTree
 from ryecore.items.verification import VerifiedItem
+from ryecore.lillux.witness import Witness
 
 __all__ = ["template_of", "warm_of"]
 
@@ -60,13 +63,18 @@ def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
     return item, warm
 
 
-def template_of(spec: WarmSpec, program: bytes, tool_path: Path) -> WarmTemplate:
+def template_of(
+    spec: WarmSpec, program: bytes, tool_path: Path, sealed: Sequence[SealedTree]
+) -> WarmTemplate:
     """What makes a template.
 
     Args:
         spec: What the runtime declares.
         program: The verified bytes of the file that it names.
         tool_path: The tool's file, where it runs.
+        sealed: The folders that the process may read before it forks.
     """
     told = {"preload": spec.preload, "tool": str(tool_path) if spec.leading_imports else None}
-    return WarmTemplate(spec.fork_point, program, json.dumps(told).encode())
+    files = [(tree.root / name, digest) for tree in sealed for name, digest in tree.digests.items()]
+    witness = Witness(files, (), [tree.stat for tree in sealed])
+    return WarmTemplate(spec.fork_point, program, json.dumps(told).encode(), witness)

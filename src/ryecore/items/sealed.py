@@ -44,11 +44,13 @@ class SealedTree:
         root: Its folder.
         digest: What it is named by.
         stat: What shows that nobody touched it since it was checked.
+        digests: The SHA-256 (hex) of each of its files, by slash path.
     """
 
     root: Path
     digest: str
     stat: TreeStat
+    digests: Mapping[str, str]
 
 
 class Seals:
@@ -98,7 +100,7 @@ class Seals:
                 next_step="See that the folder can be written and has room, or open the Rye with "
                 "another cache_dir.",
             ) from problem
-        sealed = self._checked[digest] = SealedTree(root, digest, stat)
+        sealed = self._checked[digest] = SealedTree(root, digest, stat, _digests(files))
         return sealed
 
     def _prune(self) -> None:
@@ -177,10 +179,12 @@ class Seals:
         )
 
 
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
 def _digest(files: Mapping[str, bytes], links: Mapping[str, Path]) -> str:
-    lines = [
-        (os.fsencode(name), hashlib.sha256(content).hexdigest()) for name, content in files.items()
-    ]
+    lines = [(os.fsencode(name), digest) for name, digest in _digests(files).items()]
     lines += [(os.fsencode(name), f"link:{target}") for name, target in links.items()]
     whole = hashlib.sha256()
     for name, digest in sorted(lines):
@@ -193,7 +197,6 @@ def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]
     if not root.is_dir() or root.is_symlink():
         return False
     folders = {str(parent) for name in (*files, *links) for parent in PurePosixPath(name).parents}
-    expected = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     try:
         found = {
             os.path.relpath(os.path.join(parent, name), root)
@@ -203,7 +206,7 @@ def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]
         return (
             found == {*files, *links, *folders} - {"."}
             and not any((root / name).is_symlink() for name in files)
-            and dict(digest_tree(str(root), _EVERYTHING).files) == expected
+            and dict(digest_tree(str(root), _EVERYTHING).files) == _digests(files)
             and all((root / name).readlink() == target for name, target in links.items())
         )
     except OSError:  # it is another kind of thing, or another process is replacing it

@@ -9,6 +9,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from ryecore import _native
+from ryecore.lillux.witness import Witness
 
 __all__ = ["TemplateStats", "WarmPool", "WarmStart"]
 
@@ -72,6 +73,8 @@ class WarmStart:
         arg: What it is there: the place where it stops and forks is marked in it.
         program: What the template runs there; it is sent to it.
         settings: For `program`.
+        sealed: Files and folders that the template may read before it is ready. Where they aren't
+            then as they were, or have changed since it was started, it serves no call.
     """
 
     pool: WarmPool
@@ -79,8 +82,10 @@ class WarmStart:
     arg: str = field(repr=False)
     program: bytes = field(repr=False)
     settings: bytes = field(repr=False)
+    sealed: Witness | None = field(default=None, repr=False)
 
-    def native(self) -> "tuple[_native.Pool, int, str, bytes, bytes]":
+    def native(self) -> "tuple[_native.Pool, int, str, bytes, bytes, _native.Witness | None]":
         """What a native spec takes."""
         pool = self.pool._native  # pyright: ignore[reportPrivateUsage]
-        return (pool, self.arg_index, self.arg, self.program, self.settings)
+        sealed = None if self.sealed is None else self.sealed._native  # pyright: ignore[reportPrivateUsage]
+        return (pool, self.arg_index, self.arg, self.program, self.settings, sealed)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process_sync
+from ryecore.lillux.witness import Witness
 
 from .system import PATH, children
 
@@ -26,6 +27,7 @@ def python(
     preload: Sequence[str] = (),
     program: bytes = TEMPLATE,
     command: str = PYTHON,
+    sealed: Witness | None = None,
     **options: Any,
 ) -> ProcessSpec:
     """A Python script that is warm in `pool`.
@@ -37,6 +39,7 @@ def python(
         preload: What the template imports.
         program: What the template is sent.
         command: The interpreter.
+        sealed: What the template may read before it is ready.
         options: Of the spec.
     """
     options.setdefault("cwd", "/")
@@ -46,7 +49,7 @@ def python(
     if pool is not None:
         settings = json.dumps({"preload": [*preload], "tool": None}).encode()
         arg = template if template is not None else f"{FORK_POINT}\n{body}"
-        warm = WarmStart(pool, 1, arg, program, settings)
+        warm = WarmStart(pool, 1, arg, program, settings, sealed)
     return ProcessSpec(command, ("-Bc", f"\n{body}"), warm=warm, **options)
 
 

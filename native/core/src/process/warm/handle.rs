@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::process::mailbox::{Waiter, lock};
 use crate::process::reactor::{self, Command, next_token};
 use crate::process::spec::Program;
+use crate::witness::Witness;
 
 /// How many ways of being warm a pool knows again.
 const MOST_RECIPES: usize = 64;
@@ -46,6 +47,8 @@ pub(super) struct Recipe {
     pub(super) arg: CString,
     pub(super) program: Vec<u8>,
     pub(super) settings: Vec<u8>,
+    /// What a template may read of the verified files, and nothing else of theirs.
+    pub(super) sealed: Option<Arc<Witness>>,
 }
 
 /// How one program becomes a template.
@@ -109,10 +112,19 @@ impl Pool {
     }
 
     /// The same content is one recipe.
-    fn recipe(&self, arg: CString, program: &[u8], settings: &[u8]) -> Arc<Recipe> {
+    fn recipe(
+        &self,
+        arg: CString,
+        program: &[u8],
+        settings: &[u8],
+        sealed: Option<Arc<Witness>>,
+    ) -> Arc<Recipe> {
         let mut known = lock(&self.recipes);
         let same = |recipe: &&Arc<Recipe>| {
-            recipe.arg == arg && recipe.program == program && recipe.settings == settings
+            recipe.arg == arg
+                && recipe.program == program
+                && recipe.settings == settings
+                && are_alike(recipe.sealed.as_ref(), sealed.as_ref())
         };
         if let Some(recipe) = known.iter().find(same) {
             return Arc::clone(recipe);
@@ -122,10 +134,18 @@ impl Pool {
             arg,
             program: program.to_vec(),
             settings: settings.to_vec(),
+            sealed,
         });
         known.truncate(MOST_RECIPES - 1);
         known.push_front(Arc::clone(&recipe));
         recipe
+    }
+}
+
+fn are_alike(one: Option<&Arc<Witness>>, other: Option<&Arc<Witness>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one.saw_the_same(other),
+        (one, other) => one.is_none() && other.is_none(),
     }
 }
 
@@ -141,7 +161,7 @@ impl Drop for Pool {
 
 impl Warm {
     /// How `target` is warm: `arg` stands in for its argument `arg_index` in the template, which
-    /// is sent `program` and `settings`.
+    /// is sent `program` and `settings`. It serves no call unless `sealed` holds once it is ready.
     pub fn new(
         pool: &Arc<Pool>,
         target: &Program,
@@ -149,13 +169,14 @@ impl Warm {
         arg: CString,
         program: &[u8],
         settings: &[u8],
+        sealed: Option<Arc<Witness>>,
     ) -> Result<Self> {
         // The command stands before the arguments.
         if arg_index >= target.argv.len() - 1 {
             let message = format!("there is no argument {arg_index} to be warm with");
             return Err(Error::Invalid(message));
         }
-        let recipe = pool.recipe(arg, program, settings);
+        let recipe = pool.recipe(arg, program, settings, sealed);
         // Keyed with a secret of this process: nobody can look for two starts that share it.
         static SECRET: OnceLock<RandomState> = OnceLock::new();
         let mut hasher = SECRET.get_or_init(RandomState::new).build_hasher();

@@ -27,6 +27,7 @@ const OF_A_TEMPLATE: usize = 3;
 pub(super) const OF_A_SPARE: usize = 5;
 const OF_A_LOAN: usize = 1;
 
+const READ_TOO_LATE: &str = "something that it has read is younger than it";
 const MOST_SEEN: usize = 1024;
 const MOST_ENTRIES: usize = 64;
 
@@ -298,7 +299,7 @@ impl Templates {
                     if template.witness.take_in(paths) {
                         self.on_template_ready(key, hand.now)
                     } else {
-                        Some("something that it has read is younger than it".to_owned())
+                        Some(READ_TOO_LATE.to_owned())
                     }
                 }
                 Some(Said::No(reason)) if !is_ready => Some(reason_of(reason)),
@@ -319,9 +320,19 @@ impl Templates {
 
     /// Gives the reason why it is unfit.
     fn on_template_ready(&mut self, key: Key, now: Instant) -> Option<String> {
-        let template = self.entries.get_mut(&key)?.template.as_mut()?;
+        let entry = self.entries.get_mut(&key)?;
+        let template = entry.template.as_mut()?;
         if let Some(reason) = template.printed(self.epoll) {
             return Some(reason);
+        }
+        // What it has read by now stays in it: it must have been what was verified.
+        if let Some(sealed) = &entry.origin.way.recipe.sealed {
+            if !template.witness.is_younger_than_all_of(sealed) {
+                return Some(READ_TOO_LATE.to_owned());
+            }
+            if sealed.broken().is_some() {
+                return Some("the sealed copy that it has read was changed".to_owned());
+            }
         }
         template.ready_at = Some(now);
         template.measure();

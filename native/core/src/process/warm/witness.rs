@@ -281,6 +281,11 @@ impl Witness {
         seen.all(|seen| seen.changed_ns < self.launched_ns - COARSE_NS)
     }
 
+    /// Whether these files were last changed before the launch, and so have been read as they are.
+    pub(super) fn is_younger_than_all_of(&self, sealed: &crate::witness::Witness) -> bool {
+        sealed.is_older_than(self.launched_ns - COARSE_NS)
+    }
+
     /// How many descriptors it holds.
     pub(super) fn descriptors(&self) -> usize {
         self.folders.len()
