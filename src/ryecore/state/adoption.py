@@ -4,11 +4,9 @@ Source: decision 37; ADR 024.
 """
 
 import os
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +16,7 @@ from ryecore.errors import InputError, StateError, UnattestedState
 from ryecore.items.confined import check_links
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import LockHolder, describe_holders
+from ryecore.state.advice import advice
 from ryecore.state.attestation import (
     Claim,
     alone_in,
@@ -30,17 +29,16 @@ from ryecore.state.attestation import (
 )
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import THREADS_FOLDER
+from ryecore.state.read_only import opened_copy
 from ryecore.state.records import RunKey, RunPublicKey, adopt_run_key, load_run_key
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 from ryecore.state.transcript_check import verify_transcript
 
-__all__ = ["DATABASE", "StateProof", "adopt_state", "opened_copy", "prove_state"]
+__all__ = ["DATABASE", "StateProof", "adopt_state", "prove_state"]
 
 DATABASE: Final = "threads.db"
 """The name of the registry's file, in the folder for what is trusted."""
-
-_SUFFIXES: Final = ("", "-wal")
 
 
 @frozen
@@ -181,8 +179,7 @@ def adopt_state(project_root: Path, user_root: Path, proof: StateProof) -> Path:
         except (OSError, sqlite3.Error) as problem:
             raise StateError(
                 f"{folder} can't be taken over: {problem}.",
-                next_step="See that you may write there, and that the disk has room; then try "
-                "again.",
+                next_step=advice(problem),
             ) from problem
     return threads
 
@@ -218,24 +215,6 @@ def refusal_of_proof(proof: StateProof) -> UnattestedState:
         reason=proof.claim.reason or "unsigned",
         owners=proof.owners,
     )
-
-
-@contextmanager
-def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a copy of a SQLite file with its log, so that nothing is written beside the file.
-
-    Raises:
-        OSError: It can't be copied.
-        sqlite3.Error: It is no database.
-    """
-    with tempfile.TemporaryDirectory(prefix="rye-") as temporary:
-        for suffix in _SUFFIXES:
-            with suppress(FileNotFoundError):
-                shutil.copyfile(f"{path}{suffix}", f"{temporary}/copy.db{suffix}")
-        with closing(sqlite3.connect(f"{temporary}/copy.db", isolation_level=None)) as opened:
-            opened.row_factory = sqlite3.Row
-            opened.execute("PRAGMA trusted_schema = OFF")
-            yield opened
 
 
 def _prove_rows(

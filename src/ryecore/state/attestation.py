@@ -34,6 +34,7 @@ from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.lillux.locks import LockHolder, describe_holders, find_lock_holders, is_locked
 from ryecore.notices import warn
+from ryecore.state.advice import advice
 from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.records import find_run_key, holds, load_run_key, sign_record
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
@@ -411,5 +412,5 @@ def _check_plain(folder: Path) -> None:
 def _unusable(folder: Path, problem: OSError) -> StateError:
     return StateError(
         f"{folder} can't be used: {problem.strerror}.",
-        next_step="See that the project can be written, and its disk has room.",
+        next_step=advice(problem),
     )

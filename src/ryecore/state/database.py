@@ -3,6 +3,7 @@
 Source: decision 38.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -16,8 +17,10 @@ from typing import Final, TypeVar
 from weakref import WeakSet
 
 from ryecore.errors import StateError
+from ryecore.state.advice import advice
 from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.model import Durability
+from ryecore.state.read_only import connect_read_only
 
 __all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 
@@ -26,6 +29,7 @@ T = TypeVar("T")
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
 
+_READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _LOG_BYTES: Final = 4 * 2**20
 # SQLite's shared memory needs one kernel: on these file systems two machines could both write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
@@ -75,11 +79,17 @@ class Database:
 
     def _open(self) -> None:
         with self._failing("opened"), ExitStack() as undo:
-            gate = os.open(
-                self._path.with_name(self._path.name + ".gate"),
-                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-                0o600,
-            )
+            try:
+                gate = os.open(
+                    self._path.with_name(self._path.name + ".gate"),
+                    os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                    0o600,
+                )
+            except OSError as problem:
+                if problem.errno not in _READ_ONLY or not self._path.exists():
+                    raise
+                self._open_read_only()
+                return
             undo.callback(os.close, gate)
             connection = sqlite3.connect(
                 self._path,
@@ -96,6 +106,14 @@ class Database:
                     self._wait_for(self._set_up)
             self._file = _file_at(self._path)
             undo.pop_all()
+        _OPEN.add(self)
+
+    def _open_read_only(self) -> None:
+        connection = connect_read_only(self._path, len(self._migrations))
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA trusted_schema = OFF")
+        self._pid, self._gate, self._connection = os.getpid(), -1, connection
+        self._file = _file_at(self._path)
         _OPEN.add(self)
 
     def _configure(self) -> None:
@@ -196,7 +214,7 @@ class Database:
         with self._lock:
             if self._pid == os.getpid():
                 self._connection.close()
-                os.close(self._gate)
+                self._close_gate()
                 self._pid = -1
 
     def before_fork(self) -> None:
@@ -206,8 +224,12 @@ class Database:
     def after_fork(self) -> None:
         """Go on; a child lets go of the gate, which it would else hold for a parent that dies."""
         if self._pid not in (-1, os.getpid()):
-            os.close(self._gate)
+            self._close_gate()
         self._lock.release()
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
 
     def _reopen_if_forked(self) -> None:
         """A forked child opens its own: SQLite's connections don't survive a fork."""
@@ -296,6 +318,8 @@ class Database:
 
         Correctness is SQLite's own lock; the gate keeps writers from failing in its midst.
         """
+        if self._gate < 0:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._path))
         if not try_flock(self._gate):
             return False
         try:
@@ -344,8 +368,7 @@ class Database:
         reason = problem.strerror if isinstance(problem, OSError) else str(problem)
         raise StateError(
             f"{self._path} can't be {done}: {reason}.",
-            next_step="See that its disk has room and that you may write there; a file that "
-            "is broken can be moved away.",
+            next_step=advice(problem),
         ) from problem
 
 

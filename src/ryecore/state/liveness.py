@@ -12,12 +12,20 @@ import time
 from functools import cache
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.model import ThreadRecord
 
-__all__ = ["LEASE_S", "Moment", "can_be_looked_at", "is_abandoned", "lease_end", "moment"]
+__all__ = [
+    "LEASE_S",
+    "Moment",
+    "can_be_looked_at",
+    "ended_if_abandoned",
+    "is_abandoned",
+    "lease_end",
+    "moment",
+]
 
 LEASE_S: Final = 60.0
 """For how many seconds a lease holds; an owner renews it at a third of that."""
@@ -83,6 +91,13 @@ def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
         return now.machine_s > record.lease_machine_s
     # A lease that ends later than any can was taken before the clock was set back.
     return not record.lease_until - LEASE_S <= now.unix_s <= record.lease_until
+
+
+def ended_if_abandoned(record: ThreadRecord) -> ThreadRecord:
+    """Return a thread's record as it is once its death has been written."""
+    if not is_abandoned(record):
+        return record
+    return evolve(record, status="killed" if record.kill_requested else "error")
 
 
 def _lives(owner: ProcessId) -> bool | None:

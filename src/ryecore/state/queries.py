@@ -56,15 +56,15 @@ class ThreadQueries:
 
     def list_active(self) -> tuple[ThreadRecord, ...]:
         """The threads that have not ended, oldest first."""
-        return self._find(f"WHERE status NOT IN ({ENDED}) ORDER BY created_at, rowid")
+        return self._find(f"WHERE status NOT IN ({ENDED}) ORDER BY rowid")
 
     def list_children(self, parent_id: str) -> tuple[ThreadRecord, ...]:
         """The threads that a thread has started, oldest first."""
-        return self._find("WHERE parent_id = ? ORDER BY created_at, rowid", (parent_id,))
+        return self._find("WHERE parent_id = ? ORDER BY rowid", (parent_id,))
 
     def list_threads(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
         """Threads of every status, newest first."""
-        return self._find("ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?", (limit, offset))
+        return self._find("ORDER BY rowid DESC LIMIT ? OFFSET ?", (limit, offset))
 
     def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
         """The threads whose id begins with a text; the one that has no more than that first."""
@@ -77,7 +77,7 @@ class ThreadQueries:
         """A thread and all those below it, oldest first; nothing where there is none."""
         rows = self._database.read(
             f"{below('threads')} SELECT * FROM threads WHERE thread_id IN"
-            " (SELECT thread_id FROM below) ORDER BY created_at, rowid",
+            " (SELECT thread_id FROM below) ORDER BY rowid",
             (thread_id,),
         )
         return tuple(map(record_of, rows))
@@ -94,7 +94,7 @@ class ThreadQueries:
             " AND (cancel_requested OR kill_requested OR handoff_requested)"
             " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
             " AND time_namespace IN (0, ?)"
-            " ORDER BY created_at, rowid",
+            " ORDER BY rowid",
             columns(owner or current_process()),
         )
 
@@ -117,7 +117,7 @@ class ThreadQueries:
 
     def list_following(self, thread_id: str) -> tuple[ThreadRecord, ...]:
         """The threads that go on from one, oldest first."""
-        return self._find("WHERE continuation_of = ? ORDER BY created_at, rowid", (thread_id,))
+        return self._find("WHERE continuation_of = ? ORDER BY rowid", (thread_id,))
 
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
         """Have what is read meanwhile wait for nobody here; False where that isn't so in time."""

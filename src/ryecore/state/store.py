@@ -17,12 +17,19 @@ from ryecore.errors import ProcessError, StateError, ThreadConflict, ThreadNotFo
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.policy.limits import Limits
+from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.carrying import Carried, carry
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.left_behind import close_left_behind
-from ryecore.state.liveness import LEASE_S, can_be_looked_at, is_abandoned, moment
+from ryecore.state.liveness import (
+    LEASE_S,
+    can_be_looked_at,
+    ended_if_abandoned,
+    is_abandoned,
+    moment,
+)
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import (
     THREADS_FOLDER,
@@ -138,7 +145,7 @@ class ThreadStore:
         except OSError as problem:
             raise StateError(
                 f"{folder} can't be made: {problem.strerror}.",
-                next_step="See that the disk has room.",
+                next_step=advice(problem),
             ) from problem
         return folder
 
@@ -227,14 +234,17 @@ class ThreadStore:
     def look(self, thread_id: str) -> ThreadRecord:
         """A thread's row; one that nobody runs any more is ended first.
 
+        Where that can't be written now, as on a read-only disk, it is shown as ended all the same.
+
         Raises:
             ThreadNotFound: There is none of this id.
         """
         self.folder_of(thread_id)
         record = self.registry.get_thread(thread_id)
         if is_abandoned(record):
-            self._settle_abandoned((record,))
-            record = self.registry.get_thread(thread_id)
+            with suppress(StateError):
+                self._settle_abandoned((record,))
+            record = ended_if_abandoned(self.registry.get_thread(thread_id))
         return record
 
     def look_closed(self, thread_id: str) -> ThreadRecord:
@@ -257,9 +267,13 @@ class ThreadStore:
     def look_at_all(
         self, find: Callable[[ThreadRegistry], tuple[ThreadRecord, ...]]
     ) -> tuple[ThreadRecord, ...]:
-        """The rows that a query of the registry finds, once those nobody runs are ended."""
-        self._settle_abandoned(self.registry.list_active())
-        return find(self.registry)
+        """The rows that a query of the registry finds, once those nobody runs are ended.
+
+        Where that can't be written now, as on a read-only disk, they are shown as ended.
+        """
+        with suppress(StateError):
+            self._settle_abandoned(self.registry.list_active())
+        return tuple(map(ended_if_abandoned, find(self.registry)))
 
     def _settle_abandoned(self, records: tuple[ThreadRecord, ...]) -> None:
         ended = self.registry.settle_abandoned(records)

@@ -17,6 +17,7 @@ from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.state.advice import advice
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability, ThreadRecord
 from ryecore.state.records import holds, indented_json, sign_record
 
@@ -110,7 +111,7 @@ def write_thread_file(
     except OSError as problem:
         raise StateError(
             f"{path} can't be written: {problem.strerror or problem}.",
-            next_step="See that the disk has room.",
+            next_step=advice(problem),
         ) from problem
 
 

@@ -7,7 +7,6 @@ the last checkpoint are kept and marked.
 Source: seed 003, "Thread Storage"; decisions 38 and 47.
 """
 
-import errno
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from attrs import frozen
 from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
+from ryecore.state.advice import advice
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.locking import try_flock
 from ryecore.state.model import Durability
@@ -321,7 +321,7 @@ class Transcript:
     def _refuse(self, why: str, cause: OSError | None = None) -> NoReturn:
         raise StateError(
             f"The transcript of {self._thread_id} can't be written: {why}.",
-            next_step="See that the disk has room; then resume the thread.",
+            next_step=f"{advice(cause)} Then resume the thread." if cause else "Resume the thread.",
         ) from cause
 
     def close(self) -> None:
@@ -382,9 +382,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unusable(path: Path, problem: OSError) -> StateError:
-    next_step = "See that it is a plain file of yours, and that the disk has room."
-    if problem.errno in (errno.EMFILE, errno.ENFILE):
-        next_step = "Each running thread holds a file open: raise the limit (ulimit -n)."
     return StateError(
-        f"The transcript {path} can't be used: {problem.strerror or problem}.", next_step=next_step
+        f"The transcript {path} can't be used: {problem.strerror or problem}.",
+        next_step=advice(problem),
     )

@@ -263,7 +263,7 @@ def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
 
 def test_a_project_that_can_not_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "project").write_text("")
-    with pytest.raises(StateError, match=r"can't be used.*written"):
+    with pytest.raises(StateError, match=r"can't be used.*move it away"):
         opened(tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_a_migration_that_fails_leaves_the_version_before(tmp_path: Path) -> Non
 
 def test_what_is_no_database_is_said(tmp_path: Path) -> None:
     (tmp_path / "some.db").write_bytes(b"this is no database, and never was one" * 99)
-    with pytest.raises(StateError, match=r"not a database.*moved away"):
+    with pytest.raises(StateError, match=r"not a database.*rye doctor.*backup"):
         database(tmp_path)
 
 

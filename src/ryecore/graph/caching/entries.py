@@ -19,6 +19,7 @@ from ryecore.items.files import is_left_over, write_atomically
 from ryecore.items.signature import utc_now
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
+from ryecore.state.advice import advice
 from ryecore.state.attestation import attested_folder
 from ryecore.state.model import Durability
 from ryecore.state.records import holds, load_run_key, sign_record
@@ -93,7 +94,7 @@ class Entries:
             except OSError as problem:
                 raise StateError(
                     f"{mine} can't be made: {problem.strerror}.",
-                    next_step="See that the disk has room.",
+                    next_step=advice(problem),
                 ) from problem
             self._folder = mine
         return self._folder
