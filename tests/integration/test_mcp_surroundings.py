@@ -97,9 +97,20 @@ def test_npx_finds_no_planted_copy_of_a_user_server(house: House) -> None:
 
 
 @pytest.mark.parametrize("warm", [True, False])
-def test_a_dotenv_chooses_no_server_and_the_refusal_says_so(house: House, *, warm: bool) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"command": "${ACME_SERVER}"},
+        {"command": PYTHON, "args": ["${ACME_SERVER}"]},
+        {"command": "/bin/sh", "args": ["-c", "${ACME_SERVER}"]},
+        {"command": "npx", "args": ["-y", "${ACME_SERVER}"]},
+    ],
+)
+def test_a_dotenv_chooses_no_server_and_the_refusal_says_so(
+    house: House, config: dict[str, object], *, warm: bool
+) -> None:
     (house.project / ".env").write_text("ACME_SERVER=/bin/true\n")
-    server_item(house, transport="stdio", command="${ACME_SERVER}")
+    server_item(house, transport="stdio", **config)
     ref = mcp_tool(house, warm=warm)
     try:
         done = house.execute(ref, {"text": "hi"})

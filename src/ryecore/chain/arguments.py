@@ -35,8 +35,8 @@ FORK_POINT: Final = "fork_point"
 
 _PATHS: Final = frozenset({
     "anchor_path", "call_json", "nowhere", "params_json", "project_path", "project_trusted",
-    "runtime_lib", "system_space", "tool_dir", "tool_parent", "tool_path", "tool_root",
-    "tool_source", "user_space",
+    "runtime_lib", "server_variables", "space_path", "system_space", "tool_dir",
+    "tool_parent", "tool_path", "tool_root", "tool_source", "user_space",
 })  # fmt: skip
 """Names that ryecore itself gives a value, in one run or another."""
 

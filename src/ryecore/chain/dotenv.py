@@ -7,21 +7,26 @@ import io
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from attrs import frozen
 
 from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.plan import merge_configs
+from ryecore.chain.templating import as_text, with_unknown_parts
 from ryecore.errors import ConfigError
 from ryecore.items.evidence import Evidence
 from ryecore.lillux.digests import read_digest
+from ryecore.policy.command_lines import program_name, read_command_line
 from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
 
 __all__ = ["Dotenv", "DotenvReader", "asked_variables"]
 
 _MAX_BYTES: Final = 1024 * 1024
 _MAX_SHOWN: Final = 5
+_WHOLE: Final = re.compile(r"\s*\"?\$(?:\{[^}]*\}|\w+)\"?\s*")
+_PACKAGE_RUNNERS: Final = frozenset({"npx", "bunx", "pnpx", "uvx"})
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -169,9 +174,7 @@ def asked_variables(chain: Chain) -> tuple[frozenset[str], frozenset[str]]:
     """
     elements = chain.all_elements
     asked = frozenset[str]().union(*map(_asked_by, elements))
-    steering = variables_named_in(merge_configs(chain.elements)[0].get("command")).union(
-        *map(_steering_of, elements)
-    )
+    steering = _choosing_code(chain).union(*map(_steering_of, elements))
     env = [item for element in elements for item in element.spec.env.env.items()]
     while True:
         feeding = frozenset[str]().union(
@@ -184,6 +187,43 @@ def asked_variables(chain: Chain) -> tuple[frozenset[str], frozenset[str]]:
         if feeding <= steering:
             return asked - steering, steering
         steering |= feeding
+
+
+def _choosing_code(chain: Chain) -> frozenset[str]:
+    """Return the variables that are a chain's program, or the script or file that it runs."""
+    config, bound = merge_configs(chain.elements)
+    interpreters = {
+        wish.var: (*wish.names, wish.fallback, "python")[0] or ""
+        for wish in (element.spec.env.interpreter for element in chain.elements)
+        if wish is not None
+    }
+    scripts = [one for one in bound.values() if isinstance(one, str) and _WHOLE.fullmatch(one)]
+    return variables_named_in(scripts) | _code_of(config, interpreters)
+
+
+def _code_of(
+    config: Mapping[str, object], interpreters: Mapping[str, str] = MappingProxyType({})
+) -> frozenset[str]:
+    """Return the variables of a command line that are its program, a script or a script's file.
+
+    Args:
+        config: Has `command` and `args`.
+        interpreters: What stands for a variable that names an interpreter.
+    """
+    command, args = config.get("command"), config.get("args")
+    found = variables_named_in(command)
+    if not isinstance(command, str) or not isinstance(args, list):
+        return found
+    program = next((interpreters[one] for one in found if one in interpreters), command)
+    words = list(map(as_text, args))
+    read = read_command_line(list(map(with_unknown_parts, [program, *words])))
+    first = next((i for i, word in enumerate(words, 1) if not word.startswith("-")), 0)
+    for index, word in enumerate(words, start=1):
+        is_package = index == first and program_name(program) in _PACKAGE_RUNNERS
+        is_script = index in read.programs and _WHOLE.fullmatch(word) is not None
+        if index in read.files or is_package or is_script:
+            found |= variables_named_in(word)
+    return found
 
 
 def _asked_by(element: ChainElement) -> frozenset[str]:
@@ -209,5 +249,5 @@ def _steering_of(element: ChainElement) -> frozenset[str]:
     if spec.anchor is not None:
         found |= variables_named_in([list(map(list, c)) for c in spec.anchor.env_paths.values()])
     if spec.tool_type == "mcp_server":
-        found |= variables_named_in(spec.config.get("command"))
+        found |= _code_of(spec.config)
     return found

@@ -93,6 +93,11 @@ def test_what_steers_programs_never_counts_though_a_signed_element_and_the_user_
         {"env_config": {"env": {"PATH": "${ACME}:${PATH}"}}},
         {"env_config": {"env": {"VIA": "${ACME}/x", "PYTHONPATH": "${VIA}"}}},
         {"config": {"command": "${ACME}"}},
+        {"config": {"command": "/bin/sh", "args": ["-c", "${ACME}"]}},
+        {"config": {"command": "/bin/sh", "args": ["${ACME}/run.sh"]}},
+        {"config": {"command": "env", "args": ["-i", "/bin/bash", "-e", "${ACME}"]}},
+        {"config": {"command": "${PY}", "args": ["-c", "${ACME}"]}, "env_config": {"interpreter": {
+            "type": "system_binary", "binary": "python3", "var": "PY"}}},
         {"env_config": {"interpreter": {"type": "system_binary", "binary": "sh", "var": "ACME"}}},
         {"env_config": {"interpreter": {
             "type": "local_binary", "binary": "sh", "var": "SH", "fallback": "sh",
