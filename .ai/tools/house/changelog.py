@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:wtzmdjgi5IcR7X9MZBqpyTCIfC42vAJ67lGvMGuIm6NfkMdtEdJpIOxcW5ltljgDBRydjUmeo2UMFSq5CPQpDQ:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:LFl_oQnn7_PjqENsXXmTTxrQI4uJ268lht3PDqCn_87aC0D6ON9Ov--20CT-MCc3WGcuDys2dl1HyhMSenIcDw:135892de96aca47f
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

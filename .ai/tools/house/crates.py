@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:FpFq1K_WIrflFHnhwiO2_quV-IIZAtfbcGNVfmsitIICP1TBcCQa6gyRQuaQNQlWw4trqE_vSJeOt7jJjSJ1Cg:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:2RlHyutWn1OPq5h76t_cvqtzTWJO4Ag302q-QVzXHLPoecPZkZ6mHxbnZO9juS_XbxLpyOfqI-iyPeyxW5l5Bw:135892de96aca47f
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:aFD-tCJSCyWqzzY_oEsEvkuRnIFyBDupSm_NPIBOVGqtbPsjBQNkpeynYSxTHBciEA1vIsmdtk3BsCENPp3cDw:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:LQaTuwnr8B6fR_wS6OIYCgfwS44bhFFdRcu1-6X4oRWGhCPAm2A9eKiwxGF57tjHJQKtzre7fIRE9lH0WaswAg:135892de96aca47f
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:zGmiSiVHOnrNNO_3UnZ33LgBSPh7A9slSH38weUiJ8SZtWA2MMMvhMC9wtBX51WjyLM2hzDHT4ElrbSLwE5uCw:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:-GcEaYxGjuG8jB1Q4i29Cwg8Ia-ZzLut2JQnbNjfMbv4GHYTOMJY5yQbbcYahrtzjXpqmatWdnGXgIwooP5vAw:135892de96aca47f
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

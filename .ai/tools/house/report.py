@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:lVnQS7OY-TpwnTSMBvccks9lhtX4rYq10xWLY2fFYdeNB6VXQ_s4nS_lhHGbr66V0z_jMIhBQEHq3zcIX0jUDw:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:XckheWWrbrLQe1nhhbho11MjyWz1ASj0nwW2h9DXb14VdoXNrqOBDiFvyrZmD5rzdZbDHNBy9cz83vmM8WwQDA:135892de96aca47f
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

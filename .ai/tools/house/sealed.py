@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:rjB4_OUGOOvHEjvnMQIySHQ-Vz9KQQMsb9vnFn5THhwQ6jxG3i9qF6MnEyS37kpjflqmhM18kk449JlT5sOjDg:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:mdvnQegYV0CbQgsxRsfcdj0ZiwV0t9mBNtKdaZ4Z9nxEdxhrscU7kHVZwCJDtp3oCwWKOE-sNS-w0PzOsn7qCA:135892de96aca47f
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:rhyytMsFgjx6utO3lmbwkj5HYtcsspoHlKz2O46rNa-qyMn7NqKW9p5_uYxsn9A9EnnqWiQ9bpzejYraGE0fCw:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ZcWW4mroV3NZ7sjwIzZdR-3iVsDsCsmuIzRfqg2GdDto1BZYJ2AWjlMW597GqhWu-UlbXsqzDpf1oRuIsg9dCA:135892de96aca47f
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

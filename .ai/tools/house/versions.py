@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:FBFaqMMxBYtea1s2tO6rS2N8_G21nSlWtdqtywKyKPWJpuQqSkWUOLDLsC-OEH-qdP14rRQWxGwi2pxrtAM8AA:1ab3a6d440ea87da
+# rye:signed:2026-11-23T00:47:25Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:9LX05caaIR--YvP_htmhgd_aIYHiG503T-7Fq27xwYsa8AcdJmh-RZWTXmWeHTOS11YC7I3EiHsUaA2zAKi7Bw:135892de96aca47f
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -236,7 +236,7 @@ class ExecuteAction:
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             return await self._directives().schema(ref)
-        return (await self._executor.inspect(ref, ctx)).chain.head.spec.config_schema
+        return (await self._executor.inspect(ref, ctx)).chain.parameter_schema
 
     def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
         """The ref of what is looked at, by a caller that could execute it."""

@@ -13,6 +13,7 @@ from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.witness import Witness
+from ryecore.policy.scripts import SCRIPT_KEYWORD
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -140,6 +141,25 @@ class Chain:
     def is_own_process(self) -> bool:
         """Whether what runs is no tool but ryecore itself, in a process of its own."""
         return any(element.spec.own_process for element in self.elements)
+
+    @cached_property
+    def parameter_schema(self) -> Mapping[str, object] | None:
+        """The schema of its tool's parameters, with what its runtimes say of those they share.
+
+        A runtime that takes `command` as a program says so once, for every tool that declares it.
+        """
+        schema = self.head.spec.config_schema
+        declared = (schema or {}).get("properties")
+        if schema is None or not isinstance(declared, Mapping):
+            return schema
+        shared: dict[str, object] = {}
+        for element in reversed(self.elements[1:]):
+            properties = (element.spec.config_schema or {}).get("properties")
+            for name, one in properties.items() if isinstance(properties, Mapping) else ():
+                own = declared.get(name)
+                if isinstance(one, Mapping) and SCRIPT_KEYWORD in one and isinstance(own, Mapping):
+                    shared[name] = {SCRIPT_KEYWORD: one[SCRIPT_KEYWORD], **own}
+        return {**schema, "properties": {**declared, **shared}} if shared else schema
 
     @property
     def head(self) -> ChainElement:

@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["fill", "fill_tree"]
+__all__ = ["PLACEHOLDER", "fill", "fill_tree"]
 
-_PLACEHOLDER: Final = re.compile(
+PLACEHOLDER: Final = re.compile(
     r"\{input:(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?:(?P<optional>\?)|[:|](?P<default>[^{}]*))?\}"
     r"|\$\{inputs\.(?P<dotted>[A-Za-z_][A-Za-z0-9_-]*)\}"
 )
@@ -36,13 +36,13 @@ def fill(text: str, inputs: Mapping[str, object]) -> str:
         value = _value(found, inputs)
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    return _PLACEHOLDER.sub(value_of, text)
+    return PLACEHOLDER.sub(value_of, text)
 
 
 def fill_tree(tree: object, inputs: Mapping[str, object]) -> object:
     """Put inputs into every text of a tree; one that is a single placeholder keeps its type."""
     if isinstance(tree, str):
-        whole = _PLACEHOLDER.fullmatch(tree)
+        whole = PLACEHOLDER.fullmatch(tree)
         return fill(tree, inputs) if whole is None else _value(whole, inputs)
     if isinstance(tree, Mapping):
         return {key: fill_tree(value, inputs) for key, value in tree.items()}

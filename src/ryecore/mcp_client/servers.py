@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from ryecore.errors import ConfigError
 from ryecore.lillux.schema import SchemaValidator
+from ryecore.policy.command_lines import read_command_line
 from ryecore.policy.credentials import looks_like_credential
 
 __all__ = ["HttpServer", "Server", "StdioServer", "fill_in", "read_server"]
@@ -155,8 +156,25 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
                 [f"every process can read arguments, and ${{{secrets[0]}}} looks like a secret"],
                 "Name the variable in env_config.env instead, which the server inherits.",
             )
+        _check_programs(command, args, path)
         return StdioServer(command, args, config.get("cwd"), **times)
     return HttpServer(transport, config["url"], dict(config.get("headers", {})), **times)
+
+
+def _check_programs(command: str, args: tuple[str, ...], path: Path) -> None:
+    """Refuse a variable within a program that an interpreter reads: its value would become code."""
+    words = [_VARIABLE.sub("\0", text) for text in (command, *args)]
+    for index, program in read_command_line(words).programs.items():
+        word = words[index] if index < len(words) else ""
+        if "\0" in word and (program.is_attached or word.strip() != "\0"):
+            found = _VARIABLE.search(args[index - 1])
+            name = found[1] if found else ""
+            raise _unusable(
+                path,
+                [f"${{{name}}} stands in a program that {program.interpreter} reads"],
+                f'Let the program read its own environment, as with "${name}" in a shell, and '
+                f'let the item let it through: env_config: {{env: {{{name}: "${{{name}}}"}}}}.',
+            )
 
 
 def fill_in(server: Server, environ: Mapping[str, str], path: Path) -> Server:

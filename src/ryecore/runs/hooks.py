@@ -18,6 +18,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.conditions import look_up
 from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer, in_order
+from ryecore.policy.scripts import check_scripts
 from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Tell
 
 __all__ = ["ContextBlock", "HookOutcome", "HookRunner", "fill_parameters", "text_of"]
@@ -152,6 +153,38 @@ class HookRunner:
         """Whether any hook is for an event, so that its context is needed."""
         return bool(self._by_event[event])
 
+    async def check(self) -> None:
+        """Check that no value of an event would stand within a program, before anything runs.
+
+        A tool that can't be had now is left to its call, which checks the same.
+
+        Raises:
+            PlaceholderInScript: A hook has one there.
+        """
+        for hook in (hook for hooks in self._by_event.values() for hook in hooks):
+            ctx = self._directive_ctx if hook.is_directives else self._host_ctx
+            for action in hook.actions:
+                await self._check(hook, action, ctx, is_call=False)
+
+    async def _check(
+        self, hook: Hook, action: HookAction, ctx: CallContext, *, is_call: bool
+    ) -> None:
+        item = action.item
+        if action.primary != "execute" or item is None or item.kind != "tool":
+            return
+        if not _has_placeholders(action.parameters):
+            return
+        schema: Mapping[str, object] | None = None
+        try:
+            schema = (await self._dispatcher.chain(item, ctx=ctx)).parameter_schema
+        except RyeError:
+            if not is_call:
+                return
+            raise
+        check_scripts(
+            f"The hook {hook.id!r} on {hook.event}", action.parameters, schema, _PLACEHOLDER
+        )
+
     async def run(self, event: str, context: Mapping[str, object]) -> HookOutcome:
         """Run the hooks of an event, in order of their layers and then as they were defined.
 
@@ -224,6 +257,7 @@ class HookRunner:
                     )
                 )
         elif action.item is not None:
+            await self._check(hook, action, ctx, is_call=True)
             given = fill_parameters(action.parameters, context)
             if action.item.kind == "directive":
                 options = ForkOptions(muted_hooks=self._muted | {hook.key})
@@ -265,6 +299,14 @@ def fill_parameters(
         context: The event's.
     """
     return {name: _filled(value, context) for name, value in parameters.items()}
+
+
+def _has_placeholders(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_placeholders, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_placeholders, value))
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 
 def _filled(value: object, context: Mapping[str, object]) -> object:

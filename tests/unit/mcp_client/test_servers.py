@@ -47,6 +47,22 @@ def test_what_can_not_be_used_says_why(broken: dict[str, object], said: str):
         read_server(broken, HERE)
 
 
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [("bash", ["-c", "run ${A}"]), ("npx", ["-y", "bash", "-c", "x ${A:-y}"]),
+     ("python3", ["-cprint('${A}')"]), ("env", ["node", "--eval=f('${A}')"])],
+)  # fmt: skip
+def test_a_variable_within_a_program_is_refused(command: str, args: list[str]):
+    with pytest.raises(ConfigError, match="stands in a program") as refusal:
+        read_server(item(transport="stdio", command=command, args=args), HERE)
+    assert "env_config" in refusal.value.next_step
+
+
+def test_a_program_may_read_its_own_environment():
+    server = item(transport="stdio", command="bash", args=["-c", 'run "$A"', "x", "--at=${A}"])
+    assert read_server(server, HERE) == StdioServer("bash", ("-c", 'run "$A"', "x", "--at=${A}"))
+
+
 def test_variables_are_filled_in_once():
     server = StdioServer("${DIR}/x", ("${A}", "${B:-none}", "$C", "{d}"), "${DIR}")
     filled = fill_in(server, {"DIR": "/bin", "A": "${DIR}"}, HERE)

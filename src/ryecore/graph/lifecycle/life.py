@@ -132,6 +132,7 @@ class GraphLife:
             self._claim()
             self._open_journal(inputs, begun)
             self._prepare(inputs, begun)
+            await self._walk.hooks.check()
         except BaseException as error:
             if self.run_id:
                 self._end_badly(error)

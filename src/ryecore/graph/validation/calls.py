@@ -8,6 +8,7 @@ from attrs import frozen
 from ryecore.errors import RyeError
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph
 from ryecore.graph.validation.problems import Place, Problems, key_path
+from ryecore.graph.validation.programs import check_programs
 from ryecore.graph.validation.scopes import Known, Scope
 from ryecore.graph.validation.values import misfits
 from ryecore.items.refs import ItemRef
@@ -70,6 +71,8 @@ def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:
         if schema is not None:
             scope = known.before(as_=vertex.as_ if isinstance(vertex, ForeachVertex) else None)
             _check_params(vertex.action.params, schema, scope, ref, place, problems)
+    programs = check_programs(graph, found)
+    problems.errors.extend(programs.errors)
     return problems
 
 

@@ -247,6 +247,7 @@ class ThreadLifecycle:
             muted=self._wish.muted_hooks,
             suppress=frozenset(self._composed.context.suppress),
         )
+        await self._hooks.check()
         self._guard = ResultGuard(host.artifacts(self.thread_id, self._wish.continues))
         self._palette = await host.palettes.build(
             tuple(sorted(self._harness.capabilities)),

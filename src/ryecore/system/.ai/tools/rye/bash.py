@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:765854430f74f4f9007a4373994c363a3a7b4089561ca18826e2cf9e16a147bb:IiD7Nh2JGab7acYYlJLE2Wcra2U31DkGXQ56XSg53sjIn8mxVlHk6g8WxIbVlnyJOC7DrPdlHXA7COlcVgnoBA:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:262940ee0282321dc6e8a721fe5b02142f7b8bf9c7d8d6a9e403310c30309fdf:piALhp_nw0V2U4MhhjRrWolH7iI6q9sTMWvxFVrepjalLSSLO7yi3snlunZb1Oowr1nWN_VpnLd6C-DX-BHCCg:bf51294c330ae91b
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode
@@ -35,6 +35,22 @@ CONFIG_SCHEMA = {
             "minLength": 1,
             "maxLength": 100000,
             "description": "What bash runs, as for `bash -c`.",
+            "x-rye-script": "bash",
+        },
+        "args": {
+            "type": "array",
+            "maxItems": 1000,
+            "default": [],
+            "items": {"type": "string", "maxLength": 100000},
+            "description": 'Values for the command, which it reads as "$1", "$2" and on.',
+        },
+        "env": {
+            "type": "object",
+            "maxProperties": 100,
+            "default": {},
+            "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+            "additionalProperties": {"type": "string", "maxLength": 100000},
+            "description": "Variables for the command, by name.",
         },
         "timeout": {
             "type": "number",
@@ -113,7 +129,7 @@ class Stream:
 class Command:
     """A running command, in this tool's own process group."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, args: list[str], env: dict[str, str]) -> None:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         self.out, self.err = Stream(out_read), Stream(err_read)
@@ -125,8 +141,8 @@ class Command:
         try:
             self.pid = os.posix_spawnp(
                 "/bin/bash" if os.access("/bin/bash", os.X_OK) else "bash",
-                ["bash", "-c", command],
-                os.environ,
+                ["bash", "-c", "--", command, "bash", *args],
+                {**os.environ, **env},
                 file_actions=actions,
                 # Python ignores these two; a command expects to be ended by them.
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
@@ -268,6 +284,11 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def is_texts(values: object) -> bool:
+    """Whether a value is a list of strings."""
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
 def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> dict[str, object]:
     """Run the command that the parameters name.
 
@@ -282,6 +303,9 @@ def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> 
     text = parameters.get("command")
     timeout = parameters.get("timeout", 120)
     inside = parameters.get("working_dir", ".")
+    args, env = parameters.get("args", []), parameters.get("env", {})
+    if not is_texts(args) or not isinstance(env, dict) or not is_texts(list(env.values())):
+        raise BadInput("Give args as a list of strings, and env as an object of strings.")
     if not isinstance(text, str) or not text or not isinstance(inside, str):
         raise BadInput("Give the command, and working_dir where it is used, as a string.")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -301,7 +325,7 @@ def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> 
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # started by hand: a group of its own, as its runtime gives it
     try:
-        command = Command(text)
+        command = Command(text, args, env)
     except FileNotFoundError:
         raise BadInput("There is no bash on this machine: install it, or put it on PATH.") from None
     except OSError as failure:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:seUYemhOH0iCTP2uIKuwEucqsfOJcGWYiVtBXwpXfatofZ2fr5FthaeNKsuHg4hEl9YFv7D1uPig32DvT2rIBw:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:nsFMlSDxD2xTc6QH7OrffbFS-6ODcBqf7KFqCoSleWpt0lhjzHoDWodvtvUMoWRF_QK795TD67TJiBUaI93IAA:bf51294c330ae91b
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:41TgFP1iWwBMllKvOuGg3ikmNJ4O5hFZOHFog-niVFK7J6lPNVPAdgsNq6jYpUbQRWyo3q4AVPb1PpzW9nTJAg:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:1hx8BcNPCDU5g_wIMktYgGd5fX9Q4do2V6QWa3d8BouAHffp2Czt70g9cei08jBEHOqYIUthlFu43BsJ0apJCw:bf51294c330ae91b
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:FzVFeyZtojAmTDzDWIJ3dkDwJkW3lSzccYguaNHDA2DtJpp_kYnBM2_43KLkTM4pb8tOZu84MbS83pcw_RGCCg:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:tMHogUg-bz4ZXv-V47X9Hi4BMm8PztC22S9UQ-ev_7mrJSIqKkcpmANTwauQfPy0L-TqdfIXFkAwo48ynwUsAQ:bf51294c330ae91b
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:8gGWWLIp8-_h8AHLrwb9e3Fpu774CiF-BfeBpreMxtovCdIjiKM2lc8Vkgs_JDBv24fw5b38MqqK2gW10mstAw:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:4okokXmC83ikYISRHhonLg3qPxOzFeljNkg2N7zkGU-VseeKKXg6MngCR28Yzulx2aPcXuY0RtVWxL_sD42TBQ:bf51294c330ae91b
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

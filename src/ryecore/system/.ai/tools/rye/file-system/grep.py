@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:AfXs8Lni9SHfXcIxqzJgkUaewftTIQZt8SEp9DyencDaWxH2QkYAk8R8P4V4YEjUxk2OxqJ3ylGqkJmhrCxzDg:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:5eu9nGmVriv3UIvhxMBi0SZR4ZAQO_kqCh4SwKY5OvnRxZn4Xz5yYCqgn6TC5c1hPUeKRIL5JIG_qHyMjexSCw:bf51294c330ae91b
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

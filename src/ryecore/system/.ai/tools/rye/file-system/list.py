@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:ik66SYLGMyTA-8b452JhJ-RTGMOoln6D9D2Kgvxccr01D6rT-Swv1-zEacxL8desCEQOiCf_m2-jDyNtjjGRCg:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:BBB9t3kWHIuAU_Tvt38KllLFHkucF2-xenySIr8rK9wDnTKPp7fQW22mhaAiouxJxU0cyS5i5BEPs5h733zxBw:bf51294c330ae91b
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:p_YxtGT1M5LJ847vLYW3xkspSMy1oYbCWY5uLEZDOC3aWEctcX0mGU8usJApi6tAxv-oDweUr1pbuOqLYs_DAw:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:n4CCvrY2R6ej0NQS6q_O1f-KZa1VzSIKAQYAhjjK4PiBjDKeboFeKUFwSclDfZ-8-N6aPS6MmSGo-dZV_P-FDw:bf51294c330ae91b
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

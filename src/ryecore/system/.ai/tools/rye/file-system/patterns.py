@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:wBB1Ko1W-AinDb_eQotzCBQcnsgaBuEy7W54pw1rS0VyczVFpBfzC2LimLhljmw7BucgWzh07lRKfK5THwAcCg:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:_xaujMJJWtus65GFPit3PIsH3-ZeEyjoq6KHDJPFQoZjai3IfC3hHu7JNeXScyQRuw0_PhVGs0S-yEHVUiFxCg:bf51294c330ae91b
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

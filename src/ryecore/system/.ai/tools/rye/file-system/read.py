@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:btFnbZmOX7gHPPxr4OQl3EOqdwH9NLr_5HMyQfNGpiTzYCMOu7zEzGjBOhOzh1dGGEdvgBdm4cB5HDTitE9pAw:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:HBdhQFhevREQm0Lyutmwm9udaEJo8_eubBqizveriztHw2t-BF_NozaIo2fhy1_DDZc2kOY-bbKJsBQDMxG2Cg:bf51294c330ae91b
 """Read a part of a text file."""
 
 from __future__ import annotations

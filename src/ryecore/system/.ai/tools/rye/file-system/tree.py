@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:P8ZQXMpil8qji0MZ2BgP7Yj-49HriXz6dywSyDcs2tCdHxr9aAkmZ5BMm7-4XHFvC9FMjiBjx8VNXkXEZVSAAQ:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:4kSVVr1l6Lfi5AeStE2OtgSB6DZ21VZSWBhjnAmYZeRMisdY_jQtWXaQZOn533hqi30erWKqukV7DiwfNigxDg:bf51294c330ae91b
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:kFOGHFVJjJ7eeIFIMS_sQS3Fzkr_5R_htx-0EpGU8QJQTUr6Rnpnm4eR8wl8t6m9hc5gdtNnMvY7UvDaP4NFDQ:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:fGK4oFUgd0uh6RK9qwLY_XUlnK2YJlJDgq8odcQ-DZSnmL4SA2FB_zzUpOK3QQcgZsfNO4DkwweBuGosmzWYAg:bf51294c330ae91b
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:6-jSZmVll1Kqbn3Zu0IaXj902SZW02NT2z41JRKNQKj4duDPjwLfoOHtysnlfk8dgTY26z71j-Ayx6Sq0RevDQ:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:NUvE4NbndE050eQe0xoMcHw8o-4lUwA5kmTparPJe3C3wmoYklBuk_gVvIP76CtYS_wn5urquQqstJfLXdRPBQ:bf51294c330ae91b
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

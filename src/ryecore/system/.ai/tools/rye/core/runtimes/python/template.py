@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:24:02Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:SYdmIxfuQs1Uuo7sbQ4s2QxDLNfv3w7-OgIJzK1_HZzy1QKvh0Nr9_veAkcnbBinicEIPP9imofvMact53IcBQ:9970cceda93713ce
+# rye:signed:2026-11-23T00:47:25Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:goHC0YVc7CzhyU6eI_0s04LgOm2k3AdAvK8Z0JfXfSn04XwLGWxguKOVadoCxzhUP_9Rmibgu4kK2Ba6HgisAw:bf51294c330ae91b
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

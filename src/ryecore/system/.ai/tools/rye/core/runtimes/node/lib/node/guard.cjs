@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:24:02Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:TrpoajKKbuQogZvHixZUU2shsz7jkXqXNU2BYUFH4JhQxIOYrZS9yn3anObBcOqgeyQZEcv908AZNx3BAzJ8DA:9970cceda93713ce
+// rye:signed:2026-11-23T00:47:25Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:RUaudIsWDvIE29bnd0lqqYq0Y-kY94nbdcY4fDwwXG2LzQRgppvrq_qbK7GLLMRE2nOycwA4ivu2Do2cZoh5DQ:bf51294c330ae91b
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

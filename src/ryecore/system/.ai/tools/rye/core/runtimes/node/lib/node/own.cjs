@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:24:02Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:Rx3nRC-IEuvIg1KL2h9kOMTSd8_HW3KWFn6GIt64YOwvNLxNgwQcH_5W6auXdKzV2RzveU6DrRqIMv4MAh3aDQ:9970cceda93713ce
+// rye:signed:2026-11-23T00:47:25Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:9W9Ps6vV06G9trVjgqxSA592g9STFs3JB3iwu2OeHYapkM9WzRFgBs-AvPwqezLd34z6nbV2qZfX9iay_xgeBw:bf51294c330ae91b
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

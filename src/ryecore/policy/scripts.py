@@ -1,0 +1,150 @@
+"""Which parameters of a tool are programs, so that no other value stands within them. Pure.
+
+Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import PlaceholderInScript
+from ryecore.policy.command_lines import read_command_line
+
+__all__ = ["SCRIPT_KEYWORD", "SplicedScript", "check_scripts", "spliced_scripts"]
+
+SCRIPT_KEYWORD: Final = "x-rye-script"
+"""The keyword with which a schema says that a text is a program, or with false that it is none."""
+
+_NAMES: Final = frozenset({"command", "cmd", "script", "shell"})
+"""What tools call a program, where their schema doesn't say."""
+
+_MAX_DEPTH: Final = 64
+_MAX_SHOWN: Final = 80
+
+
+@frozen
+class SplicedScript:
+    """A program of a call in which an expression stands.
+
+    Attributes:
+        place: Where in the parameters it stands: keys, and indexes of lists.
+        text: The text.
+    """
+
+    place: tuple[str | int, ...]
+    text: str
+
+    @property
+    def message(self) -> str:
+        """What is wrong with it."""
+        where = ".".join(map(str, self.place))
+        brief = " ".join(self.text.split())
+        brief = brief if len(brief) <= _MAX_SHOWN else brief[: _MAX_SHOWN - 1] + "…"
+        return f"{where} is a program, and a value is no part of a program: {brief!r}"
+
+    @property
+    def next_step(self) -> str:
+        """The safe form."""
+        return (
+            "Pass the value beside the program, where the tool takes it: rye/bash takes args, "
+            'which its command reads as "$1", and env. A tool whose parameter is no program says '
+            f"so in its schema: {SCRIPT_KEYWORD}: false."
+        )
+
+
+def spliced_scripts(
+    parameters: Mapping[str, object],
+    schema: Mapping[str, object] | None,
+    pattern: re.Pattern[str] | Callable[[str], str],
+) -> list[SplicedScript]:
+    """Find the programs of a call in which expressions stand, beside other text.
+
+    A text that is one expression alone is passed whole, and allowed: who wrote the call says that
+    this value is the program.
+
+    Args:
+        parameters: What the call's author wrote, expressions and all.
+        schema: The JSON Schema of the tool's parameters; None where it takes anything.
+        pattern: What expressions look like; or what replaces each of them with a NUL.
+
+    Returns:
+        The programs, with their places.
+    """
+    blank = (lambda text: pattern.sub("\0", text)) if isinstance(pattern, re.Pattern) else pattern
+    found: list[SplicedScript] = []
+    _walk(parameters, schema, (), blank, found)
+    return found
+
+
+def check_scripts(
+    what: str,
+    parameters: Mapping[str, object],
+    schema: Mapping[str, object] | None,
+    pattern: re.Pattern[str] | Callable[[str], str],
+) -> None:
+    """Check that no expression stands within a program of a call.
+
+    Args:
+        what: Whose parameters they are, for the error's text.
+        parameters: What the call's author wrote, expressions and all.
+        schema: The JSON Schema of the tool's parameters; None where it takes anything.
+        pattern: What expressions look like; or what replaces each of them with a NUL.
+
+    Raises:
+        PlaceholderInScript: One does.
+    """
+    for one in spliced_scripts(parameters, schema, pattern):
+        raise PlaceholderInScript(
+            f"{what}: {one.message}.", next_step=one.next_step, placeholder=str(one.place[0])
+        )
+
+
+def _walk(
+    value: object,
+    schema: object,
+    place: tuple[str | int, ...],
+    blank: Callable[[str], str],
+    found: list[SplicedScript],
+) -> None:
+    if len(place) > _MAX_DEPTH:
+        return
+    if isinstance(value, str):
+        if _is_script(schema, place) and _is_spliced(blank(value)):
+            found.append(SplicedScript(place, value))
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            _walk(one, _part(schema, "properties", key), (*place, str(key)), blank, found)
+    elif isinstance(value, list | tuple):
+        words = [blank(one) if isinstance(one, str) else "" for one in value]
+        programs = read_command_line(words).programs
+        for index, one in enumerate(value):
+            is_part = index in programs and (programs[index].is_attached and "\0" in words[index])
+            if index in programs and (is_part or _is_spliced(words[index])):
+                found.append(SplicedScript((*place, index), str(one)))
+            else:
+                _walk(one, _part(schema, "items", None), (*place, index), blank, found)
+
+
+def _part(schema: object, keyword: str, key: object) -> object:
+    """Return the schema of a property, or of a list's members."""
+    if not isinstance(schema, Mapping):
+        return None
+    parts = schema.get(keyword)
+    if key is None:
+        # A list of programs says so of itself.
+        marked = {SCRIPT_KEYWORD: schema[SCRIPT_KEYWORD]} if SCRIPT_KEYWORD in schema else {}
+        return {**marked, **parts} if isinstance(parts, Mapping) else marked
+    return parts.get(key) if isinstance(parts, Mapping) else None
+
+
+def _is_script(schema: object, place: tuple[str | int, ...]) -> bool:
+    marked = schema.get(SCRIPT_KEYWORD) if isinstance(schema, Mapping) else None
+    if marked is not None:
+        return marked is not False
+    return bool(place) and isinstance(place[-1], str) and place[-1].lower() in _NAMES
+
+
+def _is_spliced(text: str) -> bool:
+    return "\0" in text and text.strip() != "\0"
