@@ -7,7 +7,7 @@ from attrs import frozen
 from ryecore.agent.events import CostUpdated, Emit
 from ryecore.agent.observer import AgentObserver
 from ryecore.agent.outcome import TokensUsed
-from ryecore.llm.cost import AttemptCost, CostTracker
+from ryecore.llm.cost import AttemptCost, CostTracker, is_uncounted
 from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.request import LlmRequest
@@ -23,19 +23,23 @@ class Spent:
         tokens_used: What was counted.
         cost_microcents: What that cost; 1 microcent is 1e-8 USD.
         unpriced: How many tries had no price.
+        estimated: How many tries are estimates, because their provider didn't count.
     """
 
     tokens_used: TokensUsed
     cost_microcents: int
     unpriced: int
+    estimated: int = 0
 
     def since(self, before: "Spent") -> "Spent":
         """What came after an earlier look."""
         now, then = self.tokens_used, before.tokens_used
+        estimated = self.estimated - before.estimated
         return Spent(
-            TokensUsed(now.input - then.input, now.output - then.output, now.model),
+            TokensUsed(now.input - then.input, now.output - then.output, now.model, estimated > 0),
             self.cost_microcents - before.cost_microcents,
             self.unpriced - before.unpriced,
+            estimated,
         )
 
 
@@ -83,8 +87,8 @@ class CostMeter:
         self._made += 1
         self.attempt_number = self._made
         self._model = record.model
-        uncounted = record.usage is None and record.outcome in ("cut", "cancelled")
-        estimate = estimated_tokens(self.request) if uncounted and self.request else 0
+        request = self.request if is_uncounted(record) else None
+        estimate = estimated_tokens(request) if request is not None else 0
         cost = self._tracker.record(record, input_tokens_estimate=estimate)
         if self._on_cost is not None:
             self._on_cost(record, cost)
@@ -105,11 +109,14 @@ class CostMeter:
     @property
     def spent(self) -> "Spent":
         """What all tries so far came to."""
-        usage = self._tracker.usage
+        usage, estimated = self._tracker.usage, self._tracker.estimated
         return Spent(
-            TokensUsed(usage.total_input_tokens, usage.total_output_tokens, self._model),
+            TokensUsed(
+                usage.total_input_tokens, usage.total_output_tokens, self._model, estimated > 0
+            ),
             self._tracker.cost_microcents,
             self._tracker.unpriced,
+            estimated,
         )
 
     @property

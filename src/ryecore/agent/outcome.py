@@ -97,15 +97,24 @@ class TokensUsed:
         input: All that was read.
         output: All that was written, reasoning included.
         model: The model that answered last.
+        estimated: Whether a part of them is an estimate, because a provider didn't count.
     """
 
     input: int = 0
     output: int = 0
     model: str = ""
+    estimated: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """The tokens as a JSON-ready object."""
-        return {"input": self.input, "output": self.output, "model": self.model}
+        """The tokens as a JSON-ready object; it says `estimated` only where they are."""
+        counted: dict[str, object] = {
+            "input": self.input,
+            "output": self.output,
+            "model": self.model,
+        }
+        if self.estimated:
+            counted["estimated"] = True
+        return counted
 
 
 @frozen

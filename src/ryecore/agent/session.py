@@ -395,7 +395,8 @@ def _made(result: TurnResult, spent: Spent) -> Reply:
 def _figures(spent: Spent) -> str:
     used = spent.tokens_used
     cost = f"${spent.cost_microcents / 1e8:.6f}{' and what has no price' * bool(spent.unpriced)}"
-    return f"{used.input:,} tokens in, {used.output:,} out, {cost}, {used.model}"
+    about = "about " * used.estimated
+    return f"{about}{used.input:,} tokens in, {used.output:,} out, {about}{cost}, {used.model}"
 
 
 def _shown(role: Role, part: Part) -> tuple[str, str, str]:

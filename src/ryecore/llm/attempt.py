@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from ryecore.llm.chunks import StreamChunk
 from ryecore.llm.errors import LlmError, LlmErrorKind, clean_error
-from ryecore.llm.fold import StreamFold
+from ryecore.llm.fold import StreamFold, parts_bytes
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
@@ -57,8 +57,10 @@ class Attempt:
 
     @property
     def text_bytes(self) -> int:
-        """How much was given out."""
-        return 0 if self._fold is None else self._fold.text_bytes
+        """How much text, reasoning and arguments came."""
+        if self._fold is not None:
+            return self._fold.text_bytes
+        return 0 if self.result is None else parts_bytes(self.result.parts)
 
     @property
     def usage(self) -> Usage | None:

@@ -14,7 +14,7 @@ from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
 from ryecore.llm.result import Usage
 
-__all__ = ["AttemptCost", "CostTracker", "Price", "PriceLookup"]
+__all__ = ["AttemptCost", "CostTracker", "Price", "PriceLookup", "is_uncounted"]
 
 _MICROCENTS_A_TOKEN: Final = 100  # of 1 USD per million tokens: 1e8 / 1e6
 _MICROCENTS_A_USD: Final = 10**8
@@ -24,7 +24,7 @@ _MOST_TOKENS: Final = 2**40
 _NOTHING: Final = Usage()
 # So far apart that what one kind costs can't make up for another.
 _SOME_OF_EACH: Final = Usage(10**6, 10**12, 10**18, 10**24)
-_MAY_BE_ESTIMATED: Final = frozenset({"cut", "cancelled"})
+_MAY_BE_ESTIMATED: Final = frozenset({"success", "cut", "cancelled"})
 
 
 def _usd(value: Decimal | str | int) -> Decimal:
@@ -53,9 +53,11 @@ class Price:
         input: For tokens that are read.
         output: For tokens that are written.
         cache_read: For tokens that are read from the provider's cache; `input` where not given.
-        cache_write: For tokens that are written to it; `input` where not given.
+        cache_write: For tokens that are written to it; `input` where not given, which is too
+            little where a provider asks more for them, as Anthropic does.
         reasoning: For tokens that are thought; `output` where not given.
-        per_medium: For each medium that is made, in USD.
+        per_medium: For each medium that is made at an endpoint of its own, in USD: `0` where its
+            tokens alone are paid for. Without it such media have no price.
 
     Raises:
         TypeError: A price is a float.
@@ -67,10 +69,16 @@ class Price:
     cache_read: Decimal | None = field(default=None, converter=_optional_usd)
     cache_write: Decimal | None = field(default=None, converter=_optional_usd)
     reasoning: Decimal | None = field(default=None, converter=_optional_usd)
-    per_medium: Decimal = field(default=Decimal(0), converter=_usd)
+    per_medium: Decimal | None = field(default=None, converter=_optional_usd)
 
     def cost_of(self, usage: Usage, media: int = 0) -> int:
-        """What tokens and media cost, in microcents, rounded up once."""
+        """What tokens and media cost, in microcents, rounded up once.
+
+        Args:
+            usage: The tokens.
+            media: How many media were made. Without `per_medium`, they add nothing: ask
+                `covers_media` first.
+        """
         scale, read, written, cache_read, cache_written, thought, medium = self._rates
         cost = (
             usage.input_tokens * read
@@ -81,6 +89,11 @@ class Price:
             + media * medium
         )
         return -(-cost // scale)
+
+    @property
+    def covers_media(self) -> bool:
+        """Whether media that are made at an endpoint of their own have a price."""
+        return self.per_medium is not None
 
     @cached_property
     def _rates(self) -> tuple[int, int, int, int, int, int, int]:
@@ -95,7 +108,7 @@ class Price:
                 Fraction(self.output if self.reasoning is None else self.reasoning),
             )
         ]
-        microcents.append(Fraction(self.per_medium) * _MICROCENTS_A_USD)
+        microcents.append(Fraction(self.per_medium or 0) * _MICROCENTS_A_USD)
         scale = lcm(*(one.denominator for one in microcents))
         read, written, cache_read, cache_written, thought, medium = (
             int(one * scale) for one in microcents
@@ -114,7 +127,7 @@ class AttemptCost:
     Attributes:
         cost_microcents: The cost; 0 where there is no price.
         priced: Whether there is a price.
-        estimated: Whether the usage is an estimate, because the answer was cut.
+        estimated: Whether the usage is an estimate, because the provider didn't count it.
         usage: What was counted, or estimated.
     """
 
@@ -164,8 +177,8 @@ class CostTracker:
     def record(self, record: AttemptRecord, *, input_tokens_estimate: int = 0) -> AttemptCost:
         """Add an attempt.
 
-        An answer that was cut is estimated where the provider hadn't counted as much as had come:
-        4 bytes a token, rounded up.
+        An answer, whole or cut, is estimated where the provider didn't count it: 4 bytes a token,
+        rounded up. A count of zero for what was read, or for what was written, is none.
 
         Args:
             record: What came of it.
@@ -227,8 +240,10 @@ class CostTracker:
                     "which is no Price.",
                     next_step="Let it return a Price, or None where the price isn't known.",
                 )
-            return price.cost_of(usage, media)
-        return self._bundled_cost(provider, model, usage) if self._bundled else None
+            return price.cost_of(usage, media) if price.covers_media or not media else None
+        if media or not self._bundled:  # the bundled prices are of tokens
+            return None
+        return self._bundled_cost(provider, model, usage)
 
     def _bundled_cost(self, provider: str, model: str, usage: Usage) -> int | None:
         """Most models have a flat price, and that is looked up once."""
@@ -264,17 +279,28 @@ def _can_be(usage: Usage) -> bool:
     return all(isinstance(one, int) and 0 <= one <= _MOST_TOKENS for one in counts)
 
 
-def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, bool]:
-    """What an attempt used, and whether that is an estimate."""
+def is_uncounted(record: AttemptRecord) -> bool:
+    """Whether a provider didn't count what an attempt read, although it answered.
+
+    Args:
+        record: What came of the attempt.
+    """
     usage = record.usage
+    return record.outcome in _MAY_BE_ESTIMATED and (usage is None or not usage.total_input_tokens)
+
+
+def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, bool]:
+    """What an attempt used, and whether that is an estimate. Source: decisions 40 and 55."""
+    counted = record.usage or _NOTHING
     if record.outcome not in _MAY_BE_ESTIMATED:
-        return usage or _NOTHING, False
+        return counted, False
+    usage = counted
+    if is_uncounted(record):
+        usage = evolve(usage, input_tokens=input_tokens_estimate)
     written = -(-record.text_bytes // _BYTES_A_TOKEN)
-    if usage is None:
-        estimate = Usage(input_tokens_estimate, written)
-        return estimate, estimate.total_tokens > 0
-    # Some count what they wrote at the end alone.
-    missing = written - usage.total_output_tokens
-    if missing <= 0:
-        return usage, False
-    return evolve(usage, output_tokens=usage.output_tokens + missing), True
+    missing = written - counted.total_output_tokens
+    # Of an answer that was cut, some count the beginning alone; a whole one they count or don't.
+    is_counted = record.outcome == "success" and counted.total_output_tokens > 0
+    if missing > 0 and not is_counted:
+        usage = evolve(usage, output_tokens=counted.output_tokens + missing)
+    return usage, usage != counted

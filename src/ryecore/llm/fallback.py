@@ -362,7 +362,7 @@ class _Walk:
                 kind,
                 reason,
                 usage=tried.usage,
-                text_bytes=tried.text_bytes if outcome in ("cut", "cancelled") else 0,
+                text_bytes=0 if outcome == "success" and _counts(tried) else tried.text_bytes,
                 duration_ms=(self._options.now() - began) * 1000,
                 stop_reason=None if result is None else result.stop_reason,
                 response_model="" if result is None else result.model,
@@ -390,6 +390,11 @@ class _Walk:
             provider=self._chain._ids[0],
             model=self._chain.plan[0].model,
         )
+
+
+def _counts(tried: Attempt) -> bool:
+    """Whether the provider counted what it wrote."""
+    return tried.usage is not None and tried.usage.total_output_tokens > 0
 
 
 def _listed(said: list[str]) -> str:

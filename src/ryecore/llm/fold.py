@@ -1,6 +1,6 @@
 """Fold a stream of chunks into the answer that it makes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ryecore.llm.chunks import (
@@ -16,7 +16,7 @@ from ryecore.llm.chunks import (
 from ryecore.llm.parts import Part, ReasoningPart, TextPart, ToolCallPart
 from ryecore.llm.result import LlmResult, Usage
 
-__all__ = ["StreamFold"]
+__all__ = ["StreamFold", "parts_bytes"]
 
 
 class StreamFold:
@@ -63,8 +63,8 @@ class StreamFold:
     @property
     def text_bytes(self) -> int:
         """How much text, reasoning and arguments came, for an estimate of what it cost."""
-        whole = (_size(_text_of(part)) for part in self._parts)
-        return sum(whole) + sum(map(_size, (*self._text, *self._reasoning)))
+        whole = (part.part if isinstance(part, _Call) else part for part in self._parts)
+        return parts_bytes(whole) + sum(map(_size, (*self._text, *self._reasoning)))
 
     def result(self) -> LlmResult:
         """The answer, as far as it came."""
@@ -167,10 +167,15 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _text_of(part: "Part | _Call") -> str:
-    if isinstance(part, TextPart | ReasoningPart):
-        return part.text
-    return part.part.arguments_json if isinstance(part, _Call) else ""
+def parts_bytes(parts: Iterable[Part]) -> int:
+    """How much text, reasoning and arguments are in an answer, in bytes."""
+    size_bytes = 0
+    for part in parts:
+        if isinstance(part, TextPart | ReasoningPart):
+            size_bytes += _size(part.text)
+        elif isinstance(part, ToolCallPart):
+            size_bytes += _size(part.arguments_json)
+    return size_bytes
 
 
 _ADD: dict[type, Callable[[StreamFold, Any], None]] = {

@@ -32,6 +32,10 @@ MAX_OUTPUT_TOKENS: Final = 16_384
 
 _LEAST_OUTPUT: Final = 16
 _AMPLE: Final = 4
+_HOW_TO_PRICE: Final = {
+    False: "with AgentRunnerDeps.price_of or the extra `prices`",
+    True: "with Price(per_medium=...) by AgentRunnerDeps.price_of",
+}
 _NO_ANSWER: Final = frozenset({"unavailable", "unknown"})
 
 
@@ -184,8 +188,8 @@ class Spending:
         if spend is None and not self._may_be_unpriced(provider, model):
             return Refuse(
                 "unpriced_model",
-                f"{provider}/{model} has no price, so its spend limit can't be kept. Give it one "
-                "with AgentRunnerDeps.price_of or the extra `prices`, or name it in "
+                f"{provider}/{model} has no price{' for media' if media else ''}, so its spend "
+                f"limit can't be kept. Give it one {_HOW_TO_PRICE[media > 0]}, or name it in "
                 "AgentRunnerDeps.unpriced_models.",
             )
         amount = Amount(spend or 0, self.input_estimate + output)
@@ -225,9 +229,12 @@ class Spending:
         has_counted = record.usage is not None and usage.total_tokens > 0  # an answer has some
         if not has_counted and not cost.estimated:
             if record.outcome == "success":
-                # It didn't count, so the most that it can have been is taken.
-                read, written = self.input_estimate, held.amount.tokens - self.input_estimate
-                spend, mark = held.amount.spend_microcents, "assumed"
+                # A medium, whose tokens nobody counted: what was asked is all that can be known.
+                read, mark = self.input_estimate, "estimated"
+                worst = self.tracker.worst_case(
+                    record.provider, record.model, read, 0, len(record.media)
+                )
+                spend = min(worst or 0, held.amount.spend_microcents)
             elif (
                 record.usage is None
                 and record.status is None

@@ -217,11 +217,16 @@ async def test_a_provider_that_stalls_is_unavailable():
     assert studio.model.open_streams == 0
 
 
-async def test_no_usage_is_a_cost_of_zero_and_one_event_an_attempt():
-    studio = Studio(call("add", {"a": 1, "b": 1}), "2")
+async def test_an_answer_without_usage_is_a_marked_estimate():
+    studio = Studio(call("add", {"a": 1, "b": 1}), "2", price_of=lambda *_: Price("1", "1"))
     done = await studio.run()
-    assert (done.tokens_used.input, done.tokens_used.output) == (0, 0)
-    assert studio.told.count("cost:updated") == 2
+    costs = [event for event in studio.events if isinstance(event, CostUpdated)]
+    assert [cost.estimated for cost in costs] == [True, True]
+    assert all(cost.input_tokens and cost.output_tokens for cost in costs)
+    assert done.tokens_used.input == sum(cost.input_tokens for cost in costs)
+    assert costs[-1].cumulative_cost_microcents == sum(cost.cost_microcents for cost in costs) > 0
+    assert done.tokens_used.estimated
+    assert done.tokens_used.to_dict()["estimated"] is True
 
 
 async def test_a_stream_that_was_cut_costs_a_marked_estimate():

@@ -120,13 +120,14 @@ async def test_a_cut_answer_is_charged_as_an_estimate(tmp_path: Path) -> None:
     assert done.total.spend_microcents == charge.actual.spend_microcents > 0
 
 
-async def test_an_answer_that_counts_nothing_costs_all_that_was_held(tmp_path: Path) -> None:
+async def test_an_answer_that_counts_nothing_is_charged_as_an_estimate(tmp_path: Path) -> None:
     stage = _stage(tmp_path, say("well"))
     stage.graph({"first": asks(), "done": gives()})
     done = await stage.walk("tool:acme/flow")
     (charge,) = stage.store().ledger.charges(done.run_id)
-    assert charge.mark == "assumed"
-    assert charge.actual == charge.held == done.total
+    assert charge.mark == "estimated"
+    assert charge.actual == done.total
+    assert 0 < charge.actual.tokens < charge.held.tokens
 
 
 async def test_the_answer_is_as_long_as_what_is_left_allows(tmp_path: Path) -> None:

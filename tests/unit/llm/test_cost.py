@@ -96,7 +96,11 @@ def test_a_float_is_no_price():
         (attempt("cut", Usage(10, 1), text_bytes=9), 7000, True),
         (attempt("cut", Usage(10, 0, reasoning_tokens=2), text_bytes=9), 7000, True),
         (attempt("cut"), 0, False),
-        (attempt("success", text_bytes=9), 0, False),
+        (attempt("success", text_bytes=9), 6000, True),
+        (attempt("success", Usage(), text_bytes=9), 6000, True),
+        (attempt("success", Usage(10), text_bytes=9), 7000, True),
+        (attempt("success", Usage(10, 1), text_bytes=9), 3000, False),
+        (attempt("success", Usage(0, 1), text_bytes=9), 2000, False),
         (attempt("skipped"), 0, False),
         (attempt("refused"), 0, False),
         (attempt("success", media=("image/png", "image/png")), 2 * 10**8, False),
@@ -107,6 +111,30 @@ def test_what_an_attempt_costs_by_its_outcome(record, cost, estimated):
     found = tracker.record(record)
     assert (found.cost_microcents, found.priced, found.estimated) == (cost, True, estimated)
     assert (tracker.cost_microcents, tracker.estimated) == (cost, int(estimated))
+
+
+@pytest.mark.parametrize("usage", [None, Usage(), Usage(0, 7)])
+def test_a_whole_answer_that_nobody_counted_is_estimated_with_what_was_read(usage):
+    tracker = CostTracker(lambda provider, model: Price("1", "20"))
+    found = tracker.record(attempt("success", usage, text_bytes=28), input_tokens_estimate=30)
+    assert found == AttemptCost(17_000, True, True, Usage(30, 7))
+
+
+def test_media_without_a_price_of_their_own_are_unpriced():
+    made = attempt("success", Usage(5), media=("image/png",))
+    tracker = CostTracker(lambda provider, model: Price("1", "20"))
+    assert tracker.record(made) == AttemptCost(0, False, False, Usage(5))
+    assert tracker.unpriced == 1
+    assert tracker.worst_case("a", "b", 10, 10, media=1) is None
+    assert tracker.worst_case("a", "b", 10, 10) is not None
+    by_tokens = CostTracker(lambda provider, model: Price("1", "20", per_medium="0"))
+    assert by_tokens.record(made) == AttemptCost(500, True, False, Usage(5))
+
+
+def test_bundled_prices_are_none_of_media():
+    pytest.importorskip("genai_prices")
+    made = attempt("success", Usage(5), provider="openai", model="gpt-4o", media=("image/png",))
+    assert not CostTracker(bundled=True).record(made).priced
 
 
 def test_an_estimate_takes_what_was_read_along():
