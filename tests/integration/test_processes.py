@@ -203,21 +203,15 @@ def test_an_interrupt_ends_and_reaps_a_blocking_run() -> None:
 
 def test_a_coroutine_that_is_thrown_away_ends_its_child() -> None:
     code = """
-    def reactor():
-        for task in os.listdir("/proc/self/task"):
-            if open(f"/proc/self/task/{task}/comm").read().strip() == "ryecore-reactor":
-                return int(task)
-        return reactor()  # it has not named itself yet
-
     loop = asyncio.new_event_loop()
-    run = run_process(shell("exec sleep 1000", timeout_s=None))
+    told, telling = os.pipe()
+    script = f"echo $$ > /proc/{os.getpid()}/fd/{telling}; exec sleep 1000"
+    run = run_process(shell(script, timeout_s=None))
 
     async def begin():
         awaitable = run.__await__()
         next(awaitable)
-        while not (child := open("/proc/self/task/%d/children" % reactor()).read()):
-            pass
-        say(child)
+        say(os.read(told, 100).decode())  # waits until the child is there
         awaitable.close()
 
     loop.run_until_complete(begin())
