@@ -1,6 +1,7 @@
 """search: find items by what they are called, what they say of themselves and what they hold."""
 
 import hashlib
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import anyio.to_thread
 
 from ryecore.errors import (
     BadSignature,
+    CallCancelled,
     ContentChanged,
     InputError,
     IntegrityError,
@@ -22,10 +24,10 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.policy import CallContext, allows, capability_of
-from ryecore.search.excerpt import excerpt
+from ryecore.search.excerpt import beginning, excerpt
 from ryecore.search.index import Found, SearchIndex, Shown
 from ryecore.search.model import SearchResult, SearchResults
-from ryecore.search.query import translate
+from ryecore.search.query import Query, translate
 from ryecore.search.scope import parse_scope
 
 __all__ = ["SearchAction"]
@@ -84,7 +86,7 @@ class SearchAction:
             InputError: The query, the scope or a number can't be used.
             ConfigError: This Python's SQLite can't search text.
         """
-        match = translate(query)
+        asked = translate(query)
         where = parse_scope(scope)
         if source not in (None, "all", "project", "user", "system"):
             raise InputError(
@@ -108,26 +110,44 @@ class SearchAction:
                 )
             )
 
+        stopped = threading.Event()
+
+        def check() -> None:
+            if stopped.is_set():
+                raise CallCancelled("The search was cancelled.")
+
         def search() -> SearchResults:
-            found = [one for one in self._index.find(match, where.kinds, asked_ns) if wanted(one)]
-            page = found[offset : offset + limit]
-            shown = self._index.show(match, page)
             verifier = self._verifier.for_batch()
+
+            def find(query: Query) -> list[Found]:
+                every = self._index.find(query, where.kinds, asked_ns, check)
+                return [one for one in every if wanted(one)]
+
+            def is_verified(one: Found) -> bool:
+                check()
+                return _integrity(one, verifier)[1]
+
+            found = find(asked)
+            if ctx.capabilities is not None:
+                # Text that nobody vouches for is found by its name alone: else a query would tell
+                # a model, word by word, what stands in a file that it can't fetch.
+                named = [one for one in find(asked.of_names()) if not is_verified(one)]
+                found = sorted([*filter(is_verified, found), *named], key=lambda one: -one.score)
+            page = found[offset : offset + limit]
+            shown = self._index.show(page)
+            results: list[SearchResult] = []
+            for one in page:
+                check()
+                if one.row in shown:  # it may have been indexed anew by another process
+                    results.append(self._result(one, shown[one.row], asked, verifier, ctx))
             return SearchResults(
-                tuple(
-                    self._result(one, shown[one.row], verifier, ctx)
-                    for one in page
-                    if one.row in shown  # it may have been indexed anew by another process
-                ),
-                len(found),
-                query,
-                where.text,
-                source or "all",
-                limit,
-                offset,
+                tuple(results), len(found), query, where.text, source or "all", limit, offset
             )
 
-        return await anyio.to_thread.run_sync(search)
+        try:
+            return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+        finally:
+            stopped.set()  # a search that nobody waits for ends before its next file
 
     def close(self) -> None:
         """Close the index."""
@@ -137,12 +157,13 @@ class SearchAction:
         self,
         found: Found,
         shown: Shown,
+        asked: Query,
         verifier: Verifier,
         ctx: CallContext,
     ) -> SearchResult:
         source = found.source
         integrity, is_verified = _integrity(found, verifier)
-        preview, hits = excerpt(shown.excerpt)
+        preview, hits = _preview(shown, asked)
         description, title = shown.description, shown.title
         if not is_verified and ctx.capabilities is not None:
             # Nobody vouches for this text, and a model may take it for an instruction.
@@ -165,9 +186,19 @@ class SearchAction:
             integrity,
             is_verified,
             integrity not in ("unsigned", "malformed", "unreadable"),
+            found.extent,
             _others(copies[place + 1 :], source.space),
             _others(copies[:place], source.space),
         )
+
+
+def _preview(shown: Shown, asked: Query) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The piece of the text that fits; else of the description; else what it begins with."""
+    for text in (shown.text, shown.description):
+        preview, hits = excerpt(text, asked.phrases)
+        if hits:
+            return preview, hits
+    return beginning(shown.description or shown.text), ()
 
 
 def _others(copies: tuple[tuple[Path, Space], ...], space: Space) -> tuple[tuple[Path, Space], ...]:

@@ -12,9 +12,12 @@ __all__ = ["JsSyntaxError", "read_constants"]
 
 _COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
 _STRING: Final = r"""\"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
-# Comments and strings come first, so that a declaration inside one is none.
+# Comments and strings come first, so that a declaration inside one is none. One that is never
+# closed reaches to the end of its line or file: looked for anew at each quote, it would take time
+# that grows with the square of the text.
 _DECLARATION: Final = re.compile(
-    rf"{_COMMENT}|{_STRING}|`(?:[^`\\]|\\.)*`"
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)"
+    r"""|\"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|`(?:[^`\\]|\\.)*`?"""
     r"|^(?:export[ \t]+)?(?:const|let|var)[ \t]+(?P<name>[A-Za-z_$][\w$]*)[ \t]*(?::[^=\n]+)?=",
     re.MULTILINE | re.DOTALL,
 )

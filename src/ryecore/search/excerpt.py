@@ -1,13 +1,23 @@
-"""The piece of a text around the words that were found. Pure."""
+"""The piece of a text around the words that were found. Pure, and linear in the text's length.
 
+SQLite's own `snippet` and `highlight` take time that grows with the square of the hits, which one
+file of others could use to hold up every search.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["HIT_END", "HIT_START", "MAX_PREVIEW_CHARACTERS", "excerpt", "plain"]
+__all__ = ["MAX_PREVIEW_CHARACTERS", "beginning", "excerpt", "plain"]
 
-HIT_START: Final = "\x02"
-HIT_END: Final = "\x03"
 MAX_PREVIEW_CHARACTERS: Final = 200
 _BEFORE: Final = 60
+_MAX_PHRASES: Final = 16
+_MAX_TRIES: Final = 200
+# As FTS5's unicode61 sees it, letters and digits make words, and an underscore separates them.
+_WORDS: Final = re.compile(r"[^\W_]+")
+_GAP: Final = r"[\W_]+"
 
 
 def plain(text: str) -> str:
@@ -15,30 +25,81 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def excerpt(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
     """Cut a text to a preview.
 
     Args:
-        marked: The text, each word that was found between `HIT_START` and `HIT_END`.
+        text: The text.
+        phrases: What was looked for; a `*` at the end of one means words that begin so.
 
     Returns:
-        At most 200 characters on one line, and where the words that were found begin and end.
+        At most 200 characters on one line, and where in them the first of what was found begins
+        and ends. Empty where `text` holds none of it.
     """
-    text, hits, opened = "", [], 0
-    for char in " ".join(marked.split()):
-        if char == HIT_START:
-            opened = len(text)
-        elif char == HIT_END:
-            hits.append((opened, len(text)))
-        else:
-            text += char
-    start = 0
-    if len(text) > MAX_PREVIEW_CHARACTERS and hits and hits[0][1] > MAX_PREVIEW_CHARACTERS:
-        start = max(0, hits[0][0] - _BEFORE)
+    text = " ".join(text.split())
+    folded = text.translate(_FOLD)
+    patterns = [pattern for phrase in phrases[:_MAX_PHRASES] if (pattern := _pattern(phrase))]
+    found = [place for word, regex in patterns if (place := _first(folded, word, regex))]
+    if not found:
+        return "", ()
+    first, last = min(found)
+    start = max(0, first - _BEFORE) if last > MAX_PREVIEW_CHARACTERS else 0
     end = min(len(text), start + MAX_PREVIEW_CHARACTERS)
     before, after = "…" if start else "", "…" if end < len(text) else ""
-    shown = before + text[start + len(before) : end - len(after)] + after
-    inside = range(start + len(before), end - len(after) + 1)
-    return shown, tuple(
-        (first - start, last - start) for first, last in hits if first in inside and last in inside
-    )
+    inside = (start + len(before), end - len(after))
+    hits = {
+        (hit.start() - start, hit.end() - start)
+        for _, regex in patterns
+        for hit in regex.finditer(folded, *inside)
+    }
+    return before + text[inside[0] : inside[1]] + after, _apart(sorted(hits))
+
+
+def beginning(text: str) -> str:
+    """The first 200 characters of a text, on one line."""
+    text = " ".join(text[: 4 * MAX_PREVIEW_CHARACTERS].split())
+    cut = text[: MAX_PREVIEW_CHARACTERS - 1]
+    return text if len(text) <= MAX_PREVIEW_CHARACTERS else f"{cut}…"
+
+
+def _pattern(phrase: str) -> tuple[str, re.Pattern[str]] | None:
+    """The first word of a phrase, and the phrase as it may stand in a folded text."""
+    words = _WORDS.findall(phrase.translate(_FOLD))
+    if not words:
+        return None
+    end = "" if phrase.endswith("*") else r"(?![^\W_])"
+    return words[0], re.compile(rf"(?<![^\W_]){_GAP.join(map(re.escape, words))}{end}")
+
+
+def _first(folded: str, word: str, regex: re.Pattern[str]) -> tuple[int, int] | None:
+    """Where a phrase stands first. A text of near misses is given up after some tries."""
+    at = -1
+    for _ in range(_MAX_TRIES):
+        at = folded.find(word, at + 1)
+        if at < 0:
+            return None
+        if hit := regex.match(folded, at):
+            return hit.span()
+    return None
+
+
+def _apart(hits: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The hits that don't overlap one before them."""
+    kept: list[tuple[int, int]] = []
+    for first, last in hits:
+        if not kept or first >= kept[-1][1]:
+            kept.append((first, last))
+    return tuple(kept)
+
+
+class _Fold(dict[int, str]):
+    """Characters without case and diacritics, one for one, so that places stay the same."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        base = unicodedata.normalize("NFD", char)[:1].lower()
+        self[code] = base if len(base) == 1 else char
+        return self[code]
+
+
+_FOLD: Final = _Fold()

@@ -7,7 +7,7 @@ one whose content changed is indexed anew. What the index holds is for finding, 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -16,21 +16,29 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.signature import CommentForm, FileTypesReader, comment_form, split_content
 from ryecore.items.spaces import ItemSource, Space, Spaces
 from ryecore.lillux.digests import read_digest
-from ryecore.search.excerpt import HIT_END, HIT_START, plain
-from ryecore.search.query import FIELDS
+from ryecore.search.excerpt import plain
+from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import IndexStore, Store
 from ryecore.search.walk import FileSeen, walk
 
-__all__ = ["Found", "SearchIndex", "Shown"]
+__all__ = ["Extent", "Found", "SearchIndex", "Shown"]
 
 _MAX_INDEXED_BYTES: Final = 4 * 1024 * 1024
+_MAX_INDEXED: Final = 64 * 1024
+"""How many characters of a file's text are indexed, and how many of its bytes are read for what it
+says of itself. SQLite takes longer for hits than they are many, a parser seconds for a megabyte."""
+
+_MAX_DESCRIPTION_CHARS: Final = 2000
 _GRAIN_NS: Final = 200_000_000
 """A file that was touched so shortly ago may change once more without another stamp."""
 
 _FILES_AT_ONCE: Final = 200
-_EXCERPT_TOKENS: Final = 40
 _WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
 """What a word counts in each of `FIELDS`."""
+
+
+Extent: TypeAlias = Literal["whole", "part", "name"]
+"""How much of a file is indexed: a large one in part, one that is no text by its name alone."""
 
 
 @frozen
@@ -42,12 +50,14 @@ class Found:
         source: Where it stands; what it shadows is not looked for.
         content_hash: SHA-256 (hex) of the whole file when it was indexed; empty where it was
             indexed by its name alone.
+        extent: How much of the file is indexed.
         score: How well it fits; more is better.
     """
 
     row: int
     source: ItemSource
     content_hash: str
+    extent: Extent
     score: float
 
 
@@ -60,14 +70,14 @@ class Shown:
         description: What it says of itself.
         category: The folders of its id.
         tags: The words that it is filed under.
-        excerpt: A piece of it, with the words that were found marked.
+        text: The text that is indexed.
     """
 
     title: str
     description: str
     category: str
     tags: tuple[str, ...]
-    excerpt: str
+    text: str
 
 
 class SearchIndex:
@@ -86,15 +96,20 @@ class SearchIndex:
         self._walked: tuple[Store | None, dict[str, int]] = (None, {})
 
     def find(
-        self, match: str | None, kinds: Sequence[str], asked_ns: int | None = None
+        self,
+        query: Query,
+        kinds: Sequence[str],
+        asked_ns: int | None = None,
+        check: Callable[[], object] = lambda: None,
     ) -> list[Found]:
         """Every item that fits, the best first.
 
         Args:
-            match: What FTS5 is asked; None for everything.
+            query: What is looked for.
             kinds: The kinds to look through.
             asked_ns: When the search was asked for (`time.monotonic_ns`); now by default. Of many
                 that are asked at once, one walks the folders for all.
+            check: Called between files; what it raises ends the search.
 
         Raises:
             ConfigError: This Python's SQLite can't search text.
@@ -102,12 +117,14 @@ class SearchIndex:
         since_ns = time.monotonic_ns() if asked_ns is None else asked_ns
 
         def ask(store: Store) -> list[Found]:
-            self._refresh(store, kinds, since_ns)
-            return self._find(store, match, kinds)
+            self._refresh(store, kinds, since_ns, check)
+            return self._find(store, query.match, kinds)
 
         return self._store.use(ask)
 
-    def _refresh(self, store: Store, kinds: Sequence[str], since_ns: int) -> None:
+    def _refresh(
+        self, store: Store, kinds: Sequence[str], since_ns: int, check: Callable[[], object]
+    ) -> None:
         """Bring the index in step with the files, unless that was done since."""
         if self._walked[0] is not store:
             self._walked = (store, {})
@@ -121,13 +138,13 @@ class SearchIndex:
             (file.space.label, file.kind, file.relative): file
             for file in walk(self._spaces.values(), stale, tuple(sorted(file_types)))
         }
-        _refresh(store, seen, stale, file_types)
+        _refresh(store, seen, stale, file_types, check)
         walked.update(dict.fromkeys(stale, begun_ns))
 
     def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[Found]:
         weights = ", ".join(map(str, _WEIGHTS))
         marks = ", ".join("?" * len(kinds))
-        columns = "files.id, space, kind, item_id, relative, hash"
+        columns = "files.id, space, kind, item_id, relative, hash, extent"
         if match is None:
             query = f"SELECT {columns}, 0.0 AS score FROM files WHERE kind IN ({marks})"  # noqa: S608
             rows = store.read(query, kinds)
@@ -145,6 +162,7 @@ class SearchIndex:
                 row["id"],
                 self._source(row["space"], row["kind"], row["item_id"], row["relative"]),
                 row["hash"],
+                row["extent"],
                 row["score"],
             )
             for row in rows
@@ -159,25 +177,14 @@ class SearchIndex:
         )
         return found
 
-    def show(self, match: str | None, found: Sequence[Found]) -> dict[int, Shown]:
+    def show(self, found: Sequence[Found]) -> dict[int, Shown]:
         """What is shown of these items, by their numbers."""
         marks = ", ".join("?" * len(found))
+        query = (
+            "SELECT rowid, title, description, category, tags, content"  # noqa: S608
+            f" FROM items WHERE rowid IN ({marks})"
+        )
         rows = [one.row for one in found]
-        if match is None:
-            query = (
-                "SELECT rowid, title, description, category, tags,"  # noqa: S608
-                " substr(content, 1, 400) AS body, description AS said"
-                f" FROM items WHERE rowid IN ({marks})"
-            )
-            parameters: Sequence[object] = rows
-        else:
-            query = (
-                "SELECT rowid, title, description, category, tags,"  # noqa: S608
-                f" snippet(items, {FIELDS.index('content')}, ?, ?, '…', {_EXCERPT_TOKENS}) AS body,"
-                f" highlight(items, {FIELDS.index('description')}, ?, ?) AS said"
-                f" FROM items WHERE items MATCH ? AND rowid IN ({marks})"
-            )
-            parameters = (*(HIT_START, HIT_END) * 2, match, *rows)
         return self._store.use(
             lambda store: {
                 row["rowid"]: Shown(
@@ -185,9 +192,9 @@ class SearchIndex:
                     row["description"],
                     row["category"],
                     tuple(row["tags"].split("\n")) if row["tags"] else (),
-                    row["body"] if HIT_START in row["body"] else row["said"] or row["body"],
+                    row["content"],
                 )
-                for row in store.read(query, parameters)
+                for row in store.read(query, rows)
             }
         )
 
@@ -226,6 +233,7 @@ class _Entry:
     file: FileSeen
     stat: str
     hash: str
+    extent: Extent
     fields: tuple[str, ...]
 
 
@@ -234,6 +242,7 @@ def _refresh(
     seen: Mapping[Key, FileSeen],
     kinds: Sequence[str],
     file_types: Mapping[str, CommentForm],
+    check: Callable[[], object],
 ) -> None:
     """Bring the index in step with the files."""
     marks = ", ".join("?" * len(kinds))
@@ -250,8 +259,11 @@ def _refresh(
         if key not in known or known[key]["stat"] != _stat_text(file)
     ]
     for start in range(0, len(changed), _FILES_AT_ONCE):
-        read = [_read(file, file_types) for file in changed[start : start + _FILES_AT_ONCE]]
-        entries = [entry for entry in read if entry is not None]
+        entries: list[_Entry] = []
+        for file in changed[start : start + _FILES_AT_ONCE]:
+            check()
+            if (entry := _read(file, file_types)) is not None:
+                entries.append(entry)
         with store.write() as connection:
             for entry in entries:
                 file = entry.file
@@ -268,9 +280,9 @@ def _refresh(
                 if row is not None:
                     _forget(connection.execute, [row["id"]])
                 inserted = connection.execute(
-                    "INSERT INTO files (space, kind, relative, item_id, stat, hash)"
-                    " VALUES (?, ?, ?, ?, ?, ?)",
-                    (*place, file.item_id, entry.stat, entry.hash),
+                    "INSERT INTO files (space, kind, relative, item_id, stat, hash, extent)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*place, file.item_id, entry.stat, entry.hash, entry.extent),
                 )
                 connection.execute(
                     f"INSERT INTO items (rowid, {', '.join(FIELDS)})"  # noqa: S608
@@ -308,26 +320,32 @@ def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | Non
         except OSError:
             pass  # it can't be read, or has grown: its name is all that is known
     stat = _stat_text(file) if settled else ""
-    return _Entry(file, stat, digest, _fields(file, content, file_types))
+    text = _text_of(file, content, file_types) if digest else None
+    if text is None:
+        return _Entry(file, stat, digest, "name", _fields(file, b"", ""))
+    is_whole = max(len(text), len(content)) <= _MAX_INDEXED
+    return _Entry(file, stat, digest, "whole" if is_whole else "part", _fields(file, content, text))
 
 
-def _fields(
-    file: FileSeen, content: bytes, file_types: Mapping[str, CommentForm]
-) -> tuple[str, ...]:
-    """The text of each of `FIELDS`. Of config, which may hold secrets, the name alone."""
-    text = ""
-    if file.kind != "config":
-        parts = split_content(content, comment_form(file.path.suffix, file_types))
-        try:
-            text = (parts.before + parts.after).decode("utf-8")
-        except UnicodeDecodeError:
-            content = b""
-    said = describe(file.kind, file.relative, content)
+def _text_of(file: FileSeen, content: bytes, file_types: Mapping[str, CommentForm]) -> str | None:
+    """A file's text without its signature; None of config, which may hold secrets, and of bytes."""
+    if file.kind == "config":
+        return None
+    parts = split_content(content, comment_form(file.path.suffix, file_types))
+    try:
+        return (parts.before + parts.after).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _fields(file: FileSeen, content: bytes, text: str) -> tuple[str, ...]:
+    """The text of each of `FIELDS`."""
+    said = describe(file.kind, file.relative, content[:_MAX_INDEXED])
     return (
         file.item_id,
-        plain(said.title),
-        plain(said.description),
+        plain(said.title[:_MAX_DESCRIPTION_CHARS]),
+        plain(said.description[:_MAX_DESCRIPTION_CHARS]),
         plain(said.category),
-        "\n".join(map(plain, said.tags)),
-        plain(text),
+        "\n".join(map(plain, said.tags))[:_MAX_DESCRIPTION_CHARS],
+        plain(text[:_MAX_INDEXED]),
     )

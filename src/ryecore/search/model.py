@@ -7,6 +7,7 @@ from attrs import frozen
 
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
+from ryecore.search.index import Extent
 from ryecore.styled import StyledText
 
 __all__ = ["SearchResult", "SearchResults"]
@@ -33,6 +34,7 @@ class SearchResult:
             `changed`, `bad_signature`, `malformed`, `untrusted`, `revoked` or `unreadable`.
         is_verified: Whether it verified.
         is_signed: Whether it bears a signature at all.
+        extent: How much of its text is searched: `whole`, `part` of a large file, or its `name`.
         shadows: The copies of this id in later spaces.
         shadowed_by: The copies in earlier spaces, which an execution would take instead.
     """
@@ -50,6 +52,7 @@ class SearchResult:
     integrity: str
     is_verified: bool
     is_signed: bool
+    extent: Extent = "whole"
     shadows: Copies = ()
     shadowed_by: Copies = ()
 
@@ -68,6 +71,7 @@ class SearchResult:
             "path": str(self.path),
             "score": round(self.score, 4),
             "signed": self.is_signed,
+            "indexed": self.extent,
             "verified": self.is_verified,
             "integrity": self.integrity,
             "shadows": [_place(*copy) for copy in self.shadows],
@@ -132,6 +136,7 @@ class SearchResults:
                 f"  {one.title}" if one.title != one.ref.id.rpartition("/")[2] else "",
                 (f"  {one.space.label}", "dim"),
                 ("" if one.is_verified else f"  {one.integrity}", "warn"),
+                ("  only its beginning is searched" if one.extent == "part" else "", "dim"),
             )
             if one.description:
                 text.line(f"    {one.description}")

@@ -15,12 +15,12 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final, Literal, NoReturn
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.errors import InvalidQuery
 from ryecore.items.refs import KIND_FOLDERS
 
-__all__ = ["FIELDS", "translate"]
+__all__ = ["FIELDS", "Query", "translate"]
 
 FIELDS: Final = ("name", "title", "description", "category", "tags", "content")
 """The fields that are searched, in the order of the index's columns."""
@@ -40,22 +40,40 @@ _Kind = Literal["phrase", "near", "field", "(", ")", "AND", "OR", "NOT"]
 
 
 @frozen
+class Query:
+    """A query, as the index is asked and as hits are shown.
+
+    Attributes:
+        match: What FTS5 is asked; None for everything.
+        phrases: The words and phrases that are looked for; a `*` ends one that is a prefix.
+    """
+
+    match: str | None
+    phrases: tuple[str, ...] = ()
+
+    def of_names(self) -> "Query":
+        """The same query, of the names of items alone."""
+        return self if self.match is None else evolve(self, match=f"name : ({self.match})")
+
+
+@frozen
 class _Token:
     """A part of the query: for a phrase or NEAR, its FTS5 text; empty where nothing can match."""
 
     kind: _Kind
     at: int
     text: str = ""
+    phrases: tuple[str, ...] = ()
 
 
-def translate(query: str) -> str | None:
+def translate(query: str) -> Query:
     """Translate a query.
 
     Args:
         query: What was written, at most 1000 characters.
 
     Returns:
-        The FTS5 query; None for `*`, which asks for everything.
+        What the index is asked.
 
     Raises:
         InvalidQuery: It can't be read, or has nothing to look for; with the place.
@@ -69,14 +87,14 @@ def translate(query: str) -> str | None:
             query=query[:_MAX_CHARACTERS],
         )
     if query.strip() == "*":
-        return None
+        return Query(None)
     tokens = _tokens(query)
     if sum(token.kind in ("phrase", "near") for token in tokens) > _MAX_TERMS:
         _refuse(query, None, f"it has more than {_MAX_TERMS} words", "Write fewer words.")
     expression = _Parser(query, tokens).parse() if tokens else ""
     if not expression:
         _refuse(query, None, "it has no word to look for", "Write a word, or * to list everything.")
-    return expression
+    return Query(expression, tuple(phrase for token in tokens for phrase in token.phrases))
 
 
 def _refuse(query: str, at: int | None, why: str, next_step: str) -> NoReturn:
@@ -104,8 +122,8 @@ def _tokens(query: str) -> list[_Token]:
             found = _PHRASE.match(query, at)
             if found is None:
                 _refuse(query, at, "the quote is never closed", "Close it, or leave it out.")
-            text = _phrase(found[1].replace('""', '"'), is_prefix=bool(found[2]))
-            tokens.append(_Token("phrase", at, text))
+            phrase = found[1].replace('""', '"') + found[2]
+            tokens.append(_Token("phrase", at, _phrase(phrase), (phrase,)))
             at = found.end()
         elif query.startswith("NEAR(", at):
             token, at = _near(query, at)
@@ -120,7 +138,7 @@ def _tokens(query: str) -> list[_Token]:
             if word in ("AND", "OR", "NOT"):
                 tokens.append(_Token(word, at))  # type: ignore[arg-type]
             else:
-                tokens.append(_Token("phrase", at, _word(word)))
+                tokens.append(_Token("phrase", at, _phrase(_word(word)), (_word(word),)))
             at = found.end()
     return tokens
 
@@ -138,29 +156,29 @@ def _near(query: str, at: int) -> tuple[_Token, int]:
         _refuse(query, at, "NEAR is never closed", "Close it: NEAR(a b, 5).")
     distance = _DISTANCE.search(inside)
     terms = inside[: distance.start()] if distance else inside
-    texts = [
-        _phrase(found[1].replace('""', '"'), is_prefix=bool(found[2]))
+    phrases = tuple(
+        found[1].replace('""', '"') + found[2]
         if (found := _PHRASE.fullmatch(one[0]))
         else _word(one[0])
         for one in re.finditer(rf"{_PHRASE.pattern}|{_WORD.pattern}", terms)
-    ]
-    texts = [text for text in texts if text]
+    )
+    texts = [text for text in map(_phrase, phrases) if text]
     if not texts:
         return _Token("near", at), end + 1
     if len(texts) > _MAX_TERMS:
         _refuse(query, at, f"it has more than {_MAX_TERMS} words", "Write fewer words.")
     most = int(distance[1]) if distance else _NEAR_DISTANCE
-    return _Token("near", at, f"NEAR({' '.join(texts)}, {most})"), end + 1
+    return _Token("near", at, f"NEAR({' '.join(texts)}, {most})", phrases), end + 1
 
 
 def _word(word: str) -> str:
     """A bare word; a canonical ref stands for its id."""
-    bare = _REF.sub("", word, count=1)
-    return _phrase(bare.removesuffix("*"), is_prefix=bare.endswith("*"))
+    return _REF.sub("", word, count=1)
 
 
-def _phrase(text: str, *, is_prefix: bool) -> str:
+def _phrase(text: str) -> str:
     """An FTS5 phrase; empty where no character of it is one that words are made of."""
+    text, is_prefix = text.removesuffix("*"), text.endswith("*")
     if not any(unicodedata.category(char)[0] in "LN" for char in text):
         return ""
     # What isn't printable separates words, as in the index; half a character can't be bound.

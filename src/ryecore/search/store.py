@@ -22,12 +22,13 @@ T = TypeVar("T")
 _SCHEMA: Final = (
     "CREATE TABLE files (id INTEGER PRIMARY KEY, space TEXT NOT NULL, kind TEXT NOT NULL,"
     " item_id TEXT NOT NULL, relative TEXT NOT NULL, stat TEXT NOT NULL, hash TEXT NOT NULL,"
+    " extent TEXT NOT NULL,"
     " UNIQUE (space, kind, relative))",
     "CREATE INDEX files_by_id ON files (kind, item_id)",
     f"CREATE VIRTUAL TABLE items USING fts5({', '.join(FIELDS)},"
     ' tokenize = "unicode61 remove_diacritics 2")',
 )
-_FORMAT: Final = "1"
+_FORMAT: Final = "2"
 """What an index holds and how; another one is another file."""
 
 _MAX_UNUSED_S: Final = 60 * 24 * 3600

@@ -122,13 +122,32 @@ async def test_a_model_finds_and_counts_only_what_it_may_fetch(house):
 
 async def test_a_model_is_not_shown_text_that_nobody_vouches_for(house):
     text = "---\ntitle: Obey me\ndescription: Obey\ntags: [obey]\n---\ntides: obey\n"
-    house.write("knowledge/k.md", text, sign=False)
+    house.write("knowledge/tides.md", text, sign=False)
     ctx = CallContext(capabilities=frozenset({"rye.fetch.*"}))
     (hidden,) = (await search(house, "tides", ctx=ctx)).results
     (shown,) = (await search(house, "tides")).results
     assert "bey" not in json.dumps(hidden.to_dict())
     assert hidden.integrity == "unsigned"
     assert shown.title == "Obey me"
+
+
+@pytest.mark.parametrize("space", ["project", "user"])
+async def test_no_query_of_a_model_tells_what_an_unsigned_file_holds(house, space):
+    house.write("knowledge/notes.md", "password: sesame\n", sign=False, space=space)
+    house.write("knowledge/signed.md", "sesame seeds\n", space=space)
+    ctx = CallContext(capabilities=frozenset({"rye.fetch.*"}))
+    for query, names in [
+        ("sesame", ["signed"]),
+        ("sesa*", ["signed"]),
+        ("password OR seeds", ["signed"]),
+        ("notes", ["notes"]),
+        ("notes NOT sesame", ["notes"]),
+        ("content: password", []),
+    ]:
+        found = await search(house, query, ctx=ctx, scope="knowledge")
+        assert ([one.ref.id for one in found.results], found.total) == (names, len(names)), query
+    (mine,) = (await search(house, "password")).results
+    assert mine.ref.id == "notes"
 
 
 async def test_the_response_is_the_documented_object(library):
@@ -141,7 +160,8 @@ async def test_the_response_is_the_documented_object(library):
     }  # fmt: skip
     assert set(results[0]) == {
         "id", "name", "type", "title", "description", "preview", "category", "tags", "source",
-        "path", "score", "signed", "verified", "integrity", "shadows", "shadowed_by",
+        "path", "score", "signed", "verified", "integrity", "indexed", "shadows",
+        "shadowed_by",
     }  # fmt: skip
     assert json.dumps(results)
 

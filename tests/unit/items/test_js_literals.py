@@ -219,3 +219,10 @@ def test_long_nonsense_takes_no_long_time(source: str) -> None:
 def test_no_text_raises_anything_but_a_syntax_error(text: str) -> None:
     with contextlib.suppress(JsSyntaxError):
         read("const CONFIG = " + text)
+
+
+@pytest.mark.parametrize("start", ['const x = "', "const x = '", "const x = `", "/*"])
+def test_what_is_never_closed_takes_time_as_it_is_long(start: str) -> None:
+    """With the square of it, this would take an hour; the suite's timeout is two minutes."""
+    mark = start[-1] if start != "/*" else "/*"
+    assert read(start + ("\\" + mark if start != "/*" else mark) * 300_000) == {}

@@ -14,7 +14,7 @@ import pytest
 from ryecore.lillux import digests
 from ryecore.search import index as index_module
 from ryecore.search.index import SearchIndex
-from ryecore.search.query import translate
+from ryecore.search.query import Query, translate
 from tests.house import House
 
 
@@ -110,7 +110,7 @@ def test_a_search_for_one_kind_forgets_nothing_of_another(house, index, reads, s
 def test_a_touched_file_of_the_same_content_is_not_indexed_again(house, folder, index, settled):
     path = write(house, "a", "tides")
     found(index, "tides")
-    row = index.find(None, ["knowledge"])[0].row
+    row = index.find(Query(None), ["knowledge"])[0].row
     os.utime(path, (1, 1))
     assert index.find(translate("tides"), ["knowledge"])[0].row == row
 
@@ -290,3 +290,28 @@ def test_a_closed_index_holds_no_descriptor(house, index):
     left = len(os.listdir("/proc/self/fd"))
     assert found(index, "tides") == ["a"]  # a search that was under way while it was closed
     assert len(os.listdir("/proc/self/fd")) == left
+
+
+def test_a_large_text_is_indexed_in_part_and_says_so(house, index):
+    write(house, "large", "# Tides\n" + "the " * 80_000 + "moon")
+    write(house, "small", "moon")
+    assert found(index, "moon") == ["small"]
+    extents = {one.source.ref.id: one.extent for one in index.find(Query(None), ["knowledge"])}
+    assert extents == {"large": "part", "small": "whole"}
+    (large,) = index.find(translate("title: tides the"), ["knowledge"])
+    assert index.show([large])[large.row].title == "Tides"
+
+
+def test_a_search_that_is_given_up_ends_before_its_next_file(house, index, reads):
+    for number in range(20):
+        write(house, f"k{number}", "tides")
+    calls = iter(range(100))
+
+    def check() -> None:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index.find(translate("tides"), ["knowledge"], None, check)
+    assert len(reads.taken()) == 5
+    assert len(found(index, "tides")) == 20

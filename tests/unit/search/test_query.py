@@ -25,7 +25,7 @@ DATABASE = database()
 
 
 def finds(query: str) -> bool:
-    match = translate(query)
+    match = translate(query).match
     if match is None:
         return True
     return bool(DATABASE.execute("SELECT 1 FROM items WHERE items MATCH ?", (match,)).fetchall())
@@ -61,7 +61,7 @@ def finds(query: str) -> bool:
     ],
 )
 def test_a_query_becomes_this_one_of_fts5(query, expected):
-    assert translate(query) == expected
+    assert translate(query).match == expected
 
 
 @pytest.mark.parametrize(
@@ -133,3 +133,24 @@ PARTS = st.sampled_from([
 def test_no_text_is_a_syntax_error_of_sqlite(query):
     with suppress(InvalidQuery):
         finds(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "phrases"),
+    [
+        ("*", ()),
+        ("tides OR moon", ("tides", "moon")),
+        ('tid* "high tide"', ("tid*", "high tide")),
+        ("title: tool:rye/bash", ("rye/bash",)),
+        ('NEAR(a "b c"*, 5)', ("a", "b c*")),
+    ],
+)
+def test_what_is_looked_for_is_known_for_the_preview(query, phrases):
+    assert translate(query).phrases == phrases
+
+
+@pytest.mark.parametrize("query", ["files", "title: write", "write NOT files", "sea OR write"])
+def test_a_query_can_be_asked_of_names_alone(query):
+    match = translate(query).of_names().match
+    found = DATABASE.execute("SELECT 1 FROM items WHERE items MATCH ?", (match,)).fetchall()
+    assert bool(found) == (query not in ("files", "title: write"))
