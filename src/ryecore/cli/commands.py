@@ -18,6 +18,7 @@ from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import render_result
 from ryecore.cli.arguments import read_object, read_overrides, read_pairs
+from ryecore.cli.doctor import doctor
 from ryecore.cli.env import env
 from ryecore.cli.forking import execute_fork
 from ryecore.cli.graphs import graph
@@ -254,6 +255,7 @@ def trust_project(project_path: str, as_json: bool) -> None:
         )
 
 
+rye.add_command(doctor)
 rye.add_command(env)
 rye.add_command(fetch)
 rye.add_command(search)

@@ -1,0 +1,310 @@
+"""Examine a project's state and what it stands on, and change nothing.
+
+Each check is a function of its own: it reads, and returns what it found with the next step.
+"""
+
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from ryecore.errors import RyeError
+from ryecore.items.files import is_left_over
+from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
+from ryecore.state.adoption import DATABASE
+from ryecore.state.advice import advice
+from ryecore.state.attestation import find_attested_folder
+from ryecore.state.database import file_system_of, is_shared
+from ryecore.state.liveness import is_abandoned
+from ryecore.state.model import THREADS_FOLDER
+from ryecore.state.read_only import opened_copy
+from ryecore.state.records import find_run_key
+from ryecore.state.rows import record_of
+from ryecore.state.schema import MIGRATIONS
+
+__all__ = ["Check", "Verdict", "examine"]
+
+Verdict: TypeAlias = Literal["ok", "warning", "problem"]
+
+_LEAST_ROOM_BYTES: Final = 64 * 2**20
+_LEAST_DESCRIPTORS: Final = 256
+_MAX_LISTED: Final = 5
+_MAX_FILES: Final = 100_000
+
+
+@frozen
+class Check:
+    """What one check found.
+
+    Attributes:
+        name: What was examined.
+        verdict: `problem`: something fails, or will. `warning`: it may.
+        message: What was found, a sentence.
+        next_step: What to do about it; empty where nothing is to be done.
+    """
+
+    name: str
+    verdict: Verdict
+    message: str
+    next_step: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        """The check as a JSON-ready object."""
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            "message": self.message,
+            "next_step": self.next_step,
+        }
+
+
+def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
+    """Examine a project's state and what it stands on.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        user_root: The user's `.ai` folder.
+
+    Returns:
+        What each check found, in a fixed order. A check that fails itself is a problem.
+    """
+    checks: tuple[tuple[str, Callable[[Path, Path], Iterator[Check]]], ...] = (
+        ("attestation", _attestation),
+        ("store", _store),
+        ("locks", _locks),
+        ("orphans", _orphans),
+        ("disk", _disk),
+        ("permissions", _permissions),
+        ("keys", _keys),
+        ("system", _system),
+    )
+    found: list[Check] = []
+    for name, check in checks:
+        try:
+            found.extend(check(project_root, user_root))
+        except RyeError as error:
+            found.append(Check(name, "problem", error.message, error.next_step))
+        except (OSError, sqlite3.Error) as problem:
+            found.append(
+                Check(name, "problem", f"It can't be examined: {problem}.", advice(problem))
+            )
+    return tuple(found)
+
+
+def _attestation(project_root: Path, user_root: Path) -> Iterator[Check]:
+    state = project_root / "state"
+    found = find_attested_folder(state, THREADS_FOLDER, user_root)
+    said = "There is no state yet." if found is None else f"{found.path} is yours."
+    yield Check("attestation", "ok", said)
+    aside = sorted(state.glob(f"{THREADS_FOLDER}.unattested-*"))
+    if aside:
+        names = ", ".join(one.name for one in aside[:_MAX_LISTED])
+        yield Check(
+            "attestation",
+            "warning",
+            f"{len(aside)} folders of state were set aside: {names}.",
+            "Take one over (rye threads adopt NAME), or remove it.",
+        )
+
+
+def _database(project_root: Path, user_root: Path) -> Path | None:
+    """The registry's file; None where there is none, or it isn't this user's."""
+    with suppress(RyeError):
+        found = find_attested_folder(project_root / "state", THREADS_FOLDER, user_root)
+        if found is not None and (found.private / DATABASE).exists():
+            return found.private / DATABASE
+    return None
+
+
+def _store(project_root: Path, user_root: Path) -> Iterator[Check]:
+    path = _database(project_root, user_root)
+    if path is None:
+        return
+    with opened_copy(path) as opened:
+        problems = [row[0] for row in opened.execute(f"PRAGMA integrity_check({_MAX_LISTED})")]
+        strays = opened.execute("PRAGMA foreign_key_check").fetchall()
+        (version,) = opened.execute("PRAGMA user_version").fetchone()
+        if problems != ["ok"]:
+            message = f"{path} is damaged: {'; '.join(problems)}."
+            yield Check("store", "problem", message, advice(_not_a_database()))
+            return
+        if strays:
+            message = f"{path} holds {len(strays)} rows of threads that are gone."
+            yield Check("store", "problem", message, advice(_not_a_database()))
+        (count,) = opened.execute("SELECT count(*) FROM threads").fetchone()
+    if version > len(MIGRATIONS):
+        message = f"{path} was written by a newer ryecore (version {version})."
+        yield Check("store", "problem", message, "Upgrade ryecore.")
+        return
+    yield Check("store", "ok", f"The registry is whole and lists {count} threads.")
+
+
+def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
+    path = _database(project_root, user_root)
+    files = [project_root / "state"]
+    if path is not None:
+        files += [path, *(path.with_name(path.name + end) for end in ("-shm", ".gate"))]
+    holders = find_lock_holders(*files)
+    stopped = tuple(one for one in holders if one.is_stopped)
+    if stopped:
+        message = f"The state is locked by {describe_holders(stopped)}; nobody else can write."
+        yield Check("locks", "problem", message, release_advice(stopped))
+    elif holders:
+        message = f"The state is being written by {describe_holders(holders)}."
+        yield Check("locks", "ok", message)
+    else:
+        yield Check("locks", "ok", "Nobody holds a lock.")
+    transcripts = (project_root / "state" / THREADS_FOLDER).glob("**/transcript.jsonl")
+    writers = [one for one in find_lock_holders(*transcripts) if one.is_stopped]
+    if writers:
+        message = f"Threads are run by {describe_holders(writers)}."
+        yield Check("locks", "warning", message, release_advice(writers))
+
+
+def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
+    path = _database(project_root, user_root)
+    if path is not None:
+        with opened_copy(path) as opened:
+            (version,) = opened.execute("PRAGMA user_version").fetchone()
+            rows = opened.execute("SELECT * FROM threads WHERE completed_at IS NULL").fetchall()
+            active = [record_of(row) for row in rows] if version == len(MIGRATIONS) else []
+        dead = [one.thread_id for one in active if is_abandoned(one)]
+        if dead:
+            named = ", ".join(dead[:_MAX_LISTED])
+            yield Check(
+                "orphans",
+                "warning",
+                f"{len(dead)} threads have lost their process: {named}.",
+                "End them by looking: rye threads list. Then go on: rye threads resume ID",
+            )
+        else:
+            yield Check("orphans", "ok", f"{len(active)} threads run, and their processes live.")
+    left = [str(one) for one in _files(project_root) if is_left_over(one.name)]
+    if left:
+        named = ", ".join(left[:_MAX_LISTED])
+        yield Check(
+            "orphans",
+            "warning",
+            f"{len(left)} temporary files were left by writes that were killed: {named}.",
+            "Remove them while nothing runs.",
+        )
+
+
+def _disk(project_root: Path, user_root: Path) -> Iterator[Check]:
+    for name, folder in (("project", project_root), ("user space", user_root)):
+        place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
+        free = shutil.disk_usage(place).free
+        numbers = os.statvfs(place)
+        kind = file_system_of(place)
+        if is_shared(kind):
+            yield Check(
+                "disk",
+                "problem",
+                f"The {name} stands on {kind}, which machines share; state is refused there.",
+                "Put it on a local disk.",
+            )
+        if free < _LEAST_ROOM_BYTES or (numbers.f_files and not numbers.f_favail):
+            message = f"The disk of the {name} has {free // 2**20} MiB and {numbers.f_favail} files"
+            yield Check("disk", "problem", f"{message} left.", "Make room.")
+        elif numbers.f_flag & os.ST_RDONLY:
+            message = f"The disk of the {name} is read-only: threads can be listed, and none runs."
+            yield Check("disk", "warning", message, "Mount it for writing.")
+        else:
+            yield Check("disk", "ok", f"The disk of the {name} has {free // 2**20:,} MiB left.")
+
+
+def _permissions(project_root: Path, user_root: Path) -> Iterator[Check]:
+    path = _database(project_root, user_root)
+    private = [user_root / "state/keys", user_root / "state/keys/run_key.pem"]
+    private += [user_root / "config/keys/signing"]
+    if path is not None:
+        private += [path.parent.parent, path.parent, path]
+    wrong: list[str] = []
+    for one in private:
+        with suppress(FileNotFoundError):
+            status = one.lstat()
+            if stat.S_IMODE(status.st_mode) & 0o077:
+                wrong.append(f"others can reach {one}")
+            if status.st_uid != os.geteuid():
+                wrong.append(f"{one} belongs to user {status.st_uid}")
+    if wrong:
+        yield Check(
+            "permissions",
+            "problem",
+            f"{'; '.join(wrong)}.",
+            "Close it: chmod 700 for a folder, 600 for a file; and run as the user who owns it.",
+        )
+    else:
+        yield Check("permissions", "ok", "Keys and state are readable by you alone.")
+
+
+def _keys(project_root: Path, user_root: Path) -> Iterator[Check]:
+    del project_root
+    key = find_run_key(user_root)
+    if key is None:
+        yield Check("keys", "ok", "There is no run key yet; the first run makes it.")
+        return
+    adopted = key.public.adopted
+    message = f"The run key {key.public.fingerprint} signs your records."
+    if adopted:
+        message += f" Those of {', '.join(adopted)} count as yours, too."
+    yield Check("keys", "ok", message, "Have it in your backup: ~/.ai/state/keys")
+
+
+def _system(project_root: Path, user_root: Path) -> Iterator[Check]:
+    del project_root, user_root
+    import resource  # noqa: PLC0415 - for this check alone
+
+    yield Check(
+        "system",
+        "ok",
+        f"Python {platform.python_version()} ({sys.executable}), SQLite {sqlite3.sqlite_version}, "
+        f"{platform.system()} {platform.release()}.",
+    )
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= descriptors < _LEAST_DESCRIPTORS:
+        message = f"A process may open {descriptors} files; each running thread needs some."
+        yield Check("system", "warning", message, "Raise the limit: ulimit -n 1024")
+    zombies = _zombies_of_init()
+    if zombies:
+        yield Check(
+            "system",
+            "warning",
+            f"Process 1 has left {zombies} ended processes unreaped.",
+            "Run an init as process 1: docker run --init, or tini.",
+        )
+
+
+def _zombies_of_init() -> int:
+    count = 0
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError, ValueError, IndexError):
+                fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+                count += fields[0] == b"Z" and fields[1] == b"1"
+    return count
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Yield files below a folder, without following links; many at most."""
+    count = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            count += 1
+            if count > _MAX_FILES:
+                return
+            yield Path(folder, name)
+
+
+def _not_a_database() -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError()
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error

@@ -1,0 +1,43 @@
+"""`rye doctor`: what is in order, what is not, and what to do about it."""
+
+import sys
+from typing import Final
+
+import click
+
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.rye import Rye
+from ryecore.styled import StyledText
+
+__all__ = ["doctor"]
+
+_MARKS: Final = {"ok": ("✓ ", "good"), "warning": ("! ", "warn"), "problem": ("✗ ", "bad")}
+
+
+@click.command(short_help="Examine a project's state, keys, locks and disk.")
+@project_option
+@json_option
+def doctor(project_path: str, as_json: bool) -> None:
+    """Examine a project's state, keys, locks and disk, and change nothing.
+
+    Exits with 1 where there is a problem.
+    """
+    from ryecore.actions.doctor import examine  # noqa: PLC0415 - SQLite comes with it
+
+    with errors_shown(as_json=as_json):
+        spaces = Rye.open(project_path).spaces
+        checks = examine(spaces.project.root, spaces.user.root)
+        has_problem = any(one.verdict == "problem" for one in checks)
+        if as_json:
+            status = "error" if has_problem else "success"
+            show_json({"status": status, "checks": [one.to_dict() for one in checks]})
+        else:
+            text = StyledText()
+            for one in checks:
+                text.line(_MARKS[one.verdict], (f"{one.name:<12}", "dim"), one.message)
+                if one.verdict != "ok" and one.next_step:
+                    text.line(" " * 14, ("next: ", "dim"), one.next_step)
+            show(text)
+    if has_problem:
+        sys.exit(EXIT_FAILED)
