@@ -1,4 +1,4 @@
-"""An MCP server over HTTP, written with the SDK: `python -m tests.mcp_http_server KIND`.
+"""An MCP server over HTTP, written with the SDK: `python -m tests.mcp_http_server KIND [PORT]`.
 
 It prints its port once it listens, and wants the bearer token that MCP_TEST_TOKEN names.
 """
@@ -55,7 +55,8 @@ def main() -> None:
         )
     )
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0))
     listener.listen()
     print(listener.getsockname()[1], flush=True)
     guarded = Guarded(app, os.environ.get("MCP_TEST_TOKEN", ""))

@@ -30,6 +30,15 @@ TOOLS: list[dict[str, Any]] = [
 ]
 
 
+MODERN: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+DISCOVERED: dict[str, Any] = {
+    **MODERN,
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "1"}},
+}
+
+
 def note(pid: int) -> None:
     """Tell the test of a process."""
     if "MCP_TEST_PIDS" in os.environ:
@@ -57,6 +66,7 @@ class Server:
     def __init__(self, mode: str, file: str) -> None:
         self.mode = mode
         self.file = file
+        self.is_strict = mode.startswith("strict")
         self.tools = json.loads(json.dumps(TOOLS))
 
     def run(self) -> None:
@@ -76,6 +86,10 @@ class Server:
             print("what is this", flush=True)
         elif self.mode == "wrong-id":
             send({"id": f"not-{number}", "result": {}})
+        elif self.is_strict and not self.is_modern(number, message):
+            pass
+        elif method == "server/discover" and self.is_strict:
+            send({"id": number, "result": DISCOVERED})
         elif method == "initialize":
             send({"id": number, "result": self.hello(message["params"])})
         elif method == "ping":
@@ -85,14 +99,32 @@ class Server:
         elif method == "tools/list" and self.mode == "lists-nonsense":
             send({"id": number, "result": {"tools": "many"}})
         elif method == "tools/list":
-            send({"id": number, "result": self.list(message.get("params") or {})})
+            listed = self.list(message.get("params") or {})
+            send({"id": number, "result": listed | (MODERN if self.is_strict else {})})
         elif method == "tools/call":
             self.call(number, message["params"])
         else:
             send({"id": number, "error": {"code": -32601, "message": "no such method"}})
 
+    def is_modern(self, number: object, message: dict[str, Any]) -> bool:
+        """Whether a message is of 2026-07-28; else it is refused as the mode's last word says."""
+        meta = (message.get("params") or {}).get("_meta") or {}
+        if meta.get("io.modelcontextprotocol/protocolVersion") == "2026-07-28":
+            return True
+        error: dict[str, Any] = {"message": "no 2026-07-28"}
+        match code := self.mode.rpartition(" ")[2]:
+            case "exit":
+                send({"id": number, "error": {"code": -32600, **error}})
+                os._exit(0)
+            case "-32022":
+                error["data"] = {"supported": ["2026-07-28"], "requested": "2025-11-25"}
+        send({"id": number, "error": {"code": int(code), **error}})
+        return False
+
     def hello(self, params: dict[str, Any]) -> dict[str, Any]:
-        tells = self.mode in ("changes-when-told", "records", "tells")
+        if self.mode == "speaks-the-future":
+            params = {"protocolVersion": "2099-01-01"}
+        tells = self.mode in ("changes-when-told", "records", "tells", "mute-once-and-tells")
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {"listChanged": tells}},
@@ -120,7 +152,7 @@ class Server:
             case ("hangs", _) | (_, "hang"):
                 open(self.file, "w").close()  # waits for the test, where that is a fifo
                 return
-            case "mute-once", _ if not os.path.exists(self.file + ".muted"):
+            case "mute-once" | "mute-once-and-tells", _ if not os.path.exists(self.file + ".muted"):
                 open(self.file + ".muted", "w").close()
                 open(self.file, "w").close()  # waits for the test, where that is a fifo
                 for_ever()
@@ -159,7 +191,8 @@ class Server:
                 part = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
                 send({"id": number, "result": {"content": [part]}})
             case _:
-                send({"id": number, "result": text(arguments.get("text", ""))})
+                modern = MODERN if self.is_strict else {}
+                send({"id": number, "result": text(arguments.get("text", ""), **modern)})
 
 
 def main() -> None:

@@ -22,10 +22,10 @@ TOKEN = "hunter2-hunter2"
 
 
 @contextmanager
-def sdk_server(kind: str, token: str = "") -> Iterator[str]:
+def sdk_server(kind: str, token: str = "", port: int = 0) -> Iterator[str]:
     """A server of the SDK in a process of its own; its URL."""
     process = Forked(
-        ["tests.mcp_http_server", kind],
+        ["tests.mcp_http_server", kind, str(port)],
         imported=SERVERS,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -74,7 +74,7 @@ def test_a_published_server_is_called(house: House):
         ["node", str(package / "dist/index.js"), "streamableHttp"],
         stderr=subprocess.PIPE,
         text=True,
-        env={"PATH": house.environ["PATH"], "PORT": (port := str(_free_port()))},
+        env={"PATH": house.environ["PATH"], "PORT": (port := str(free_port()))},
     )
     try:
         while "listening" not in (line := process.stderr.readline()).lower():
@@ -88,7 +88,7 @@ def test_a_published_server_is_called(house: House):
         process.communicate()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         return server.server_port
 
@@ -247,9 +247,7 @@ def test_headers_do_not_follow_a_redirect_to_another_host(house: House):
 
 
 def test_a_server_that_is_not_there_says_so(house: House):
-    server_item(
-        house, transport="http", url=f"http://127.0.0.1:{_free_port()}/mcp?key=a-secret-key"
-    )
+    server_item(house, transport="http", url=f"http://127.0.0.1:{free_port()}/mcp?key=a-secret-key")
     told = why(house, mcp_tool(house, runtime=HTTP))
     assert "connect" in told.lower()
     assert "a-secret-key" not in told

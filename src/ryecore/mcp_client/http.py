@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import httpx2
@@ -15,7 +15,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ryecore.bounded_http import BodyBounds, bound_body
+from ryecore.mcp_client.delivery import Outbox
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
+from ryecore.mcp_client.refusals import is_session_unknown, number_of
 from ryecore.mcp_client.servers import HttpServer
 
 __all__ = ["open_connection"]
@@ -23,6 +25,7 @@ __all__ = ["open_connection"]
 _Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 _CONNECT_TIMEOUT_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 300.0
+_SESSION_ID: Final = "mcp-session-id"
 
 
 @asynccontextmanager
@@ -36,7 +39,7 @@ async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Stre
     Yields:
         The streams of a session.
     """
-    client = _client(server, peer)
+    client = _Client(server, peer)
     transport = (
         sse_client(server.url, httpx_client_factory=_Factory(client))
         if server.transport == "sse"
@@ -46,7 +49,7 @@ async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Stre
     async with transport as (read, write), anyio.create_task_group() as pump:
         pump.start_soon(_count, read, to_session, peer)
         try:
-            yield from_server, write
+            yield from_server, Outbox(write, peer.deliveries, sends=True)
         finally:
             pump.cancel_scope.cancel()
             to_session.close()
@@ -79,19 +82,68 @@ class _Factory:
         return self.client
 
 
-def _client(server: HttpServer, peer: Peer) -> httpx2.AsyncClient:
-    async def check(response: httpx2.Response) -> None:
-        if response.status_code >= 400:
-            peer.heard(f"HTTP {response.status_code} {response.reason_phrase}\n")
-        bound_body(response, BodyBounds(MAX_MESSAGE_BYTES), peer.fail)
+class _Client(httpx2.AsyncClient):
+    """A client that tells the peer what the server refused unread, and why."""
 
-    # The one stream of `sse` stays open between calls, whose own timeout the session keeps.
-    call_timeout_s = None if server.transport == "sse" else server.timeout_s
-    return httpx2.AsyncClient(
-        headers={**server.headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=call_timeout_s or _READ_TIMEOUT_S),
-        follow_redirects=False,
-        event_hooks={"response": [check]},
+    def __init__(self, server: HttpServer, peer: Peer) -> None:
+        # The one stream of `sse` stays open between calls, whose own timeout the session keeps.
+        call_timeout_s = None if server.transport == "sse" else server.timeout_s
+        super().__init__(
+            headers={**server.headers, "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=call_timeout_s or _READ_TIMEOUT_S),
+            follow_redirects=False,
+            event_hooks={"response": [self._check]},
+        )
+        self._server = server
+        self._is_sse = server.transport == "sse"
+        self._peer = peer
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; where no connection can be made, it was not sent."""
+        try:
+            return await super().send(request, **options)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as problem:
+            self._peer.deliveries.unsent(number_of(request.content))
+            self._peer.fail(f"can't be reached: {problem or 'it took too long'}")
+            raise
+
+    async def _check(self, response: httpx2.Response) -> None:
+        bound_body(response, BodyBounds(MAX_MESSAGE_BYTES), self._peer.fail)
+        if response.status_code >= 400:
+            await self._note_refusal(response)
+
+    async def _note_refusal(self, response: httpx2.Response) -> None:
+        status, request = response.status_code, response.request
+        said = f"HTTP {status} {response.reason_phrase}"
+        self._peer.heard(said + "\n")
+        if status in (401, 403):
+            self._peer.next_step = _credentials_step(status, self._server)
+        if request.method != "POST":
+            return
+        number = number_of(request.content)
+        body = await response.aread() if status < 500 else b""
+        if is_session_unknown(status, body, number, has_session=_SESSION_ID in request.headers):
+            self._peer.deliveries.refused(number, status)
+            self._peer.fail(f"no longer knows the session (HTTP {status})")
+        elif status in (401, 403) or (self._is_sse and status < 500):
+            self._peer.deliveries.refused(number, status)
+        if self._is_sse:  # its transport would wait for an answer for ever
+            self._peer.fail(f"refused a message ({said})")
+
+
+def _credentials_step(status: int, server: HttpServer) -> str:
+    """What to do about a server that wants other credentials."""
+    if not server.headers:
+        return (
+            "It wants credentials: let the server's item send them, as "
+            'config: {headers: {Authorization: "Bearer ${A_TOKEN}"}} with '
+            'env_config: {env: {A_TOKEN: "${A_TOKEN}"}}, sign it, and set A_TOKEN.'
+        )
+    names = ", ".join(server.headers)
+    wanted = "with the rights for this" if status == 403 else "that it accepts"
+    return (
+        f"It refuses what config.headers of the server's item sends ({names}): set the variables "
+        f"that they name to credentials {wanted}, or correct the headers and sign the item again."
     )
 
 

@@ -8,6 +8,7 @@ import anyio
 from attrs import define, field
 
 from ryecore.errors import McpError
+from ryecore.mcp_client.delivery import Deliveries
 
 __all__ = ["MAX_MESSAGE_BYTES", "Peer"]
 
@@ -28,12 +29,16 @@ class Peer:
         secrets: Values that no error repeats.
         broken: Set once it can't be used any more.
         problem: Why; empty until then.
+        next_step: What to do about it, where its answers say so; empty until then.
+        deliveries: The requests on their way to it.
     """
 
     name: str
     secrets: Collection[str] = field(repr=False, default=())
     broken: anyio.Event = field(factory=anyio.Event)
     problem: str = ""
+    next_step: str = ""
+    deliveries: Deliveries = field(factory=Deliveries)
     _said: str = ""
     _unasked: int = 0
 
@@ -63,7 +68,9 @@ class Peer:
         """An error about it, with the end of what it said, and without its secrets."""
         said = self._said.strip()
         text = f"The MCP server '{self.name}' {problem}." + (f" It said: {said}" if said else "")
-        return McpError(self.without_secrets(text), next_step=next_step, server=self.name)
+        return McpError(
+            self.without_secrets(text), next_step=next_step or self.next_step, server=self.name
+        )
 
     def without_secrets(self, text: str) -> str:
         """A text in which no secret of this server stands, plainly or as JSON writes it."""

@@ -37,6 +37,9 @@ class _Service:
         self.is_called = anyio.Event()
         self._session: ServerSession | None = None
         self._refusal: RyeError | None = None
+        self._answers_again: anyio.Event | None = None
+        """Set once the server has answered a ping, or is given up; None where it isn't asked."""
+        self._is_asking = False
         self._calls = 0
         self._last_call = anyio.current_time()
 
@@ -68,6 +71,7 @@ class _Service:
                 self._is_settled.set()
                 waiting.start_soon(self.end_when_idle, server.idle_timeout_s)
                 await session.until_broken()
+                self._session = None  # closing it takes a while, and new calls can't wait for that
                 waiting.cancel_scope.cancel()
         except RyeError as error:
             self._refusal = error
@@ -94,18 +98,44 @@ class _Service:
 
             async def cancel_when_left() -> None:
                 await anyio.wait_readable(connection)  # the host says no more, so this is its end
+                self._hold_back()
                 group.cancel_scope.cancel()
 
             group.start_soon(cancel_when_left)
-            await self._answer(connection, payload)
-            is_answered = True
+            with suppress(OSError):  # the host may have left, which ends this call alone
+                await self._answer(connection, payload)
+                is_answered = True
             group.cancel_scope.cancel()
-        session = self._session
-        if not is_answered and session is not None and not await session.still_answers():
-            session.give_up("stopped answering after a call was cancelled")
+        if self._session is not None and self._session.is_doubtful:
+            self._hold_back()
+        how = "timed out" if is_answered else "was cancelled"
+        await self._make_sure(f"stopped answering after a call {how}")
+
+    def _hold_back(self) -> None:
+        """Let calls that have not been sent wait until it is known whether the server answers."""
+        if self._answers_again is None:
+            self._answers_again = anyio.Event()
+
+    async def _make_sure(self, problem: str) -> None:
+        """Where calls are held back, see whether the server still answers, and else give it up."""
+        session, again = self._session, self._answers_again
+        if again is None or self._is_asking:
+            return
+        self._is_asking = True
+        try:
+            if session is not None:
+                session.is_doubtful = False
+                if not await session.still_answers():
+                    self._session = None
+                    session.give_up(problem)
+        finally:
+            self._is_asking, self._answers_again = False, None
+            again.set()
 
     async def _answer(self, connection: socket.socket, payload: bytes) -> None:
         await self._is_settled.wait()
+        while self._answers_again is not None:
+            await self._answers_again.wait()
         session = self._session
         if session is None:
             if self._refusal is not None:

@@ -1,21 +1,20 @@
 """One session with an MCP server: its tools, checked against their pins, and their calls."""
 
 import json
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 from attrs import field, frozen
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CONNECTION_CLOSED,
     METHOD_NOT_FOUND,
-    UNSUPPORTED_PROTOCOL_VERSION,
+    REQUEST_TIMEOUT,
     CallToolResult,
     Implementation,
     PaginatedRequestParams,
@@ -23,11 +22,12 @@ from mcp_types import (
     Tool,
     ToolListChangedNotification,
 )
-from pydantic import ValidationError
 
 from ryecore import __version__
 from ryecore.errors import McpError, RyeError
 from ryecore.items.programs import find_on_path, lies_inside
+from ryecore.mcp_client.delivery import Delivery
+from ryecore.mcp_client.hello import BAD_ANSWER, reason_of, say_hello, unless_broken
 from ryecore.mcp_client.http import open_connection
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
@@ -37,13 +37,10 @@ from ryecore.policy.credentials import is_credential
 
 __all__ = ["Place", "ServerSession", "declaration_of", "open_session"]
 
-T = TypeVar("T")
-
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
 _PING_TIMEOUT_S: Final = 2.0
-_BAD_ANSWER: Final = (RuntimeError, ValueError)
-"""What the SDK makes of an answer that is none of the protocol's."""
+_UNKNOWN_EFFECT: Final = "the call was sent, and may have had its effect"
 
 
 @frozen
@@ -70,6 +67,9 @@ class ServerSession:
         client: The SDK's session.
         peer: The server.
         timeout_s: How long one call may take; None for as long as the caller waits.
+
+    Attributes:
+        is_doubtful: Whether a call took too long, so that the server may hang.
     """
 
     def __init__(self, client: ClientSession, peer: Peer, timeout_s: float | None) -> None:
@@ -78,6 +78,7 @@ class ServerSession:
         self._timeout_s = timeout_s
         self._tools: dict[str, Tool] | None = None
         self._lock = anyio.Lock()
+        self.is_doubtful = False
 
     def forget_tools(self) -> None:
         """Have the tools listed anew before the next call."""
@@ -96,11 +97,11 @@ class ServerSession:
             if self._tools is not None and self._tells_of_changes:
                 return self._tools
             try:
-                self._tools = found = await _unless_broken(self._peer, self._list_tools)
+                self._tools = found = await unless_broken(self._peer, self._list_tools)
             except MCPError as error:
                 raise self._peer.error(f"doesn't list its tools: {error.error.message}") from None
-            except _BAD_ANSWER as problem:
-                raise self._peer.error(f"answered badly: {_reason(problem)}") from None
+            except BAD_ANSWER as problem:
+                raise self._peer.error(f"answered badly: {reason_of(problem)}") from None
             return found
 
     @property
@@ -151,21 +152,39 @@ class ServerSession:
         listed = await self.tools()
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
         await begin()
-        try:
-            result = await _unless_broken(
-                self._peer,
-                lambda: self._client.call_tool(
-                    tool.declaration.name, dict(arguments), self._timeout_s
-                ),
-            )
-        except McpError as error:
-            return {"success": False, "error": str(error)}
-        except MCPError as error:
-            return {"success": False, "error": self._peer.without_secrets(error.error.message)}
-        except _BAD_ANSWER as problem:
-            spoilt = self._peer.error(f"answered badly: {_reason(problem)}")
-            return {"success": False, "error": str(spoilt)}
+        with self._peer.deliveries.following() as delivery:
+            try:
+                result = await unless_broken(
+                    self._peer,
+                    lambda: self._client.call_tool(
+                        tool.declaration.name, dict(arguments), self._timeout_s
+                    ),
+                )
+            except McpError:
+                if not delivery.may_have_run:
+                    raise
+                spoilt = self._peer.error(f"{self._peer.problem}; {_UNKNOWN_EFFECT}")
+                return {"success": False, "error": str(spoilt)}
+            except MCPError as error:
+                return self._failed(error, delivery)
+            except BAD_ANSWER as problem:
+                spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
+                return {"success": False, "error": str(spoilt)}
         return _document(result)
+
+    def _failed(self, error: MCPError, delivery: Delivery) -> dict[str, object]:
+        """The document of a call that was answered with an error.
+
+        Raises:
+            McpError: It was refused before the server had read it.
+        """
+        if delivery.status:
+            raise self._peer.error(f"refused the call with HTTP {delivery.status}")
+        message = self._peer.without_secrets(error.error.message)
+        if error.error.code == REQUEST_TIMEOUT:
+            self.is_doubtful = True
+            message = f"{message}: {_UNKNOWN_EFFECT}."
+        return {"success": False, "error": message}
 
     async def still_answers(self) -> bool:
         """Whether it answers a ping soon."""
@@ -174,7 +193,7 @@ class ServerSession:
                 await self._client.send_ping()
             except MCPError as error:
                 return error.error.code == METHOD_NOT_FOUND  # some know no ping, and say so
-            except _BAD_ANSWER:
+            except BAD_ANSWER:
                 pass  # an answer it is
             return True
         return False
@@ -191,43 +210,6 @@ class ServerSession:
     async def until_broken(self) -> None:
         """Wait until the server can't be used any more."""
         await self._peer.broken.wait()
-
-
-async def _unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask the server something, and wait no longer than it can be used."""
-    answers: list[T] = []
-    error: Exception | None = None
-    async with anyio.create_task_group() as asking:
-
-        async def give_up() -> None:
-            await peer.broken.wait()
-            asking.cancel_scope.cancel()
-
-        asking.start_soon(give_up)
-        try:
-            answers.append(await ask())
-        except Exception as problem:  # not through the group, which would wrap it
-            error = problem
-        asking.cancel_scope.cancel()
-    if answers:
-        return answers[0]
-    if isinstance(error, MCPError) and _is_closed(error):
-        peer.fail(f"broke off: {error.error.message}")
-    if peer.broken.is_set() or error is None:
-        raise peer.error(peer.problem)
-    raise error
-
-
-def _is_closed(error: MCPError) -> bool:
-    """Whether the SDK says that the connection is closed; servers use its number for their own."""
-    return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
-
-
-def _reason(problem: Exception) -> str:
-    if isinstance(problem, ValidationError):
-        first = problem.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(problem)
 
 
 def declaration_of(tool: Tool) -> ToolDeclaration:
@@ -273,43 +255,34 @@ async def open_session(server: Server, name: str, place: Place) -> AsyncIterator
         McpError: It can't be reached, says nothing in time, or broke off.
     """
     peer = Peer(name, _secrets(server))
+    starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
-        async with _streams(server, peer, place) as (read, write):
-            session: ServerSession | None = None
+        with starting:
+            async with _streams(server, peer, place) as (read, write):
+                session: ServerSession | None = None
 
-            async def hear(message: IncomingMessage) -> None:
-                if isinstance(message, ToolListChangedNotification) and session is not None:
-                    session.forget_tools()
+                async def hear(message: IncomingMessage) -> None:
+                    if isinstance(message, ToolListChangedNotification) and session is not None:
+                        session.forget_tools()
 
-            me = Implementation(name="ryecore", version=__version__)
-            async with ClientSession(read, write, message_handler=hear, client_info=me) as client:
-                session = ServerSession(client, peer, server.timeout_s)
-                with anyio.move_on_after(server.startup_timeout_s) as waiting:
-                    try:
-                        await _unless_broken(peer, partial(_say_hello, client))
-                    except MCPError as error:
-                        raise peer.error(f"can't be used: {error.error.message}") from None
-                if waiting.cancelled_caught:
-                    raise peer.error(
-                        f"was not ready within {server.startup_timeout_s:g} s",
-                        "Raise config.startup_timeout if it needs longer.",
-                    )
-                yield session
+                me = Implementation(name="ryecore", version=__version__)
+                async with ClientSession(
+                    read, write, message_handler=hear, client_info=me
+                ) as client:
+                    session = ServerSession(client, peer, server.timeout_s)
+                    await say_hello(client, peer)
+                    starting.deadline = math.inf
+                    yield session
+        if starting.cancelled_caught:
+            raise peer.error(
+                f"was not ready within {server.startup_timeout_s:g} s",
+                "Raise config.startup_timeout if it needs longer.",
+            )
     except BaseException as problem:
         found = _error_in(problem, peer)
         if found is None or found is problem:
             raise
         raise found from None
-
-
-async def _say_hello(client: ClientSession) -> None:
-    """The handshake that every server since 2024 knows, else the newer one."""
-    try:
-        await client.initialize()
-    except MCPError as error:
-        if error.error.code not in (UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND):
-            raise
-        await client.discover()
 
 
 def _streams(server: Server, peer: Peer, place: Place) -> AbstractAsyncContextManager[Any]:

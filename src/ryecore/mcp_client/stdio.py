@@ -21,18 +21,17 @@ from mcp_types import (
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCRequest,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 
+from ryecore.mcp_client.delivery import Outbox
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 
 __all__ = ["Streams", "open_process"]
 
-Streams = tuple[
-    MemoryObjectReceiveStream[SessionMessage | Exception],
-    MemoryObjectSendStream[SessionMessage],
-]
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], Outbox]
 """What a session reads from, and writes to."""
 
 _CHUNK_BYTES: Final = 64 * 1024
@@ -80,7 +79,7 @@ async def open_process(
         pumps.start_soon(_read_errors, stderr, peer)
         pumps.start_soon(_write_messages, stdin, from_session, peer)
         try:
-            yield from_server, to_server
+            yield from_server, Outbox(to_server, peer.deliveries, sends=False)
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(process, leads_group=leads_group)
@@ -190,6 +189,8 @@ async def _write_messages(
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             left = memoryview(text.encode() + b"\n")
             while left:
+                if peer.broken.is_set():  # its calls are told already that they were not sent
+                    return
                 try:
                     left = left[os.write(stdin, left) :]
                 except BlockingIOError:
@@ -197,6 +198,8 @@ async def _write_messages(
                 except OSError:
                     peer.fail("closed its input")
                     return
+                if len(left) <= 1 and isinstance(item.message, JSONRPCRequest):
+                    peer.deliveries.sent(item.message.id)  # but for its line end, it is there
 
 
 async def _end(process: subprocess.Popen[bytes], *, leads_group: bool) -> None:

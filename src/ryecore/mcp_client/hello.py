@@ -1,0 +1,124 @@
+"""Ask a server something, and first of all which versions of the protocol it speaks."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import anyio
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    UnsupportedProtocolVersionErrorData,
+)
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from ryecore.errors import McpError
+from ryecore.mcp_client.peer import Peer
+
+__all__ = ["BAD_ANSWER", "reason_of", "say_hello", "unless_broken"]
+
+T = TypeVar("T")
+
+BAD_ANSWER: Final = (RuntimeError, ValueError)
+"""What the SDK makes of an answer that is none of the protocol's."""
+
+
+async def say_hello(client: ClientSession, peer: Peer) -> None:
+    """Agree on a version: by `initialize`, which servers since 2024 know, else by `discover`.
+
+    A server that speaks 2026-07-28 alone may refuse `initialize` with any error, or answer it with
+    its own version.
+
+    Raises:
+        McpError: It speaks no version that is spoken here, refuses, or broke off.
+    """
+    try:
+        await unless_broken(peer, client.initialize)
+    except McpError as broke:
+        if isinstance(refused := broke.__cause__, MCPError) and not _is_closed(refused):
+            problem = f"can't be used: {_refusal_of(refused)}; then it {peer.problem}"
+            raise peer.error(problem, _versions_step(refused)) from None
+        raise
+    except (MCPError, *BAD_ANSWER) as error:
+        first = error
+    else:
+        return
+    refusal = f"can't be used: {_refusal_of(first)}"
+    if peer.next_step:  # it wants other credentials, not another version
+        raise peer.error(refusal)
+    try:
+        await unless_broken(peer, client.discover)
+    except (MCPError, *BAD_ANSWER) as error:
+        if _refusal_of(error) != _refusal_of(first):
+            refusal += f"; asked by server/discover: {_refusal_of(error)}"
+        raise peer.error(refusal, _versions_step(first, error)) from None
+    except McpError:
+        raise peer.error(f"{refusal}; then it {peer.problem}", _versions_step(first)) from None
+
+
+def _refusal_of(error: Exception) -> str:
+    if not isinstance(error, MCPError):
+        return reason_of(error)
+    supported = _supported_by(error)
+    return error.error.message + (f" (it speaks {', '.join(supported)})" if supported else "")
+
+
+def _supported_by(error: MCPError) -> list[str]:
+    """The versions of the protocol that an error names."""
+    try:
+        return UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
+    except ValidationError:
+        return []
+
+
+def _versions_step(*errors: Exception) -> str:
+    """What to do where a version is the matter: the SDK raises RuntimeError for one of its own."""
+    if any(
+        error.error.code == UNSUPPORTED_PROTOCOL_VERSION
+        if isinstance(error, MCPError)
+        else isinstance(error, RuntimeError)
+        for error in errors
+    ):
+        spoken = ", ".join(KNOWN_PROTOCOL_VERSIONS)
+        return f"Use a version of the server that speaks one of MCP's versions {spoken}."
+    return ""
+
+
+async def unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask the server something, and wait no longer than it can be used."""
+    answers: list[T] = []
+    error: Exception | None = None
+    async with anyio.create_task_group() as asking:
+
+        async def give_up() -> None:
+            await peer.broken.wait()
+            asking.cancel_scope.cancel()
+
+        asking.start_soon(give_up)
+        try:
+            answers.append(await ask())
+        except Exception as problem:  # not through the group, which would wrap it
+            error = problem
+        asking.cancel_scope.cancel()
+    if answers:
+        return answers[0]
+    if isinstance(error, MCPError) and _is_closed(error):
+        peer.fail(f"broke off: {error.error.message}")
+    if peer.broken.is_set() or error is None:
+        raise peer.error(peer.problem) from error
+    raise error
+
+
+def _is_closed(error: MCPError) -> bool:
+    """Whether the SDK says that the connection is closed; servers use its number for their own."""
+    return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
+
+
+def reason_of(problem: Exception) -> str:
+    """What was wrong with an answer, in a few words."""
+    if isinstance(problem, ValidationError):
+        first = problem.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return str(problem)
