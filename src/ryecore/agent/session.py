@@ -44,6 +44,9 @@ Content: TypeAlias = str | TextPart | MediaPart
 
 _CONTENT: Final = (str, TextPart, MediaPart)
 
+_BROKEN_OFF: Final = Message.assistant("(My answer broke off here.)")
+"""Stands behind tool results whose answer failed, before something else is said."""
+
 _LINE_CHARS: Final = 300
 _STYLES: Final = {False: "good", True: "bad"}
 
@@ -96,7 +99,8 @@ class Reply:
 class AgentSession:
     """A conversation with an agent.
 
-    After an error, too, the conversation can go on: it holds what was said and each whole turn.
+    A reply that fails or is cancelled leaves the conversation as it was, and `retry` asks for it
+    again. Where tools had run, their calls and results stay, so that none of them runs twice.
 
     Args:
         agent: The agent.
@@ -137,6 +141,7 @@ class AgentSession:
         self._call = call or CallContext()
         self._listeners = [_checked(on_event)] if on_event else []
         self._is_busy = False
+        self._unanswered: Message | None = None
         output = output_schema(agent.name, agent.output_schema)
         self._meter = cost_meter(deps, self._emit, session_id)
         self._setup: TurnSetup = build_setup(
@@ -188,7 +193,7 @@ class AgentSession:
             The reply.
 
         Raises:
-            AgentTurnError: There is none; `code` says why, `retryable` whether to try again.
+            AgentTurnError: There is none; `code` says why, `retryable` whether to `retry`.
             InputError: Nothing was said, or what is neither text nor medium; or the session is
                 answering already.
         """
@@ -200,19 +205,72 @@ class AgentSession:
                 )
         if not any(not isinstance(one, str) or one.strip() for one in content):
             raise InputError("Nothing was said.", next_step="Pass a text or a medium.")
+        self._check_idle()
+        return await self._answer(Message.user(*content), on_event, cancellation)
+
+    async def retry(
+        self, *, on_event: Emit | None = None, cancellation: CancelToken | None = None
+    ) -> Reply:
+        """Ask for the answer that failed again, without saying anything new.
+
+        Where tools had run, it goes on behind their results: none of them runs again.
+
+        Args:
+            on_event: Told each event of this reply.
+            cancellation: Cancels it from outside.
+
+        Returns:
+            The reply.
+
+        Raises:
+            AgentTurnError: There is none; `code` says why, `retryable` whether to try again.
+            InputError: Nothing waits for an answer; or the session is answering already.
+        """
+        self._check_idle()
+        is_open = bool(self._messages) and self._messages[-1].role != "assistant"
+        if self._unanswered is None and not is_open:
+            raise InputError(
+                "Nothing waits for an answer.", next_step="Say something with session.send(...)."
+            )
+        return await self._answer(self._unanswered, on_event, cancellation)
+
+    def _check_idle(self) -> None:
         if self._is_busy:
             raise InputError(
                 "The session is answering already.",
                 next_step="Wait for that reply, or open another AgentSession.",
             )
+
+    async def _answer(
+        self, said: Message | None, on_event: Emit | None, cancellation: CancelToken | None
+    ) -> Reply:
         heard = self._listeners
         self._listeners = [*heard, _checked(on_event)] if on_event else heard
         self._is_busy = True
+        self._unanswered = None
+        before = len(self._messages)
         try:
-            return await self._reply(Message.user(*content), cancellation)
+            if said is not None:
+                if self._messages and self._messages[-1].role == "tool":
+                    self._messages.append(_BROKEN_OFF)  # many servers insist that roles alternate
+                self._messages.append(said)
+            reply = await self._reply(cancellation)
+        except BaseException:
+            self._take_back(before, said)
+            raise
         finally:
             self._is_busy = False
             self._listeners = heard
+        return reply
+
+    def _take_back(self, before: int, said: Message | None) -> None:
+        """Leave the conversation as it was, but for tools that have run: nothing runs twice."""
+        kept = len(self._messages)
+        while kept > before and self._messages[kept - 1].role != "tool":
+            kept -= 1
+        del self._messages[kept:]
+        if kept == before:
+            self._unanswered = said
 
     @asynccontextmanager
     async def stream(
@@ -249,10 +307,9 @@ class AgentSession:
         if problem is not None:
             raise problem
 
-    async def _reply(self, said: Message, cancellation: CancelToken | None) -> Reply:
+    async def _reply(self, cancellation: CancelToken | None) -> Reply:
         tokens, deadline = (cancellation, self._call.cancellation), self._call.deadline
         before = self._meter.spent
-        self._messages.append(said)
         result: TurnResult | None = None
         failed = NodeFailure("cancelled", "The reply was cancelled.", retryable=False)
         try:

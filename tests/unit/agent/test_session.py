@@ -159,7 +159,7 @@ async def test_one_answer_at_a_time():
             with pytest.raises(InputError, match="answering already"):
                 await session.send("And?")
             token.cancel()
-    assert session.messages[-1].role == "user"
+    assert session.messages == ()
 
 
 @pytest.mark.parametrize("said", [(), ("",), ("  ",)])
@@ -251,3 +251,68 @@ async def test_an_async_listener_is_refused_because_nobody_would_await_it():
     assert (await session.send("Go.")).text == "hi"
     with pytest.raises(ConfigError, match="async"):
         Studio("hi").context(emit=listen)
+
+
+async def test_a_reply_that_failed_leaves_the_conversation_as_it_was():
+    studio = Studio("hello", fail("unavailable"), fail("unavailable"), "here")
+    session = studio.session()
+    await session.send("Hi.")
+    before = session.messages
+
+    for _ in range(2):
+        with pytest.raises(AgentTurnError):
+            await session.send("Are you there?")
+        assert session.messages == before
+
+    reply = await session.retry()
+    assert reply.text == "here"
+    assert [one.role for one in studio.model.requests[-1].messages] == ["user", "assistant", "user"]
+    with pytest.raises(InputError, match="Nothing waits"):
+        await session.retry()
+
+
+async def test_a_reply_that_was_cancelled_leaves_the_conversation_as_it_was():
+    studio = Studio(say("well") + hang(), "here")
+    session = studio.session()
+    with anyio.move_on_after(0.05):
+        await session.send("Are you there?")
+    assert session.messages == ()
+
+    assert (await session.retry()).text == "here"
+    assert len(studio.model.requests[-1].messages) == 1
+
+
+async def test_what_tools_did_stays_when_the_answer_behind_it_fails():
+    studio = Studio(
+        call("add", {"a": 1, "b": 2}), fail("unavailable"), fail("unavailable"), "3", "as I said"
+    )
+    session = studio.session()
+    with pytest.raises(AgentTurnError):
+        await session.send("1 + 2?")
+    done = session.messages
+    assert [one.role for one in done] == ["user", "assistant", "tool"]
+    with pytest.raises(AgentTurnError):
+        await session.retry()
+    assert session.messages == done
+
+    assert (await session.retry()).text == "3"
+    assert studio.model.requests[-1].messages == done
+    assert len(session.messages) == 4
+
+
+async def test_roles_alternate_when_something_else_is_said_after_a_failure():
+    studio = Studio(call("add", {"a": 1, "b": 2}), fail("unavailable"), "Bye.")
+    session = studio.session()
+    with pytest.raises(AgentTurnError):
+        await session.send("1 + 2?")
+    await session.send("Never mind.")
+    assert [one.role for one in session.messages] == [
+        "user", "assistant", "tool", "assistant", "user", "assistant",
+    ]  # fmt: skip
+
+
+async def test_a_conversation_that_ends_with_a_question_is_answered_by_retry():
+    studio = Studio("Yes.")
+    session = AgentSession(studio.agent(), studio.deps, messages=[Message.user("Well?")])
+    assert (await session.retry()).text == "Yes."
+    assert len(session.messages) == 2
