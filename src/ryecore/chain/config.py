@@ -5,12 +5,12 @@ Source: seed 000, "Config Resolution"; decision 11.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.chain.spec import ConfigSpec, ElementSpec
 from ryecore.chain.trace import Trace
@@ -91,21 +91,33 @@ class ConfigResolver:
         self._verifier = verifier
         self._host = host
 
-    def for_tool(self, spec: ElementSpec, trace: Trace, evidence: Evidence) -> object:
-        """What a tool's `config_resolve` asks for.
+    def for_chain(self, specs: Sequence[ElementSpec], trace: Trace, evidence: Evidence) -> object:
+        """Return what the `config_resolve` of a chain's elements asks for.
+
+        Args:
+            specs: What the elements declare, the tool first. Where two ask for one file, the one
+                nearer to the tool says how it is read, and either may demand signatures.
+            trace: Collects which layers were found.
+            evidence: Collects what was seen on disk.
 
         Returns:
-            One mapping; or, where it lists several files, a mapping by path. Dates are text.
+            One mapping; or, where several files are asked for, a mapping by path. Dates are text.
+            None where nothing is asked for.
 
         Raises:
             ConfigError: A file holds what can't be written as JSON.
             RyeError: A layer is broken, changed, or unsigned where that is refused.
         """
+        asked: dict[str, ConfigSpec] = {}
+        for one in (one for spec in specs for one in spec.config_resolve):
+            nearer = asked.get(one.path, one)
+            asked[one.path] = evolve(nearer, signed=nearer.signed or one.signed)
         found = {
-            wish.path: _as_json(self.resolve(wish, trace, evidence), wish.path)
-            for wish in spec.config_resolve
+            path: _as_json(self.resolve(one, trace, evidence), path) for path, one in asked.items()
         }
-        return found if spec.resolves_many else found[spec.config_resolve[0].path]
+        if len(found) == 1 and not any(spec.resolves_many for spec in specs):
+            return next(iter(found.values()))
+        return found or None
 
     def resolve(self, wish: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
         """Read one configuration file from all layers.
@@ -144,8 +156,6 @@ class ConfigResolver:
         """
         with trace.failing("resolve_config", path=wish.path):
             layers = tuple(self._layers(wish, evidence))
-        if wish.mode == "first_match":
-            layers = layers[-1:]
         if layers:
             trace.add(
                 "resolve_config",
@@ -163,12 +173,26 @@ class ConfigResolver:
         return layers
 
     def _layers(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
+        if wish.mode == "first_match":
+            yield from self._first_layer(wish, evidence)
+            return
         for space in (*reversed(self._spaces.system), self._spaces.user, self._spaces.project):
             layer = self._layer(space, wish, evidence)
             if layer is not None:
                 yield layer
         if wish.path in self._host:
             yield ConfigLayer("host", None, True, self._host[wish.path])
+
+    def _first_layer(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
+        """Read the nearest layer. No farther one is looked at, so none can fail the call."""
+        if wish.path in self._host:
+            yield ConfigLayer("host", None, True, self._host[wish.path])
+            return
+        for space in (self._spaces.project, self._spaces.user, *self._spaces.system):
+            layer = self._layer(space, wish, evidence)
+            if layer is not None:
+                yield layer
+                return
 
     def _layer(self, space: Space, wish: ConfigSpec, evidence: Evidence) -> ConfigLayer | None:
         folder = space.folder("config")

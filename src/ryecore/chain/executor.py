@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
+from ryecore.chain.anchor_hint import anchor_hint
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Layout
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
@@ -144,6 +145,9 @@ class PrimitiveExecutor:
         # What was left of a deadline is a number that nobody has written.
         timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
         outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
+        if not outcome.success and prepared.layout.anchor_path is None:
+            hint = anchor_hint(prepared.chain, outcome.error)
+            outcome = evolve(outcome, error=f"{outcome.error}\n{hint}") if hint else outcome
         if is_traced:
             log.add("execute", **_execute_event(ref, plan, done, outcome))
         return ExecutionResult(

@@ -167,9 +167,9 @@ class Interpreters:
         if preset and os.path.isabs(preset):
             yield "preset", preset
         if wish.type == "local_binary":
-            roots = (*map(render, wish.search_roots), str(self._project))
             # One that names an anchor, where the tool has none, leads nowhere.
-            for root in filter(os.path.isabs, roots):
+            roots = list(filter(os.path.isabs, map(render, wish.search_roots)))
+            for root in roots or [str(self._project)]:
                 for folder in wish.search_paths:
                     for name in wish.names:
                         yield "local_binary", os.path.normpath(f"{root}/{render(folder)}/{name}")

@@ -177,8 +177,9 @@ class Preparer:
         environment = self._environments.resolve(chain, context, trace, evidence)
         context["server_variables"] = ",".join(environment.server_variables)
         env, cwd = self._anchor_effects(layout, environment.variables, context, trace, evidence)
-        spec = chain.head.spec
-        resolved = self._configs.for_tool(spec, trace, evidence) if spec.config_resolve else None
+        resolved = self._configs.for_chain(
+            [element.spec for element in chain.elements], trace, evidence
+        )
         execution = self._configs.resolve(_EXECUTION, trace, evidence)
         with trace.failing("resolve_config", path=_EXECUTION.path):
             timeout_s = _timeout_of(execution, chain.head.item_id)

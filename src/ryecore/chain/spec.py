@@ -44,7 +44,7 @@ class InterpreterSpec:
         var: The environment variable that gets its path.
         names: The names to look for, in order.
         search_paths: Folders below each root.
-        search_roots: The roots, as templates; the project is always the last.
+        search_roots: The roots, as templates; the project where there is none.
         resolve_cmd: The command that prints the path.
         fallback: What to take when nothing is found.
         system_tools: `own` where a system tool runs on ryecore's own interpreter.

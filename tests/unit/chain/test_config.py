@@ -223,14 +223,55 @@ def test_resolved_config_is_added_after_the_parameters_were_checked(house):
     assert house.execute(ref).data == {"resolved_config": {"a": 1}}
 
 
-def test_a_runtimes_own_config_resolve_is_not_the_tools(house):
+def asked_by_both(house: House, tools: object, runtimes: object) -> object:
     house.yaml(
         "a/runtime",
         config={"command": "/bin/cat", "input_data": "{params_json}"},
-        config_resolve={"path": "web/search.yaml"},
+        **({"config_resolve": runtimes} if runtimes else {}),
     )
+    declared = {"config_resolve": tools} if tools else {}
+    return house.execute(house.shell("a/t", "", executor_id="a/runtime", **declared)).data
+
+
+def test_a_runtimes_own_config_resolve_counts_and_the_tools_says_how_a_file_is_read(house):
+    search, other = {"path": "web/search.yaml"}, {"path": "web/other.yaml"}
+    layer(house, "user", {"a": 1, "b": 2})
+    layer(house, "project", {"a": 3})
+    house.write("config/web/other.yaml", {"c": 4})
+    found = {"web/search.yaml": {"a": 3, "b": 2}}
+    both = found | {"web/other.yaml": {"c": 4}}
+    nearest = {**search, "mode": "first_match"}
+    for tools, runtimes, expected in (
+        (None, search, {"a": 3, "b": 2}),
+        (None, [search], found),
+        (nearest, search, {"a": 3}),
+        (search, nearest, {"a": 3, "b": 2}),
+        (search, other, both),
+        ([search], other, both),
+    ):
+        assert asked_by_both(house, tools, runtimes) == {"resolved_config": expected}
+
+
+def test_a_runtime_may_demand_that_its_tools_configuration_is_signed(house):
+    house.write("config/web/search.yaml", {"a": 1}, sign=False)
+    with pytest.raises(UnsignedItem):
+        asked_by_both(house, {"path": "web/search.yaml"},
+                      {"path": "web/search.yaml", "signed": True})  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", ["{ not: [", "a: 1\nb: !!python/x y\n"])
+def test_the_first_match_looks_at_no_farther_layer(house, broken):
+    ref = asking(house, mode="first_match", signed=True)
+    path = house.write("config/web/search.yaml", broken, space="user", sign=False)
     layer(house, "project", {"a": 1})
-    assert house.execute(house.shell("a/t", "", executor_id="a/runtime")).data == {}
+    assert house.execute(ref).data == {"resolved_config": {"a": 1}}
+    with house.sync() as rye:
+        assert rye.execute(ref).success
+        path.write_text("{ changed: [")
+        assert rye.execute(ref).success
+        house.path("config/web/search.yaml").unlink()
+        with pytest.raises((UnsignedItem, MetadataError)):
+            rye.execute(ref)
 
 
 @pytest.mark.parametrize("wish", ["tool", "runtime", "caller"])

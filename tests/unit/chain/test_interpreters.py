@@ -65,6 +65,18 @@ def test_a_search_root_that_leads_nowhere_is_not_looked_for_in_the_hosts_folder(
     assert said(house, using(house, **wish)) == str(found)
 
 
+def test_search_roots_stand_in_the_place_of_the_project(house):
+    program(house.project / "bin/xlang")
+    root = house.root / "root"
+    wish = {"search_roots": [str(root)], "search_paths": ["bin"], "fallback": "xlang9"}
+    fallback = on_path(house, "xlang9")
+    assert said(house, using(house, **wish), **TRUSTING) == str(fallback)
+    found = program(root / "bin/xlang")
+    assert said(house, using(house, **wish), **TRUSTING) == str(found)
+    none = {"search_roots": ["{anchor_path}"], "search_paths": ["bin"]}
+    assert said(house, using(house, **none), **TRUSTING) == str(house.project / "bin/xlang")
+
+
 def test_a_candidate_name_is_taken_where_the_first_is_missing(house):
     ref = using(house, **LOCAL, candidates=["xlang3"])
     found = program(house.project / ".venv/bin/xlang3")

@@ -1,5 +1,7 @@
 """The knowledge that a directive puts around its own prompt."""
 
+from attrs import evolve
+
 from ryecore.directives.model import ContextSpec
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
@@ -31,9 +33,12 @@ async def directive_context(
         ("before", context.before),
         ("after", context.after),
     ):
+        # The system prompt is the host's to compose: its author names it in a signed file, and the
+        # thread itself need not be allowed to read it.
+        reader = evolve(ctx, capabilities=None) if position == "system" else ctx
         for item_id in ids:
             ref = ItemRef.parse(item_id, "knowledge")
-            text = text_of(await dispatcher.fetch(ref, ctx=ctx), ref)
+            text = text_of(await dispatcher.fetch(ref, ctx=reader), ref)
             wrap = position != "system"
             blocks.append(
                 ContextBlock(None, ref.id, position, text, kind=ref.kind, wrap=wrap)  # type: ignore[arg-type]
