@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ryecore.runs.limit_hit import LimitHit
     from ryecore.search.model import SearchResult, SearchResults
     from ryecore.state.events import Envelope, EventsMissed, EventStream
-    from ryecore.state.model import Cost, ThreadRecord
+    from ryecore.state.model import Cost, ThreadRecord, ThreadRecords
     from ryecore.state.transcript_check import TranscriptReport, TurnReport
     from ryecore.sync import SyncThread
     from ryecore.sync_graphs import SyncGraphRun
@@ -67,6 +67,7 @@ _HOMES = {
     "SyncThread": "sync",
     "ThreadEvent": "threads.events",
     "ThreadRecord": "state.model",
+    "ThreadRecords": "state.model",
     "ThreadReport": "actions.threads",
     "ThreadResult": "threads.result",
     "Threads": "actions.threads",
@@ -111,6 +112,7 @@ __all__ = [
     "SyncThread",
     "ThreadEvent",
     "ThreadRecord",
+    "ThreadRecords",
     "ThreadReport",
     "ThreadResult",
     "Threads",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ryecore.policy.budget import Amount
     from ryecore.search.model import SearchResults
     from ryecore.state.ledger import BudgetLedger
-    from ryecore.state.model import ThreadRecord
+    from ryecore.state.model import ThreadRecord, ThreadRecords
     from ryecore.state.transcript_check import TranscriptReport
     from ryecore.threads.events import ThreadEvent
     from ryecore.threads.records.replay import ReplayReport
@@ -309,9 +309,9 @@ class SyncThreads:
         all: bool = False,  # noqa: A002 - the word of `Threads.list`
         limit: int = 50,
         offset: int = 0,
-    ) -> "tuple[ThreadRecord, ...]":
+    ) -> "ThreadRecords":
         """List the threads that have not ended, or all; see `Threads.list`."""
-        found: tuple[ThreadRecord, ...] = self._call(
+        found: ThreadRecords = self._call(
             "threads", partial(self._threads.list, all=all, limit=limit, offset=offset)
         )
         return found

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphRun
     from ryecore.graph.view.run_view import RunView
     from ryecore.policy.budget import Amount
-    from ryecore.state.model import ThreadRecord
+    from ryecore.state.model import ThreadRecords
 
 __all__ = ["SyncGraphRun", "SyncGraphs"]
 
@@ -161,10 +161,10 @@ class SyncGraphs:
         view: RunView = self._call(run_id, partial(self._graphs.show, run_id))
         return view
 
-    def list(self, *, running: bool = False, limit: int = 50) -> "tuple[ThreadRecord, ...]":
+    def list(self, *, running: bool = False, limit: int = 50, offset: int = 0) -> "ThreadRecords":
         """List the runs of graphs, newest first; see `Graphs.list`."""
-        call = partial(self._graphs.list, running=running, limit=limit)
-        found: tuple[ThreadRecord, ...] = self._call("graphs", call)
+        call = partial(self._graphs.list, running=running, limit=limit, offset=offset)
+        found: ThreadRecords = self._call("graphs", call)
         return found
 
     def forget_results(self) -> int:

@@ -14,7 +14,7 @@ from ryecore.results import (
     RunView,
     StepSeen,
     SyncGraphRun,
-    ThreadRecord,
+    ThreadRecords,
 )
 
 
@@ -36,7 +36,7 @@ async def asynchronous() -> None:
         assert_type(view, RunView)
         assert_type(view.nodes["load"], NodeSeen)
         assert_type(view.checkpoints, tuple[StepSeen, ...])
-        assert_type(await rye.graphs.list(running=True), tuple[ThreadRecord, ...])
+        assert_type(await rye.graphs.list(running=True), ThreadRecords)
 
 
 def blocking() -> None:
@@ -50,4 +50,4 @@ def blocking() -> None:
             assert_type(event, GraphEvent)
         assert_type(run.result(), GraphResult)
         assert_type(rye.graphs.show(run.run_id), RunView)
-        assert_type(rye.graphs.list(), tuple[ThreadRecord, ...])
+        assert_type(rye.graphs.list(), ThreadRecords)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import evolve
 
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from ryecore.graph.service import GraphService
     from ryecore.graph.validation.calls import SchemaLookup
     from ryecore.graph.view.run_view import RunView
-    from ryecore.state.model import ThreadRecord
+    from ryecore.state.model import ThreadRecords
     from ryecore.state.store import ThreadStore
 
 __all__ = ["Graphs"]
+
+_MAX_OFFSET: Final = 2**31
 
 SchemaOf: TypeAlias = Callable[[ItemRef, CallContext], Awaitable[Mapping[str, Any] | None]]
 """Finds the JSON Schema of what an item is given; None where it takes anything."""
@@ -358,30 +360,38 @@ class Graphs:
         *,
         running: bool = False,
         limit: int = 50,
-    ) -> "tuple[ThreadRecord, ...]":
+        offset: int = 0,
+    ) -> "ThreadRecords":
         """List the runs of graphs, newest first; those nobody runs any more are ended first.
 
         Args:
             running: Whether those that have not ended count alone.
             limit: How many, from 1 to 1,000.
+            offset: How many to pass over.
 
         Returns:
-            Their rows.
+            Their rows; `total` says how many there are in all.
 
         Raises:
-            InputError: `limit` is no number that can be meant.
+            InputError: `limit` or `offset` is no number that can be meant.
             StateError: The registry can't be read.
         """
         from ryecore.graph.view.looking import list_runs  # noqa: PLC0415 - for runs alone
+        from ryecore.state.model import ThreadRecords  # noqa: PLC0415
 
-        if not 1 <= limit <= 1000:
-            raise InputError(f"limit={limit} can't be listed.", next_step="Pass 1 to 1000.")
+        if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
+            raise InputError(
+                f"limit={limit}, offset={offset} can't be listed.",
+                next_step="Pass a limit from 1 to 1000 and an offset from 0.",
+            )
 
-        def find() -> "tuple[ThreadRecord, ...]":
+        def find() -> ThreadRecords:
             store = self._store()
-            return () if store is None else list_runs(store, running=running, limit=limit)
+            if store is None:
+                return ThreadRecords()
+            return list_runs(store, running=running, limit=limit, offset=offset)
 
-        async def listed() -> "tuple[ThreadRecord, ...]":
+        async def listed() -> ThreadRecords:
             return await run_in_thread(find)
 
         return await self._running.run("graphs", listed)

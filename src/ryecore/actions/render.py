@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ryecore.chain.render import render_result, render_trace
-from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord
+from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord, ThreadRecords
 from ryecore.styled import StyledText
 
-__all__ = ["render_directive", "render_thread", "thread_line"]
+__all__ = ["add_more", "render_directive", "render_thread", "thread_line"]
 
 _STYLES: Final = {
     "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
@@ -143,6 +143,24 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
     if not outputs:
         for place, line in enumerate(str(result.get("result") or "").splitlines()):
             text.line(("  said    " if not place else "          ", "dim"), line)
+
+
+def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
+    """Say how many threads a list leaves out behind those it shows, and how to see them.
+
+    Args:
+        text: Where.
+        shown: What is listed.
+        limit: How many were asked for.
+        offset: How many were passed over.
+        command: What lists them from the first one on.
+    """
+    more = shown.total - offset - len(shown)
+    if shown and more > 0:
+        again = f"{command} --offset {offset + limit}" + (
+            "" if limit == 50 else f" --limit {limit}"
+        )
+        text.line((f"{more:,} more of {shown.total:,}; see them: {again}", "dim"))
 
 
 def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
 from ryecore.state.locking import run_in_thread
-from ryecore.state.model import ThreadRecord, thread_not_found
+from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
 
 if TYPE_CHECKING:
     from ryecore.policy.limits import Limits
@@ -77,7 +77,7 @@ class Threads:
         all: bool = False,  # noqa: A002 - the word of `rye threads list`
         limit: int = 50,
         offset: int = 0,
-    ) -> tuple[ThreadRecord, ...]:
+    ) -> ThreadRecords:
         """List the threads that have not ended; those nobody runs any more are ended first.
 
         Args:
@@ -86,7 +86,7 @@ class Threads:
             offset: How many to pass over.
 
         Returns:
-            Their rows.
+            Their rows; `total` says how many there are in all.
 
         Raises:
             InputError: `limit` or `offset` is no number that can be meant.
@@ -99,14 +99,15 @@ class Threads:
             )
         return await self._call("threads", self._list, all, limit, offset)
 
-    def _list(self, ended_too: bool, limit: int, offset: int) -> tuple[ThreadRecord, ...]:
+    def _list(self, ended_too: bool, limit: int, offset: int) -> ThreadRecords:
         store = self._store()
         if store is None:
-            return ()
+            return ThreadRecords()
         if ended_too:
-            return store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
+            rows = store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
+            return ThreadRecords(rows, store.registry.count_threads())
         active = store.look_at_all(lambda found: found.list_active())
-        return active[offset : offset + limit]
+        return ThreadRecords(active[offset : offset + limit], len(active))
 
     async def run(self, wish: "ThreadWish", ctx: CallContext) -> "ThreadResult":
         """Run a directive's thread to its end; for whoever has claimed its row."""

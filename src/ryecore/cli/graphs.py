@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from ryecore.actions.render import thread_line
+from ryecore.actions.render import add_more, thread_line
 from ryecore.cli.graphs_running import resume, run, step
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
@@ -15,7 +15,7 @@ from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
-from ryecore.state.model import ThreadRecord
+from ryecore.state.model import ThreadRecords
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -145,20 +145,22 @@ async def _found(rye: Rye, name: str) -> "Graph | RunView":
 @graph.command("list", short_help="List the runs of graphs.")
 @click.option("--running", is_flag=True, help="Those that have not ended alone.")
 @click.option("--limit", default=50, show_default=True, help="How many.")
+@click.option("--offset", default=0, show_default=True, help="How many to pass over.")
 @project_option
 @json_option
-def list_runs(running: bool, limit: int, project_path: str, as_json: bool) -> None:
+def list_runs(running: bool, limit: int, offset: int, project_path: str, as_json: bool) -> None:
     """List the runs of graphs, newest first."""
     with errors_shown(as_json=as_json):
 
-        async def look() -> tuple[ThreadRecord, ...]:
+        async def look() -> ThreadRecords:
             async with Rye.open(project_path) as rye:
-                return await rye.graphs.list(running=running, limit=limit)
+                return await rye.graphs.list(running=running, limit=limit, offset=offset)
 
         with stopped_by_signals():
             found = anyio.run(look)
         if as_json:
-            show_json({"status": "success", "runs": [dict(one.to_dict()) for one in found]})
+            rows = [dict(one.to_dict()) for one in found]
+            show_json({"status": "success", "runs": rows, "total": found.total})
             return
         text = StyledText()
         width = max((len(one.thread_id) for one in found), default=0)
@@ -166,6 +168,8 @@ def list_runs(running: bool, limit: int, project_path: str, as_json: bool) -> No
             text.line(*thread_line(one, width))
         if not found:
             text.line("no graph runs" if running else "no graph has run here yet")
+        again = "rye graph list --running" if running else "rye graph list"
+        add_more(text, found, limit, offset, again)
         show(text)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import anyio
 import click
 
-from ryecore.actions.render import thread_line
+from ryecore.actions.render import add_more, thread_line
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
@@ -47,9 +47,13 @@ def list_threads(
             project_path, lambda threads: threads.list(all=ended_too, limit=limit, offset=offset)
         )
         if as_json:
-            show_json({"status": "success", "threads": [dict(one.to_dict()) for one in found]})
-        else:
-            show(_table(found, ended_too=ended_too))
+            rows = [dict(one.to_dict()) for one in found]
+            show_json({"status": "success", "threads": rows, "total": found.total})
+            return
+        text = _table(found, ended_too=ended_too)
+        again = "rye threads list --all" if ended_too else "rye threads list"
+        add_more(text, found, limit, offset, again)
+        show(text)
 
 
 @threads.command("show", short_help="Show a thread and what came of it.")

@@ -3,8 +3,8 @@
 Source: seed 003, "Thread States"; decisions 35, 37 and 39.
 """
 
-from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, Self, get_args
 
 from attrs import frozen
 
@@ -19,6 +19,7 @@ __all__ = [
     "Follows",
     "Status",
     "ThreadRecord",
+    "ThreadRecords",
     "check_status",
     "has_ended",
     "thread_not_found",
@@ -187,3 +188,19 @@ class ThreadRecord:
             "continuation_thread_id": self.continuation_thread_id,
             "chain_root_id": self.chain_root_id,
         }
+
+
+class ThreadRecords(tuple[ThreadRecord, ...]):
+    """Some threads, in order.
+
+    Attributes:
+        total: How many there are in all, those that are not among these included.
+    """
+
+    total: int
+
+    def __new__(cls, records: Iterable[ThreadRecord] = (), total: int | None = None) -> Self:
+        """Hold these threads; they are all there are where `total` is None."""
+        made = super().__new__(cls, tuple(records))
+        made.total = len(made) if total is None else total
+        return made

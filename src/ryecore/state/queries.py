@@ -10,7 +10,7 @@ from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database
 from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.rows import columns, record_of, result_of
-from ryecore.state.schema import ENDED, below
+from ryecore.state.schema import ACTIVE, IS_RUN, below
 
 __all__ = ["ThreadQueries"]
 
@@ -56,7 +56,7 @@ class ThreadQueries:
 
     def list_active(self) -> tuple[ThreadRecord, ...]:
         """The threads that have not ended, oldest first."""
-        return self._find(f"WHERE status NOT IN ({ENDED}) ORDER BY rowid")
+        return self._find(f"WHERE status IN ({ACTIVE}) ORDER BY rowid")
 
     def list_children(self, parent_id: str) -> tuple[ThreadRecord, ...]:
         """The threads that a thread has started, oldest first."""
@@ -66,11 +66,24 @@ class ThreadQueries:
         """Threads of every status, newest first."""
         return self._find("ORDER BY rowid DESC LIMIT ? OFFSET ?", (limit, offset))
 
+    def list_runs(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
+        """The runs of graphs, newest first."""
+        return self._find(
+            f"WHERE {IS_RUN} ORDER BY rowid DESC LIMIT ? OFFSET ?",
+            (limit, offset),
+        )
+
+    def count_threads(self, *, only_runs: bool = False) -> int:
+        """How many threads there are, or how many of them are runs of graphs."""
+        condition = f"WHERE {IS_RUN}" if only_runs else ""
+        return int(self._database.read(f"SELECT count(*) FROM threads {condition}")[0][0])
+
     def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
         """The threads whose id begins with a text; the one that has no more than that first."""
+        # Ids are ASCII, so all of them that begin with it stand below this bound.
         return self._find(
-            "WHERE substr(thread_id, 1, ?) = ? ORDER BY length(thread_id), created_at LIMIT ?",
-            (len(prefix), prefix, limit),
+            "WHERE thread_id >= ? AND thread_id < ? ORDER BY thread_id LIMIT ?",
+            (prefix, f"{prefix}\x7f", limit),
         )
 
     def list_tree(self, thread_id: str) -> tuple[ThreadRecord, ...]:
@@ -90,7 +103,7 @@ class ThreadQueries:
     def wishes(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
         """The threads of a process, the calling one by default, that somebody wishes to end."""
         return self._find(
-            "WHERE status IN ('created', 'running')"
+            f"WHERE status IN ({ACTIVE})"
             " AND (cancel_requested OR kill_requested OR handoff_requested)"
             " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
             " AND time_namespace IN (0, ?)"

@@ -11,10 +11,19 @@ from typing import Final
 from ryecore.state.database import Migration
 from ryecore.state.model import TERMINAL
 
-__all__ = ["ENDED", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "below"]
+__all__ = ["ENDED", "IS_RUN", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "below"]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 """The time as texts in rows say it."""
+
+ACTIVE: Final = "'created', 'running'"
+"""The other statuses, as a list in SQL. A query that names them uses the index by status."""
+
+IS_RUN: Final = (
+    "substr(item_id, 1, 5) = 'tool:'"
+    " AND substr(thread_id, 1, length(item_id) - 4) = substr(item_id, 6) || '/'"
+)
+"""Whether a row is the run of a graph: a tool's thread that is named after it. An index has it."""
 
 ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
 """The statuses that a thread can't leave, as a list in SQL."""
@@ -123,6 +132,10 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     (
         "ALTER TABLE threads ADD COLUMN time_namespace INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE threads ADD COLUMN lease_machine_s REAL NOT NULL DEFAULT 0",
+    ),
+    (
+        "CREATE INDEX threads_by_continuation ON threads (continuation_of)",
+        f"CREATE INDEX threads_of_runs ON threads (substr(item_id, 1, 5)) WHERE {IS_RUN}",
     ),
 )
 """The statements that lead from each version of the file's schema to the next."""

@@ -16,7 +16,7 @@ from ryecore.graph.view.run_view import RunView, StepSeen
 from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.left_behind import TRANSCRIPT
-from ryecore.state.model import ThreadRecord
+from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.state.transcript_check import read_records
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["is_run", "list_runs", "look_at_run", "with_graph"]
 
 _MAX_CHECKPOINTS: Final = 1000
-_PAGE: Final = 200
 
 
 def is_run(record: ThreadRecord) -> bool:
@@ -35,28 +34,22 @@ def is_run(record: ThreadRecord) -> bool:
 
 
 def list_runs(
-    store: "ThreadStore", *, running: bool = False, limit: int = 50
-) -> tuple[ThreadRecord, ...]:
+    store: "ThreadStore", *, running: bool = False, limit: int = 50, offset: int = 0
+) -> ThreadRecords:
     """The runs of graphs, newest first; those nobody runs any more are ended first.
 
     Args:
         store: The project's threads.
         running: Whether those that have not ended count alone.
         limit: How many at most.
+        offset: How many to pass over.
     """
     if running:
         active = store.look_at_all(lambda found: found.list_active())
-        return tuple(one for one in reversed(active) if is_run(one))[:limit]
-    store.look_at_all(lambda _: ())
-    runs: list[ThreadRecord] = []
-    offset = 0
-    while len(runs) < limit:
-        page = store.registry.list_threads(limit=_PAGE, offset=offset)
-        runs += [one for one in page if is_run(one)]
-        offset += len(page)
-        if len(page) < _PAGE:
-            break
-    return tuple(runs[:limit])
+        runs = [one for one in reversed(active) if is_run(one)]
+        return ThreadRecords(runs[offset : offset + limit], len(runs))
+    rows = store.look_at_all(lambda found: found.list_runs(limit=limit, offset=offset))
+    return ThreadRecords(rows, store.registry.count_threads(only_runs=True))
 
 
 def look_at_run(
