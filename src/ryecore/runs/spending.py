@@ -63,6 +63,15 @@ class _Held:
     amount: Amount
 
 
+@frozen
+class _Settlement:
+    """What a try cost, still to be written into the ledger."""
+
+    held: _Held
+    actual: Amount
+    mark: Mark
+
+
 class Spending:
     """What one thread or run spends: its account's holds and settlements, in step with the tries.
 
@@ -104,6 +113,7 @@ class Spending:
         self._attempt = 0
         self._refused_turn = 0
         self._held: _Held | None = None
+        self._unwritten: list[_Settlement] = []
         self._estimate = TokenEstimate()
         self.input_estimate = 0
         self.tracker = CostTracker(deps.price_of)
@@ -252,9 +262,34 @@ class Spending:
             before.output_tokens + written,
             before.spend_microcents + spend,
         )
+        self._unwritten.append(_Settlement(held, actual, mark))
         self._tell_end(actual, record.outcome, record.kind, read, written, mark)
+        self.settle_unwritten()
+
+    def settle_unwritten(self) -> None:
+        """Write the settlements that are known and not yet in the ledger, such as on a full disk.
+
+        Until one is written its hold stands; so it comes before the thread's total is reported, or
+        both would be charged.
+
+        Raises:
+            StateError: Nothing can be written. Asked again, nothing is charged twice.
+
+        Source: decisions 39 and 40.
+        """
+        while self._unwritten:
+            self._settle(self._unwritten[0])
+            self._unwritten.pop(0)
+
+    def _settle(self, settlement: _Settlement) -> None:
+        held, actual = settlement.held, settlement.actual
         settled = self._ledger.settle(
-            self._thread_id, held.turn, held.attempt, actual, mark=mark, snapshot=self.cost
+            self._thread_id,
+            held.turn,
+            held.attempt,
+            actual,
+            mark=settlement.mark,
+            snapshot=self.cost,
         )
         if settled.cancel_requested:
             self._cancellation.cancel()
@@ -285,10 +320,9 @@ class Spending:
             before.output_tokens + written,
             before.spend_microcents + amount.spend_microcents,
         )
+        self._unwritten.append(_Settlement(held, amount, "assumed"))
         self._tell_end(amount, "cancelled", None, read, written, "assumed")
-        self._ledger.settle(
-            self._thread_id, held.turn, held.attempt, amount, mark="assumed", snapshot=self.cost
-        )
+        self.settle_unwritten()
 
     def asks_again(self) -> bool:
         """Whether what the ledger refused is to be asked again, for as short an answer as is left.

@@ -370,6 +370,7 @@ class GraphLife:
             status = "killed"
         cost = self._walk.agents.cost
         await host.ledger.until_free()
+        self._walk.agents.settle_unwritten()
         spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         host.ledger.report_actual(run_id, spent)
         host.ledger.cascade_spend(run_id)

@@ -61,6 +61,10 @@ class AgentWork:
         """What the run's own agents have used."""
         return self._spending.cost
 
+    def settle_unwritten(self) -> None:
+        """Write what is known and not yet in the ledger; see `Spending.settle_unwritten`."""
+        self._spending.settle_unwritten()
+
     async def run(
         self, vertex: AgentVertex, inputs: Mapping[str, object], context: Mapping[str, object]
     ) -> NodeOutcome:

@@ -409,6 +409,8 @@ class ThreadLifecycle:
         host, thread_id, cost = self._host, self.thread_id, self._cost
         are_wanted = ending.status == "completed"
         await stop_children(host.store, thread_id)
+        if self._loop is not None:
+            self._loop.spending.settle_unwritten()
         hooks = self._hooks.past_the_end(self._harness.deadline if are_wanted else None)
         await run_after_complete(host, hooks, self._file, ending, cost)
         if ending.hands_off:

@@ -1,0 +1,73 @@
+"""A settlement that a full disk keeps from being written is charged once."""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore import AgentRunnerDeps, Limits
+from ryecore.errors import StateError
+from ryecore.llm.cost import Price
+from ryecore.llm.options import GO
+from ryecore.policy import CancelToken
+from ryecore.policy.budget import Amount
+from ryecore.runs.spending import Spending
+from ryecore.state.checkpoints import Head
+from tests.integration.test_thread_disk import fill
+from tests.unit.state.test_ledger import Books
+
+
+class Page:
+    """A record of tries that takes anything."""
+
+    head: Head | None = None
+
+    def tell(self, kind: str, payload: Mapping[str, Any], /) -> None:
+        pass
+
+    append = tell
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small file system is not permitted here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path) -> None:
+    books = Books(small)
+    books.root("t", 10**9, 10**6)
+    deps = AgentRunnerDeps(
+        resolve_provider=lambda _: None,
+        key_for=lambda _: "",
+        price_of=lambda *_: Price("1", "5", per_medium="0.04"),
+    )
+    spending = Spending("t", books.ledger, Limits(spend_usd=10), deps, Page(), CancelToken())
+    spending.begin_turn(1)
+    assert spending.before_media("p", "m", 100) is GO
+    filler = fill(small)
+    with pytest.raises(StateError):
+        spending.settle_open()
+    with pytest.raises(StateError):
+        spending.settle_unwritten()
+    filler.unlink()
+    spending.settle_unwritten()  # as the end of every thread and run does
+    spending.settle_unwritten()
+
+    cost = spending.cost
+    total = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+    books.ledger.report_actual("t", total)
+    books.registry.settle("t", "error", {})
+    account = books.ledger.account("t")
+    assert (account.own, account.held) == (total, Amount())
+    (charge,) = books.ledger.charges("t")
+    assert charge.actual == total
