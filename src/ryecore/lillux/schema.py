@@ -1,8 +1,12 @@
 """JSON Schema: the failures of an instance, by path and in plain words."""
 
+import json
+from contextlib import suppress
+
 from attrs import frozen
 
 from ryecore import _native
+from ryecore.lillux.schema_size import check_schema_size
 
 __all__ = ["SchemaFailure", "SchemaValidator"]
 
@@ -30,12 +34,16 @@ class SchemaValidator:
         schema_json: The schema as JSON.
 
     Raises:
-        ValueError: It is no valid schema; the message says where.
+        ValueError: It is no valid schema; the message says where. Or its references multiply it
+            beyond what can be checked in time; see `check_schema_size`.
     """
 
     __slots__ = ("_native",)
 
     def __init__(self, schema_json: str) -> None:
+        if "$" in schema_json or "\\u" in schema_json:  # without references it is as it looks
+            with suppress(json.JSONDecodeError):  # the validator says what is wrong with it
+                check_schema_size(json.loads(schema_json))
         self._native = _native.SchemaValidator(schema_json)
 
     def failures(self, instance_json: str) -> tuple[SchemaFailure, ...]:

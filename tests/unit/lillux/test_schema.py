@@ -92,3 +92,25 @@ def test_what_is_no_json_is_refused(text: str) -> None:
         SchemaValidator(text)
     with pytest.raises(ValueError, match="instance is not JSON"):
         SchemaValidator("true").failures(text)
+
+
+def _bomb(link: str, inner: bool) -> str:
+    """Nine levels, each of which refers to the next ten times."""
+    defs: dict[str, object] = {"level9": {"type": "string"}}
+    for level in range(9):
+        reference: dict[str, object] = {"$ref": f"#/$defs/level{level + 1}"}
+        part = {"properties": {"a": reference}} if inner else reference
+        defs[f"level{level}"] = {link: [part] * 10}
+    return json.dumps({"$ref": "#/$defs/level0", "$defs": defs})
+
+
+@pytest.mark.parametrize("link", ["allOf", "anyOf", "oneOf"])
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_schema_that_its_references_multiply_is_refused(link: str, inner: bool) -> None:
+    with pytest.raises(ValueError, match="refers to its own parts so often"):
+        SchemaValidator(_bomb(link, inner))
+
+
+def test_a_recursive_schema_is_none() -> None:
+    tree = {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "type": "object"}
+    assert SchemaValidator(json.dumps(tree)).failures('{"left": {"right": 5}}')
