@@ -6,6 +6,7 @@ from typing import TypeVar
 import anyio
 
 from ryecore.errors import RyeClosed
+from ryecore.lillux.exhaustion import exhaustion_of
 
 __all__ = ["Running"]
 
@@ -32,6 +33,7 @@ class Running:
             call: What to run.
 
         Raises:
+            ProcessError: No descriptor, process, thread or memory is left.
             RyeClosed: This was closed, before or meanwhile.
         """
         if self.is_closed:
@@ -40,6 +42,11 @@ class Running:
             self._scopes.add(scope)
             try:
                 return await call()
+            except (OSError, RuntimeError, ExceptionGroup) as problem:
+                used_up = exhaustion_of(problem)
+                if used_up is None:
+                    raise
+                raise used_up.during(str(ref)) from problem
             finally:
                 self._scopes.discard(scope)
                 if self._idle is not None and not self._scopes:

@@ -12,6 +12,7 @@ from typing import Final, TextIO
 
 from ryecore.chain.render import render_error
 from ryecore.errors import RyeError
+from ryecore.lillux.exhaustion import exhaustion_of
 from ryecore.notices import RyeWarning
 from ryecore.styled import StyledText
 
@@ -134,7 +135,8 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
     """Show an error as text with its next step, or as its JSON object, and exit with 2."""
     try:
         try:
-            yield
+            with _exhaustion_named():
+                yield
         except RyeError as error:
             if as_json:
                 show_json(error.to_dict())
@@ -145,6 +147,17 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
     except _OutputLostError as lost:
         _give_up_output(lost.__cause__)
         sys.exit(EXIT_FAILED)
+
+
+@contextmanager
+def _exhaustion_named() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, ExceptionGroup) as problem:
+        used_up = exhaustion_of(problem)
+        if used_up is None:
+            raise
+        raise used_up from problem
 
 
 def _give_up_output(why: BaseException | None) -> None:

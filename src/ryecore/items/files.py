@@ -3,11 +3,12 @@
 import os
 import re
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_left_over", "write_atomically"]
+__all__ = ["is_left_over", "remove_left_overs", "write_atomically"]
 
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
 
@@ -55,6 +56,22 @@ def write_atomically(
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108
         raise
+
+
+def remove_left_overs(path: Path, older_than_s: float = 60.0) -> None:
+    """Remove what writes of a file left behind that were killed.
+
+    Args:
+        path: The file.
+        older_than_s: How old such a file has to be: another process may be writing one now.
+    """
+    beginning, oldest = f".{path.name}.", time.time() - older_than_s
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for one in entries:
+            if one.name.startswith(beginning) and is_left_over(one.name):
+                with suppress(OSError):
+                    if one.stat(follow_symlinks=False).st_mtime < oldest:
+                        os.unlink(one.path)  # noqa: PTH108
 
 
 def is_left_over(name: str) -> bool:

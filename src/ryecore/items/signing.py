@@ -11,7 +11,7 @@ from attrs import frozen
 
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
 from ryecore.items.confined import check_links, writable_folder
-from ryecore.items.files import is_left_over, write_atomically
+from ryecore.items.files import is_left_over, remove_left_overs, write_atomically
 from ryecore.items.places import absolute, place_of
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import (
@@ -113,6 +113,7 @@ def write_signed(space: Space, name: str, content: bytes, key: SigningKey) -> Pa
     signed, _, _ = sign_content(content, path.suffix, "config", name, key)
     try:
         with writable_folder(path.parent, space.folder("config"), space.boundary) as folder:
+            remove_left_overs(folder / path.name)
             write_atomically(folder / path.name, signed)
     except OSError as problem:
         raise SigningError(
@@ -174,7 +175,9 @@ def sign_file(
                 next_step="Ask again, for what it holds now.",
             )
         with writable_folder(path.parent, kind_folder, boundary) as folder:
-            write_atomically(folder / (sidecar if is_sidecar else path).name, content)
+            target = folder / (sidecar if is_sidecar else path).name
+            remove_left_overs(target)
+            write_atomically(target, content)
     except OSError as problem:
         raise SigningError(
             f"{path} can't be signed: {problem.strerror or problem}.",

@@ -19,6 +19,7 @@ from attrs import field, frozen
 
 from ryecore import _native
 from ryecore.errors import ProcessError, SpawnFailed
+from ryecore.lillux.exhaustion import exhaustion_step
 from ryecore.lillux.mailbox import current_mailroom
 from ryecore.lillux.warm import WarmStart
 
@@ -354,7 +355,7 @@ def _next_step(spec: ProcessSpec, errno: int | None) -> str:
         return f"Install it, or add its folder to the child's PATH ({spec.env.get('PATH', '')!r})."
     if errno == ENOEXEC:
         return "It is neither a binary for this machine nor a script that begins with #!."
-    return ""
+    return exhaustion_step(errno)
 
 
 def _process_error(process: ProcessId, error: OSError | ValueError) -> ProcessError:

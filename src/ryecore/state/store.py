@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import anyio
 
-from ryecore.errors import ProcessError, StateError, ThreadConflict, ThreadNotFound
+from ryecore.errors import ProcessError, StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.policy.limits import Limits
@@ -416,6 +416,10 @@ class ThreadStore:
                 f"The thread {thread_id} can't be killed from here: {problem.message}",
                 next_step="Ask it to stop instead: rye threads cancel",
             ) from problem
+        if isinstance(unwritten, StateLocked):  # perhaps by the very process that is gone now
+            with suppress(StateError):
+                self.registry.request_cancel(thread_id, kill=True)
+                return self.look(thread_id)
         if unwritten is not None:
             raise StateError(
                 f"The process of the thread {thread_id} was ended, but its end can't be written: "

@@ -396,3 +396,20 @@ def test_a_runtimes_file_type_is_signed_in_its_own_comment(house: House, spaces:
     with pytest.raises(BadSignature):
         house.open().verify("tool:acme/y")
     assert moved.exists()
+
+
+def test_signing_again_removes_what_a_killed_signing_left(house: House) -> None:
+    path = house.path("tools/acme/tool.py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(PYTHON_TOOL)
+    house.open().sign("tool:acme/tool")
+    old = path.with_name(".tool.py.0123456789ab")
+    fresh, others = path.with_name(".tool.py.ba9876543210"), path.with_name(".x.py.0123456789ab")
+    for one in (old, fresh, others):
+        one.write_text("half")
+    for one in (old, others):
+        os.utime(one, (0, 0))
+    house.open().sign("tool:acme/tool")
+    assert not old.exists()
+    assert fresh.exists(), "another process may be writing it"
+    assert others.exists(), "it is another file's"

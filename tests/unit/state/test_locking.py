@@ -13,9 +13,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from attrs import evolve
 
 from ryecore.errors import StateLocked
 from ryecore.lillux.locks import find_lock_holders, is_locked
+from ryecore.lillux.processes import current_process
 from ryecore.state import locking
 from ryecore.state.attestation import attested_folder
 from ryecore.state.locking import run_in_thread
@@ -220,3 +222,25 @@ def test_a_command_line_cannot_steer_a_terminal(tmp_path: Path) -> None:
     assert one.pid == pid
     assert "\x1b" not in one.command
     assert len(one.command) <= 80
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_stopped_owner_that_holds_the_state_can_be_killed(tmp_path: Path) -> None:
+    store = ThreadStore.open(tmp_path / "project/.ai", tmp_path / "user/.ai")
+    store.registry.register("t", "tool:x")
+    (gate,) = tmp_path.rglob("threads.db.gate")
+    script = f"import os, sys\nprint(flush=True)\nsys.stdin.readline(){HOLD_GATE}{STOP}"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(gate)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdin is not None
+        running.stdout.readline()
+        stat = Path(f"/proc/{running.pid}/stat").read_text()
+        ticks = int(stat.rsplit(")", 1)[1].split()[19])
+        owner = evolve(current_process(), pid=running.pid, start_ticks=ticks)
+        store.registry.claim("t", owner, owns_process=True)
+        running.stdin.write(b"\n")
+        running.stdin.flush()
+        os.waitpid(running.pid, os.WUNTRACED)
+        assert store.kill("t", grace_s=0.1).status == "killed"
