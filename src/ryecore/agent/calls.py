@@ -1,6 +1,8 @@
 """Serve the tool calls of one answer."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -237,5 +239,15 @@ class _Told:
     def failed(self, why: str) -> None:
         """Tell of a call that never came to its tool, so that nobody misses it."""
         if not self._called:
-            self.on_event(ToolCalled(self._call.name, self._call.arguments_json[:_SUMMARY_CHARS]))
+            self.on_event(ToolCalled(self._call.name, _shown_input(self._call.arguments_json)))
         self.on_event(ToolReturned(self._call.name, False, why[:_SUMMARY_CHARS]))
+
+
+def _shown_input(arguments_json: str) -> Mapping[str, object] | str:
+    """The arguments of a call that was refused: an object as of any call, else shortened text."""
+    if len(arguments_json) <= _SUMMARY_CHARS:
+        with suppress(ValueError, RecursionError):
+            found = json.loads(arguments_json)
+            if isinstance(found, dict):
+                return found
+    return arguments_json[:_SUMMARY_CHARS]
