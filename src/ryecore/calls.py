@@ -132,6 +132,7 @@ async def answer(
     """
     ctx = ctx or CallContext()
     try:
+        _check_item_id(arguments.get("item_id"))
         return await _CALLS[call](rye, arguments, ctx)
     except RyeError as error:
         return _refusal(error, arguments)
@@ -164,6 +165,14 @@ async def _opened(
 def _refusal(error: RyeError, arguments: Mapping[str, Any]) -> dict[str, object]:
     item_id = arguments.get("item_id")
     return (error.during(item_id) if isinstance(item_id, str) else error).to_dict()
+
+
+def _check_item_id(item_id: object) -> None:
+    if item_id is not None and not isinstance(item_id, str):
+        raise InvalidItemId(
+            f"item_id must be a string, not {type(item_id).__name__}.",
+            next_step="Pass tool:ID or directive:ID.",
+        )
 
 
 def _check_names(arguments: Mapping[str, Any], known: frozenset[str]) -> None:

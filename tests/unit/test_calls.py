@@ -177,3 +177,9 @@ async def test_a_model_can_not_name_deps(home):
             "rye_execute", rye, {"item_id": "directive:acme/sum", "deps": "os:abort"}
         )
     assert "Unknown arguments: deps" in done["error"]
+
+
+@pytest.mark.parametrize("call", [rye_execute, rye_fetch, rye_sign])
+async def test_an_id_that_is_no_string_is_called_so(home, call):
+    refused = await call(item_id=5, project_path=home.project)
+    assert refused["error"].startswith("item_id must be a string, not int.")
