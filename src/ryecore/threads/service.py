@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from ryecore.errors import ConfigError, RyeClosed, ThreadConflict
 from ryecore.items.refs import ItemRef
+from ryecore.lillux.locks import find_lock_holders
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
@@ -234,12 +235,15 @@ class ThreadService:
             ThreadConflict: It is a tool's, which has none.
         """
         record, host = self._transcribed(thread_id), self._host
+        path = host.store.folder_of(thread_id) / TRANSCRIPT
+        # An owner that was declared dead may be stopped, and still hold what nobody could close.
+        is_closed = record.completed_at is not None and not find_lock_holders(path)
         return verify_transcript(
-            host.store.folder_of(thread_id) / TRANSCRIPT,
+            path,
             thread_id,
             host.key.public,
             record.transcript_head,
-            ended=record.ended,
+            ended=record.ended and is_closed,
             unit="turn" if _is_directives(record) else "step",
         )
 
