@@ -18,7 +18,7 @@ __all__ = [
     "cancel",
     "current_process",
     "digest_tree",
-    "kill_process",
+    "kill_processes",
     "list_tree",
     "monotonic_ns",
     "now_ns",
@@ -91,13 +91,15 @@ class Pool:
     def close(self) -> bool: ...
     def stats(self) -> list[_Standing]: ...
 
-# runs: command, args, cwd, env, stdin, timeout_s, kill_grace_s, drain_s, max_output_bytes, log,
-# warm (pool, index of the argument, that argument in the template, program, settings, sealed)
+# runs: command, args, cwd, env, call_env, stdin, timeout_s, kill_grace_s, drain_s,
+# max_output_bytes, log, warm (pool, index of the argument, that argument in the template,
+# program, settings, sealed)
 
 _Spec: TypeAlias = tuple[
     str,
     Sequence[str],
     str,
+    dict[str, str],
     dict[str, str],
     bytes,
     float | None,
@@ -148,9 +150,13 @@ def start_detached(
     log_path: _Path,
     /,
 ) -> _ProcessId: ...
-def kill_process(
-    process: _ProcessId, grace_s: float, /
-) -> Literal["terminated", "killed", "already_dead"]: ...
+def kill_processes(
+    processes: Sequence[_ProcessId],
+    spared: Sequence[_ProcessId],
+    marks: Sequence[bytes],
+    grace_s: float,
+    /,
+) -> list[Literal["terminated", "killed", "already_dead"]]: ...
 def process_status(process: _ProcessId, /) -> Literal["running", "zombie", "dead"]: ...
 def current_process() -> _ProcessId: ...
 

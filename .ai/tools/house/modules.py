@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:LQaTuwnr8B6fR_wS6OIYCgfwS44bhFFdRcu1-6X4oRWGhCPAm2A9eKiwxGF57tjHJQKtzre7fIRE9lH0WaswAg:135892de96aca47f
+# rye:signed:2026-11-23T01:00:34Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:xLQYqI8obaAuOCAFK89SN-NWqMIcv_zu9WBec1sc5ZNXacetWJ-kUkPps7pOKcScHXDSgwsXtAYvQy0AnMsQDg:fd53c8f1f7bcb1f7
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

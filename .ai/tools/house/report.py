@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:XckheWWrbrLQe1nhhbho11MjyWz1ASj0nwW2h9DXb14VdoXNrqOBDiFvyrZmD5rzdZbDHNBy9cz83vmM8WwQDA:135892de96aca47f
+# rye:signed:2026-11-23T01:00:34Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:cQwz1UnswcEkLYURgLIUnSiF-uLBzzq-9dgXKps1xpSlAoQzoll-RVOP9EKSyr_He4vLVHi6Tb45Vqda0QwVBA:fd53c8f1f7bcb1f7
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

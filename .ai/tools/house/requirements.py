@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:KeM1H1ueATzVMeLkYQ_Y8m8SISn4-VntuUpv4LhwA2ghTWHEk6G8EsRNkPQIpZWPgIFd7kNT5zP8tOWVioksAw:135892de96aca47f
+# rye:signed:2026-11-23T01:00:34Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:NMad50WPpRQnE5KUSkDG3NqXx8f3lbrly0bRDMwEBpjXPbAfyjb_kASb4xOGr-_TKjTKbg75ahhI71CB1oyHCw:fd53c8f1f7bcb1f7
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:mdvnQegYV0CbQgsxRsfcdj0ZiwV0t9mBNtKdaZ4Z9nxEdxhrscU7kHVZwCJDtp3oCwWKOE-sNS-w0PzOsn7qCA:135892de96aca47f
+# rye:signed:2026-11-23T01:00:34Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:D4qLtzgcaSh0m50Bhi5j-Ld968-hsBe6y1GzoqooK3Utgzb6Kie2upZNLJ7NLE2xztfjhDRtxfL9AwO-zPhKCQ:fd53c8f1f7bcb1f7
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ZcWW4mroV3NZ7sjwIzZdR-3iVsDsCsmuIzRfqg2GdDto1BZYJ2AWjlMW597GqhWu-UlbXsqzDpf1oRuIsg9dCA:135892de96aca47f
+# rye:signed:2026-11-23T01:00:34Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:1x_K4mpBZ7gdA8mpktN6Emyu7j6kD88IYgmQt0QGBDsDgdO7_LOddO0J0Hl9zCxDn7bM5158DaIILk-JT5jDBg:fd53c8f1f7bcb1f7
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:9LX05caaIR--YvP_htmhgd_aIYHiG503T-7Fq27xwYsa8AcdJmh-RZWTXmWeHTOS11YC7I3EiHsUaA2zAKi7Bw:135892de96aca47f
+# rye:signed:2026-11-23T01:00:34Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:R-KrcD0kG8OLEKPajoD1AJnC_FqowbuxaapwcFdczueONB0VDdtrlBAro9syDdUAJX1PnTgcyB6lHsC2thhPAQ:fd53c8f1f7bcb1f7
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

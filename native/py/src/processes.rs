@@ -54,22 +54,32 @@ fn start_detached(
 }
 
 #[pyfunction]
-#[pyo3(signature = (process, grace_s, /))]
-fn kill_process(py: Python<'_>, process: Id, grace_s: f64) -> PyResult<&'static str> {
-    let (id, grace) = (from_tuple(process), duration("grace_s", grace_s)?);
+#[pyo3(signature = (processes, spared, marks, grace_s, /))]
+fn kill_processes(
+    py: Python<'_>,
+    processes: Vec<Id>,
+    spared: Vec<Id>,
+    marks: Vec<Vec<u8>>,
+    grace_s: f64,
+) -> PyResult<Vec<&'static str>> {
+    let ids: Vec<_> = processes.into_iter().map(from_tuple).collect();
+    let spared: Vec<_> = spared.into_iter().map(from_tuple).collect();
+    let grace = duration("grace_s", grace_s)?;
     let mut interruption = Ok(());
     let killed = py.detach(|| {
-        core::kill_process(&id, grace, || {
+        core::kill_processes(&ids, &spared, &marks, grace, || {
             interruption = Python::attach(|py| py.check_signals());
             interruption.is_ok()
         })
     });
     interruption?;
-    Ok(match killed.map_err(raise)? {
-        Some(Killed::Terminated) => "terminated",
-        Some(Killed::AlreadyDead) => "already_dead",
-        Some(Killed::Killed) | None => "killed",
-    })
+    let outcomes = killed.map_err(raise)?.unwrap_or_default();
+    let outcomes = outcomes.into_iter().map(|killed| match killed {
+        Killed::Terminated => "terminated",
+        Killed::AlreadyDead => "already_dead",
+        Killed::Killed => "killed",
+    });
+    Ok(outcomes.collect())
 }
 
 #[pyfunction]
@@ -132,7 +142,7 @@ fn tie_to_interpreter(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_detached, module)?)?;
-    module.add_function(wrap_pyfunction!(kill_process, module)?)?;
+    module.add_function(wrap_pyfunction!(kill_processes, module)?)?;
     module.add_function(wrap_pyfunction!(process_status, module)?)?;
     module.add_function(wrap_pyfunction!(current_process, module)?)?;
     tie_to_interpreter(module)

@@ -24,6 +24,7 @@ struct Spec<'py>(
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
     Bound<'py, PyDict>,
+    Bound<'py, PyDict>,
     Bound<'py, PyBytes>,
     Option<f64>,
     f64,
@@ -40,6 +41,7 @@ impl Spec<'_> {
             args,
             cwd,
             env,
+            own_env,
             stdin,
             timeout_s,
             kill_grace_s,
@@ -49,6 +51,7 @@ impl Spec<'_> {
             warm,
         ) = self;
         let program = program(command, args, cwd, env)?;
+        let own_env = Program::variables(os_pairs(own_env)?).map_err(raise)?;
         let limits = Limits {
             timeout: timeout_s
                 .map(|time| duration("timeout_s", time))
@@ -60,7 +63,8 @@ impl Spec<'_> {
         let warm = warm.as_ref().map(|warm| warm.on(&program)).transpose()?;
         // The lock of the interpreter is held, so that no fork happens in the middle.
         let stdin = stdin.as_bytes().to_vec();
-        process::start(program, stdin, limits, log.as_deref(), inbox, warm).map_err(raise_os)
+        process::start(program, own_env, stdin, limits, log.as_deref(), inbox, warm)
+            .map_err(raise_os)
     }
 }
 

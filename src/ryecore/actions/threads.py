@@ -377,16 +377,19 @@ class Threads:
         return await self._call(thread_id, cancel)
 
     async def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
-        """End the process that runs a thread, and the thread as killed.
+        """Kill a thread: its processes, those of the threads below it, and of all their tools.
+
+        Returns once they have ended. A thread that shares its process with others is asked to stop;
+        after the grace its tools are killed, and that process is not.
 
         Args:
             thread_id: The thread.
-            grace_s: How long its process may take to end by itself, in seconds.
+            grace_s: How long they may take to end by themselves, in seconds.
 
         Raises:
             InputError: `grace_s` is no number from 0.
             ThreadNotFound: There is none of this id.
-            StateError: Its process can't be ended from here.
+            StateError: A process can't be ended from here.
         """
         if not grace_s >= 0:
             raise InputError(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.agent.events import AgentToolCall, AgentToolResult
 from ryecore.agent.setup import TurnSetup
@@ -14,6 +14,8 @@ from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnSta
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.result import LlmResult
+from ryecore.policy.call_ids import place_id
+from ryecore.tools.context import ToolContext
 from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
 
 __all__ = ["Served", "ServedCalls"]
@@ -144,13 +146,14 @@ class ServedCalls:
         call, setup = self._calls[place], self._setup
         self._begun.add(place)
         told = _Told(setup, call, self._asked.model)
+        context = self._context(place)
         came: ToolOutcome | ToolCallError
         try:
             if setup.observer is None:
-                came = await setup.registry.dispatch(call, setup.tool_context, told.on_event)
+                came = await setup.registry.dispatch(call, context, told.on_event)
             else:
                 with setup.observer.tool(setup.node_id, call):
-                    came = await setup.registry.dispatch(call, setup.tool_context, told.on_event)
+                    came = await setup.registry.dispatch(call, context, told.on_event)
         except ToolCancelledError:
             raise
         except ToolCallError as error:
@@ -168,6 +171,13 @@ class ServedCalls:
                 self._keep(place, came.part)
             case _:
                 self._answer(place, str(came), is_error=True)
+
+    def _context(self, place: int) -> ToolContext:
+        """The tool's context of one call, with an id of that call."""
+        context, call = self._setup.tool_context, self._calls[place]
+        where = place_id(context.call.call_id, self._state.turn, place)
+        call_id = place_id(where, call.name, call.arguments_json)
+        return evolve(context, call=evolve(context.call, call_id=call_id))
 
     def _tell_unrun(self, place: int, feed: Feed) -> None:
         if feed.is_error:

@@ -34,6 +34,7 @@ from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
 from ryecore.lillux.warm import WarmPool
+from ryecore.policy.call_ids import CALL_ID, THREAD_ID, call_id_of
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CallContext
 
@@ -129,6 +130,7 @@ class PrimitiveExecutor:
                 )
             if output_log is not None:
                 plan = evolve(plan, output_log=output_log)
+            plan = evolve(plan, call_env=_call_env(ref, parameters, ctx))
             done = await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
             error.item_id = str(ref)  # not the element that failed: what was asked for
@@ -373,6 +375,13 @@ def _bounded_timeout(callers: float | None, configured: float | None) -> float |
             f"A timeout of {callers!r} s can't be kept.", next_step="Pass a positive number."
         )
     return float(callers)
+
+
+def _call_env(ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext) -> dict[str, str]:
+    """The variables by which a tool knows its call, and the run that it is part of."""
+    call_id = call_id_of(ctx.call_id, str(ref), parameters)
+    run_id = ctx.budget_account
+    return {CALL_ID: call_id} if run_id is None else {CALL_ID: call_id, THREAD_ID: run_id}
 
 
 def _within_deadline(plan: ExecutionPlan, ctx: CallContext) -> ExecutionPlan:

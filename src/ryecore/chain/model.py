@@ -304,7 +304,7 @@ class ExecutionPlan:
         command: The program.
         args: Its arguments.
         cwd: Its working folder.
-        env: Its whole environment. Values may be secret, so `repr` leaves them out.
+        env: Its environment. Values may be secret, so `repr` leaves them out.
         stdin: The bytes on its standard input.
         timeout_s: After how many seconds the process group ends.
         max_output_bytes: How much of each output stream is kept.
@@ -313,6 +313,7 @@ class ExecutionPlan:
             ends with its call.
         output_log: A file that the output is also written to as it comes.
         warm: How the process can start warm; None where it can't. What comes of it is the same.
+        call_env: Variables of this one call, above `env`: its id, and that of its run.
     """
 
     command: str
@@ -326,6 +327,7 @@ class ExecutionPlan:
     keep: str | None = None
     output_log: str | None = None
     warm: WarmPlan | None = field(default=None, repr=False)
+    call_env: Mapping[str, str] = field(factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, object]:
         """The plan as a dry run shows it: names of variables, never values."""

@@ -85,6 +85,7 @@ class ExecutePrimitive:
                 args=plan.args,
                 cwd=plan.cwd,
                 env=plan.env,
+                call_env=plan.call_env,
                 stdin=plan.stdin,
                 timeout_s=plan.timeout_s,
                 max_output_bytes=plan.max_output_bytes,

@@ -135,7 +135,7 @@ def cancel_threads(thread_ids: Sequence[str], project_path: str, as_json: bool) 
 def kill_threads(
     thread_ids: Sequence[str], grace_s: float, project_path: str, as_json: bool
 ) -> None:
-    """End the processes of threads, and the threads as killed."""
+    """Kill threads, their processes, and what their tools have started."""
     _stop(
         thread_ids,
         project_path,

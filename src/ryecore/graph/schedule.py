@@ -105,6 +105,7 @@ class Position:
         errors: The first of the errors that were passed over.
         suppressed: How many errors were passed over.
         ending: How it ended; None while it goes on.
+        visit: The step at which the run came to the node; a node that is tried again keeps it.
     """
 
     node: str | None
@@ -114,10 +115,13 @@ class Position:
     errors: tuple[NodeError, ...] = ()
     suppressed: int = 0
     ending: Ending | None = None
+    visit: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """The position but for its state, JSON-ready."""
         document: dict[str, object] = {"node": self.node, "step": self.step}
+        if self.visit != self.step:
+            document["visit"] = self.visit
         if self.hook_retries:
             document["hook_retries"] = dict(self.hook_retries)
         if self.suppressed:
@@ -150,6 +154,7 @@ class Position:
             tuple(NodeError(**one) for one in document.get("errors", ())),
             document.get("suppressed", 0),
             ending,
+            document.get("visit", document["step"]),
         )
 
 
@@ -292,7 +297,7 @@ def _after_error(
     now_ms: int,
 ) -> Position:
     """Where a run stands after a node has failed: its hooks, its own edge, then the policy."""
-    here = _moved(position, node.id, position.state)
+    here = evolve(_moved(position, node.id, position.state), visit=position.visit)
     if error.code == "cancelled":
         return evolve(here, ending=Ending("cancelled", error=error))
     if control == "retry":
@@ -320,6 +325,8 @@ def _moved(position: Position, node_id: str, state: Mapping[str, object]) -> Pos
         position.hook_retries,
         position.errors,
         position.suppressed,
+        None,
+        position.step + 1,
     )
 
 

@@ -7,7 +7,7 @@ that gains privileges by its exec is let go.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from errno import EINVAL, ENOENT, ENOEXEC
 from functools import cache
 from os import PathLike, fspath, register_at_fork
@@ -33,6 +33,7 @@ __all__ = [
     "RunningProcess",
     "current_process",
     "kill_process",
+    "kill_processes",
     "process_status",
     "run_process",
     "run_process_sync",
@@ -50,7 +51,8 @@ class ProcessSpec:
         command: An absolute path, or a bare name that is looked up in the PATH of `env`.
         args: What follows the command.
         cwd: The working directory.
-        env: The child's whole environment.
+        env: The child's environment.
+        call_env: Variables of this call alone, above those of `env`; a template knows none of them.
         stdin: What the child can read; empty is `/dev/null`.
         timeout_s: How long it may run; None is for ever.
         kill_grace_s: Between TERM and KILL.
@@ -66,6 +68,7 @@ class ProcessSpec:
     args: tuple[str, ...] = ()
     cwd: str = field(kw_only=True)
     env: Mapping[str, str] = field(kw_only=True, repr=False)
+    call_env: Mapping[str, str] = field(factory=dict, kw_only=True, repr=False)
     stdin: bytes = field(default=b"", kw_only=True, repr=False)
     timeout_s: float | None = field(default=300, kw_only=True)
     kill_grace_s: float = field(default=2.0, kw_only=True)
@@ -247,7 +250,7 @@ def kill_process(
     process: ProcessId,
     grace_s: float = 3.0,
 ) -> Literal["terminated", "killed", "already_dead"]:
-    """End a process, and its group if it leads one: TERM, grace, KILL. Waits for the end.
+    """End a process, and all that it has started; see `kill_processes`.
 
     Args:
         process: Who is meant. A process that only has the same number is never signalled.
@@ -259,11 +262,46 @@ def kill_process(
     Raises:
         ProcessError: It can't be ended, or not told from here.
     """
-    _check_time_namespace(process)
+    return kill_processes((process,), grace_s)[0]
+
+
+def kill_processes(
+    processes: Sequence[ProcessId],
+    grace_s: float = 3.0,
+    *,
+    spared: Iterable[ProcessId] = (),
+    marks: Iterable[tuple[str, str]] = (),
+) -> list[Literal["terminated", "killed", "already_dead"]]:
+    """End processes, their groups where they lead one, and all that they have started.
+
+    TERM goes to the processes and their groups. Once they have ended, or the grace is over, KILL
+    goes to what is left: whatever descends from them, in whichever session, and the sessions of
+    that. Waits until all of it has ended.
+
+    Args:
+        processes: Who is meant. A process that only has the same number is never signalled.
+        grace_s: Between TERM and KILL, in seconds.
+        spared: Descendants that are left alone, with all below them.
+        marks: Variables, each a name and a value. Every process that has begun with one of them in
+            its environment is meant too; it gets no TERM.
+
+    Returns:
+        What it took, for each of `processes`.
+
+    Raises:
+        ProcessError: One can't be ended, or not told from here; the others were ended.
+    """
+    for process in processes:
+        _check_time_namespace(process)
     try:
-        return _native.kill_process(_identity(process), grace_s)
+        return _native.kill_processes(
+            [_identity(one) for one in processes],
+            [_identity(one) for one in spared],
+            [f"{name}={value}".encode() for name, value in marks],
+            grace_s,
+        )
     except (OSError, ValueError) as error:
-        raise _process_error(process, error) from error
+        raise _process_error(processes, error) from error
 
 
 def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
@@ -282,7 +320,7 @@ def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
     try:
         return _native.process_status(_identity(process))
     except (OSError, ValueError) as error:
-        raise _process_error(process, error) from error
+        raise _process_error((process,), error) from error
 
 
 def _check_time_namespace(process: ProcessId) -> None:
@@ -320,6 +358,7 @@ def _native_spec(spec: ProcessSpec) -> "_Spec":
         spec.args,
         spec.cwd,
         dict(spec.env),
+        dict(spec.call_env),
         spec.stdin,
         spec.timeout_s,
         spec.kill_grace_s,
@@ -358,6 +397,7 @@ def _next_step(spec: ProcessSpec, errno: int | None) -> str:
     return exhaustion_step(errno)
 
 
-def _process_error(process: ProcessId, error: OSError | ValueError) -> ProcessError:
+def _process_error(processes: Sequence[ProcessId], error: OSError | ValueError) -> ProcessError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
-    return ProcessError(f"Process {process.pid}: {reason}.", pid=process.pid)
+    numbers = ", ".join(str(process.pid) for process in processes) or "of a mark"
+    return ProcessError(f"Process {numbers}: {reason}.", pid=processes[0].pid if processes else 0)

@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from threading import RLock
+from typing import Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 __all__ = ["CallContext", "CancelToken"]
 
@@ -67,6 +68,10 @@ class CancelToken:
         return False
 
 
+def _new_call_id() -> str:
+    return os.urandom(16).hex()
+
+
 @frozen
 class CallContext:
     """On whose behalf an action runs, and within what.
@@ -77,7 +82,8 @@ class CallContext:
         depth: How many actions lie between this one and the host.
         deadline: The monotonic time in seconds (`time.monotonic`) when it must have ended.
         cancellation: Cancels the action from outside.
-        call_id: What events call this action.
+        call_id: What events call this action, and what `RYE_CALL_ID` of a tool is made of: the same
+            where a run makes this very call once more.
         parent: The call that this one is part of.
         event_sink: Told each trace event as it happens; on a worker thread while a chain is made
             ready, on the event loop's own afterwards, never on both at once.
@@ -88,6 +94,14 @@ class CallContext:
     depth: int = 0
     deadline: float | None = None
     cancellation: CancelToken | None = None
-    call_id: str = field(factory=lambda: os.urandom(16).hex())
+    call_id: str = field(factory=_new_call_id)
     parent: str | None = None
     event_sink: EventSink | None = None
+
+    def part(self, call_id: str | None = None) -> Self:
+        """Return the context of a call that is part of this one.
+
+        Args:
+            call_id: Its id; by default one that no other call has.
+        """
+        return evolve(self, call_id=call_id or _new_call_id(), parent=self.call_id)

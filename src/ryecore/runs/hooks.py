@@ -239,7 +239,8 @@ class HookRunner:
     async def _act(
         self, hook: Hook, action: HookAction, context: Mapping[str, object], run: _Run
     ) -> None:
-        ctx = self._directive_ctx if hook.is_directives else self._host_ctx
+        # Each time a hook acts it is another call, whatever its parameters.
+        ctx = (self._directive_ctx if hook.is_directives else self._host_ctx).part()
         if action.control is not None:
             run.control = run.control or action.control
         elif action.item is not None and action.primary == "fetch":

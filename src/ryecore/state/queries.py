@@ -15,6 +15,8 @@ from ryecore.state.schema import ACTIVE, IS_RUN, below
 __all__ = ["ThreadQueries"]
 
 
+_PROCESS: Final = "boot_id, pid_namespace, pid, start_ticks, time_namespace"
+
 _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
         SELECT thread_id, parent_id FROM threads WHERE thread_id = ?
         UNION SELECT parent.thread_id, parent.parent_id
@@ -94,6 +96,26 @@ class ThreadQueries:
             (thread_id,),
         )
         return tuple(map(record_of, rows))
+
+    def processes_of(self, thread_id: str) -> tuple[ProcessId, ...]:
+        """The processes that run, or have run, nothing but threads of one's subtree."""
+        return self._processes(
+            f"{below('threads')} SELECT DISTINCT {_PROCESS} FROM threads WHERE owns_process"
+            " AND pid IS NOT NULL AND thread_id IN (SELECT thread_id FROM below)",
+            thread_id,
+        )
+
+    def processes_beside(self, thread_id: str) -> tuple[ProcessId, ...]:
+        """The processes of threads that have not ended, and are not of one's subtree."""
+        return self._processes(
+            f"{below('threads')} SELECT DISTINCT {_PROCESS} FROM threads WHERE"
+            f" status IN ({ACTIVE}) AND pid IS NOT NULL"
+            " AND thread_id NOT IN (SELECT thread_id FROM below)",
+            thread_id,
+        )
+
+    def _processes(self, query: str, thread_id: str) -> tuple[ProcessId, ...]:
+        return tuple(ProcessId(*row) for row in self._database.read(query, (thread_id,)))
 
     def is_below(self, thread_id: str, ancestor_id: str) -> bool:
         """Whether a thread belongs to the subtree of another one, which it does to its own."""

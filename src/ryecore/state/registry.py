@@ -227,12 +227,13 @@ class ThreadRegistry(ThreadQueries):
             run.execute(f"UPDATE threads SET {RENEWAL} WHERE thread_id = ?", values)
 
     def update_pid(self, thread_id: str, process: ProcessId) -> None:
-        """Say which process is about to claim a created thread; later than that it says nothing."""
+        """Say which process is about to claim a created thread, and runs nothing else."""
         with self._database.write() as run:
             self._row(run, thread_id)
             run.execute(
                 "UPDATE threads SET boot_id = ?, pid_namespace = ?, pid = ?, start_ticks = ?,"
-                " time_namespace = ? WHERE thread_id = ? AND status = 'created'",
+                " time_namespace = ?, owns_process = 1"
+                " WHERE thread_id = ? AND status = 'created'",
                 (*columns(process), thread_id),
             )
 

@@ -15,12 +15,13 @@ import anyio
 
 from ryecore.errors import ProcessError, StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.items.files import write_atomically
-from ryecore.lillux.processes import current_process, kill_process, process_status
+from ryecore.lillux.processes import current_process, process_status
 from ryecore.policy.limits import Limits
 from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.carrying import Carried, carry
 from ryecore.state.database import Database
+from ryecore.state.killing import KillPlan
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.left_behind import close_left_behind
 from ryecore.state.liveness import (
@@ -383,49 +384,41 @@ class ThreadStore:
         return self._stop(thread_id, kill=False)
 
     def kill(self, thread_id: str, grace_s: float = 3.0) -> ThreadRecord:
-        """End the process that runs a thread: TERM, grace, KILL; and the thread as killed.
+        """End the processes of a thread, of all below it and of their tools: TERM, grace, KILL.
 
-        A thread that shares its process with others is asked to stop instead, and so are all
-        those below it.
+        Waits until they have ended. Of a thread that shares its process with others, which is asked
+        to stop, the tools' processes are meant.
 
         Args:
             thread_id: The thread.
             grace_s: Between TERM and KILL, in seconds.
 
         Returns:
-            Its row.
+            Its row, which says `killed`; not yet, where it shares its process with others and that
+            takes longer than the grace.
 
         Raises:
             ThreadNotFound: There is none of this id.
-            StateError: Its process can't be ended from here.
+            StateError: A process can't be ended from here.
         """
-        unwritten = None
+        record = self.look(thread_id)
+        plan, unwritten = KillPlan(self.registry, thread_id), None
         try:
-            record = self._stop(thread_id, kill=True)
+            self._stop(thread_id, kill=True)
         except StateError as problem:
-            # A full disk keeps nobody from ending what fills it.
-            record, unwritten = self.registry.get_thread(thread_id), problem
-        if record.ended or record.owner is None or not record.owns_process:
-            if unwritten is not None:
-                raise unwritten
-            return record
-        try:
-            kill_process(record.owner, grace_s)
-        except ProcessError as problem:
-            raise StateError(
-                f"The thread {thread_id} can't be killed from here: {problem.message}",
-                next_step="Ask it to stop instead: rye threads cancel",
-            ) from problem
+            unwritten = problem  # a full disk keeps nobody from ending what fills it
+        plan.carry_out(grace_s)
         if isinstance(unwritten, StateLocked):  # perhaps by the very process that is gone now
             with suppress(StateError):
                 self.registry.request_cancel(thread_id, kill=True)
                 return self.look(thread_id)
-        if unwritten is not None:
+        if unwritten is not None and not record.ended:
             raise StateError(
                 f"The process of the thread {thread_id} was ended, but its end can't be written: "
                 f"{unwritten.message}",
                 next_step="Make room on the disk; who looks then finds the thread ended.",
             ) from unwritten
+        self._settle_abandoned(self.registry.list_tree(thread_id))
         return self.look(thread_id)
 
     def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:

@@ -36,6 +36,7 @@ class Continuation:
         beside: See `Follows.beside`.
         limits: What the earlier thread might use, as its signed file says.
         ran_s: How long it ran, in seconds. A handoff counts none: its deadline stays.
+        owns_process: Whether its process runs nothing but this chain of threads.
     """
 
     kind: ContinuationKind
@@ -51,6 +52,7 @@ class Continuation:
     beside: frozenset[str] | None = None
     limits: Limits = field(factory=Limits)
     ran_s: Decimal = Decimal(0)
+    owns_process: bool = False
 
     @property
     def follows(self) -> Follows:
@@ -79,3 +81,8 @@ class ThreadWish:
     muted_hooks: frozenset[str] = frozenset()
     registered: Registered | None = None
     continues: Continuation | None = None
+
+    @property
+    def owns_process(self) -> bool:
+        """Whether its process runs nothing but this chain of threads."""
+        return self.continues is not None and self.continues.owns_process

@@ -77,7 +77,7 @@ impl Detachment {
             stderr: self.log.as_fd(),
         };
         let Launched { pid, pidfd } =
-            match launch(proof, &kit.stack, &self.program, &stdio, None, false) {
+            match launch(proof, &kit.stack, &self.program, &[], &stdio, None, false) {
                 Ok(launched) => launched,
                 Err(failure) => {
                     self.answer.put(Err(failure.into()));

@@ -1,20 +1,23 @@
-//! Looking at, and ending, a process by an identity that can't mean another one.
+//! Looking at, and ending, processes by identities that can't mean other ones.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
+use super::below::Below;
 use super::procfs::{ProcessId, Snapshot, Stat, boot_id, pid_namespace, stat_of};
-use super::signal::signal_group;
+use super::signal::{has_ended, signal_group};
 use crate::error::{Error, Result};
 
 /// Between two looks at what the caller wants.
 const SLICE: Duration = Duration::from_millis(50);
 /// After KILL only the kernel can still be in the way.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// Whoever is found below is stopped, so that each further look finds less.
+const MOST_LOOKS: usize = 64;
 
 /// What became of a process that was to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +35,10 @@ pub enum Standing {
 }
 
 /// A process whose identity was checked, held so that its number can't pass to another.
-struct Held {
-    pid: Pid,
+pub(super) struct Held {
+    pub(super) pid: Pid,
     pidfd: OwnedFd,
-    stat: Stat,
+    pub(super) stat: Stat,
 }
 
 /// How a process stands now. One of another boot is dead; of another pid namespace, nobody knows.
@@ -74,49 +77,100 @@ fn hold(id: &ProcessId) -> Result<Option<Held>> {
     Ok(stat.map(|stat| Held { pid, pidfd, stat }))
 }
 
-/// Ends a process, and its group if it leads one: TERM, `grace`, KILL.
+/// Ends processes, their groups where they lead one, and all that they have started.
 ///
-/// `go_on` is asked between slices of waiting; `None` when it said no.
-pub fn kill_process(
-    id: &ProcessId,
+/// First TERM goes to them and their groups; they have `grace` to end what is theirs. Then whatever
+/// is left of it gets KILL: what descends from them, and the sessions of that. Of other processes
+/// those are meant that bear one of `marks` in their environment, which finds what lost its parents.
+/// `spared` are let be, with all below them. `go_on` is asked between slices of waiting; `None`
+/// when it said no.
+pub fn kill_processes(
+    ids: &[ProcessId],
+    spared: &[ProcessId],
+    marks: &[Vec<u8>],
     grace: Duration,
     mut go_on: impl FnMut() -> bool,
-) -> Result<Option<Killed>> {
-    let failed = |errno| Error::os("end", format!("/proc/{}", id.pid), errno);
-    let Some(held) = hold(id)?.filter(|held| !held.stat.is_dead()) else {
-        return Ok(Some(Killed::AlreadyDead));
-    };
-    // The members are known by descriptor, so their end is an event and not a poll of numbers.
-    let mut living = held.members();
-    match held.signal(Signal::TERM) {
-        Ok(()) => {}
-        Err(Errno::SRCH) => return Ok(Some(Killed::AlreadyDead)),
-        Err(errno) => return Err(failed(errno)),
-    }
-    living.push(fcntl_dupfd_cloexec(&held.pidfd, 3).map_err(failed)?);
-    match wait_for_end(&mut living, grace, &mut go_on) {
-        Wait::Stopped => return Ok(None),
-        Wait::Ended => {
-            // Who joined the group meanwhile goes too.
-            let _ = held.signal(Signal::KILL);
-            return Ok(Some(Killed::Terminated));
+) -> Result<Option<Vec<Killed>>> {
+    let mut unseen = None;
+    let mut outcomes = vec![Killed::AlreadyDead; ids.len()];
+    let mut roots = Vec::new();
+    for (index, id) in ids.iter().enumerate() {
+        match hold(id) {
+            Ok(held) => {
+                let alive = held.filter(|held| !held.stat.is_dead());
+                roots.extend(alive.map(|held| (index, held)));
+            }
+            Err(error) => unseen = unseen.or(Some(error)),
         }
-        Wait::TimeOver => {}
     }
-    match held.signal(Signal::KILL) {
-        Ok(()) | Err(Errno::SRCH) => {}
-        Err(errno) => return Err(failed(errno)),
+    let mut below = Below::new(roots.iter().map(|(_, held)| held), spared, marks)?;
+    below.look(false);
+    // The members are known by descriptor, so their end is an event and not a poll of numbers.
+    let mut living = Vec::new();
+    for (index, held) in &roots {
+        let members = held.members();
+        match held.signal(Signal::TERM) {
+            Ok(()) => {}
+            Err(Errno::SRCH) => continue,
+            Err(errno) => return Err(held.failed(errno)),
+        }
+        outcomes[*index] = Killed::Terminated;
+        living.extend(members);
+        let copy = fcntl_dupfd_cloexec(&held.pidfd, 3);
+        living.push(copy.map_err(|errno| held.failed(errno))?);
     }
+    if wait_for_end(&mut living, grace, &mut go_on) == Wait::Stopped {
+        return Ok(None);
+    }
+    for (index, held) in &roots {
+        if held.is_alive() {
+            outcomes[*index] = Killed::Killed;
+            held.freeze();
+        }
+    }
+    let mut looks = 0;
+    while below.look(true) && looks < MOST_LOOKS {
+        looks += 1;
+    }
+    for (_, held) in &roots {
+        match held.signal(Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(held.failed(errno)),
+        }
+    }
+    living.extend(below.kill());
     match wait_for_end(&mut living, KILL_PATIENCE, &mut go_on) {
-        Wait::Ended => Ok(Some(Killed::Killed)),
+        Wait::Ended => unseen.map_or(Ok(Some(outcomes)), Err),
         Wait::Stopped => Ok(None),
-        Wait::TimeOver => Err(failed(Errno::TIMEDOUT)),
+        Wait::TimeOver => {
+            let pid = roots.first().map_or(0, |(_, held)| held.number());
+            Err(Error::os("end", format!("/proc/{pid}"), Errno::TIMEDOUT))
+        }
     }
 }
 
 impl Held {
+    pub(super) fn number(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    fn failed(&self, errno: Errno) -> Error {
+        Error::os("end", format!("/proc/{}", self.number()), errno)
+    }
+
+    fn is_alive(&self) -> bool {
+        !has_ended(self.pidfd.as_fd())
+    }
+
+    /// From here on it starts nothing more.
+    fn freeze(&self) {
+        if self.pid != getpid() {
+            let _ = pidfd_send_signal(&self.pidfd, Signal::STOP);
+        }
+    }
+
     fn leads(&self) -> bool {
-        self.stat.group == self.pid.as_raw_nonzero().get()
+        self.stat.group == self.number()
     }
 
     fn signal(&self, signal: Signal) -> std::result::Result<(), Errno> {
@@ -132,7 +186,7 @@ impl Held {
         if !self.leads() {
             return Vec::new();
         }
-        let leader = self.pid.as_raw_nonzero().get();
+        let leader = self.number();
         let snapshot = Snapshot::take();
         let others = snapshot.group(leader).filter(|pid| *pid != leader);
         let held = others.filter_map(|pid| {
@@ -199,7 +253,10 @@ mod tests {
     }
 
     fn kill(id: &ProcessId, grace: Duration) -> Killed {
-        kill_process(id, grace, || true).unwrap().unwrap()
+        let ids = std::slice::from_ref(id);
+        kill_processes(ids, &[], &[], grace, || true)
+            .unwrap()
+            .unwrap()[0]
     }
 
     const SOON: Duration = Duration::from_millis(100);
@@ -247,7 +304,8 @@ mod tests {
             ..id.clone()
         };
         assert!(matches!(process_status(&elsewhere), Err(Error::Os(_))));
-        assert!(kill_process(&elsewhere, SOON, || true).is_err());
+        let ids = [elsewhere, id.clone()];
+        assert!(kill_processes(&ids[..1], &[], &[], SOON, || true).is_err());
         assert_eq!(process_status(&id), Ok(Standing::Running));
         assert_eq!(kill(&id, LATE), Killed::Terminated);
         child.wait().unwrap();
@@ -260,7 +318,7 @@ mod tests {
             let id = ProcessId { pid, ..own.clone() };
             assert!(matches!(process_status(&id), Err(Error::Invalid(_))));
             assert!(matches!(
-                kill_process(&id, SOON, || true),
+                kill_processes(&[id], &[], &[], SOON, || true),
                 Err(Error::Invalid(_))
             ));
         }
@@ -269,8 +327,82 @@ mod tests {
     #[test]
     fn waiting_can_be_stopped() {
         let (mut child, id) = shell("trap '' TERM; echo ready; while :; do sleep 1000; done");
-        assert_eq!(kill_process(&id, LATE, || false), Ok(None));
+        let ids = std::slice::from_ref(&id);
+        assert_eq!(kill_processes(ids, &[], &[], LATE, || false), Ok(None));
         assert_eq!(kill(&id, Duration::ZERO), Killed::Killed);
         child.wait().unwrap();
+    }
+
+    /// The number that a shell has said behind its first word.
+    fn said(child: &mut Child) -> i32 {
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    fn speaking(script: &str, env: &[(&str, &str)]) -> (Child, i32, ProcessId) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).process_group(0);
+        command.envs(env.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let number = said(&mut child);
+        let id = ProcessId::of(Pid::from_child(&child)).unwrap();
+        (child, number, id)
+    }
+
+    fn is_alive(pid: i32) -> bool {
+        stat_of(pid).is_some_and(|stat| !stat.is_dead())
+    }
+
+    #[test]
+    fn what_a_process_has_started_in_other_sessions_goes_with_it() {
+        // Its own group ends by TERM; the other session has lost its leader by then.
+        let script = "setsid sh -c 'sleep 1000 & echo $!; wait' & trap exit TERM; wait";
+        for grace in [SOON, LATE] {
+            let (mut child, inner, id) = speaking(script, &[]);
+            assert!(is_alive(inner));
+            kill(&id, grace);
+            assert!(!is_alive(inner), "{grace:?}");
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn who_is_spared_stays_with_all_below_it() {
+        let script = "setsid sh -c 'sleep 1000 & echo $$; wait' & wait";
+        let (mut child, inner, id) = speaking(script, &[]);
+        let spared = ProcessId::of(Pid::from_raw(inner).unwrap()).unwrap();
+        let ids = std::slice::from_ref(&id);
+        let spares = std::slice::from_ref(&spared);
+        kill_processes(ids, spares, &[], SOON, || true).unwrap();
+        let below = Snapshot::take().group(inner).count();
+        assert_eq!(below, 2);
+        kill(&spared, SOON);
+        assert_eq!(Snapshot::take().group(inner).count(), 0);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_mark_finds_who_has_lost_its_parents() {
+        let script = "setsid sh -c 'sleep 1000 & echo $!' ; exec sleep 1000";
+        let (mut child, inner, id) = speaking(script, &[("MARK", "of-this-test")]);
+        let (mut other, stranger, other_id) = speaking(script, &[("MARK", "of-this-test-2")]);
+        let marks = [b"MARK=of-this-test".to_vec()];
+        kill_processes(&[], &[], &marks, SOON, || true).unwrap();
+        assert!(!is_alive(inner) && is_alive(stranger));
+        assert_eq!(process_status(&id), Ok(Standing::Zombie));
+        kill_processes(
+            &[other_id],
+            &[],
+            &[b"MARK=of-this-test-2".to_vec()],
+            SOON,
+            || true,
+        )
+        .unwrap();
+        assert!(!is_alive(stranger));
+        child.wait().unwrap();
+        other.wait().unwrap();
     }
 }

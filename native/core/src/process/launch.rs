@@ -3,7 +3,7 @@
 //! Between the clone and the exec the child runs on the host's memory while the launching thread
 //! stands still. There it makes raw system calls alone: no allocation, no lock, no panic.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr;
@@ -149,21 +149,27 @@ struct Plan {
 
 /// Starts `program` as the leader of its own session.
 ///
-/// `control` becomes its descriptor 3; nothing else but `stdio` reaches it.
+/// `own_env` are variables of this one call, above those of the program. `control` becomes its
+/// descriptor 3; nothing else but `stdio` reaches it.
 /// With `dies_with_host` the kernel kills it when the launching *thread* ends.
 pub(super) fn launch(
     _proof: &SignalsBlocked,
     stack: &Stack,
     program: &Program,
+    own_env: &[CString],
     stdio: &Stdio<'_>,
     control: Option<BorrowedFd<'_>>,
     dies_with_host: bool,
 ) -> Result<Launched, OsFailure> {
-    let pointers = |texts: &[std::ffi::CString]| -> Vec<*const c_char> {
-        let texts = texts.iter().map(|text| text.as_ptr());
+    let pointers = |first: &[CString], second: &[CString]| -> Vec<*const c_char> {
+        let texts = first.iter().chain(second).map(|text| text.as_ptr());
         texts.chain([ptr::null()]).collect()
     };
-    let (argv, env) = (pointers(&program.argv), pointers(&program.env));
+    // Of two variables of one name, the first counts.
+    let (argv, env) = (
+        pointers(&program.argv, &[]),
+        pointers(own_env, &program.env),
+    );
     let plan = Plan {
         path: program.path.as_ptr(),
         argv: argv.as_ptr(),
@@ -386,7 +392,7 @@ mod tests {
                 vec![("PATH".into(), "/usr/bin:/bin".into())],
                 "/".into(),
             );
-            let child = launch(proof, stack, &shell.unwrap(), &stdio, None, true).unwrap();
+            let child = launch(proof, stack, &shell.unwrap(), &[], &stdio, None, true).unwrap();
             drop((input, output));
             rustix::io::write(&mut feeding, b"fed").unwrap();
             drop(feeding);
@@ -426,6 +432,7 @@ mod tests {
                     proof,
                     stack,
                     &program(command, &[], cwd),
+                    &[],
                     &stdio,
                     None,
                     false,

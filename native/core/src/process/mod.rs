@@ -1,5 +1,6 @@
 //! Child processes: one thread starts, feeds, reads, times and reaps all of them.
 
+mod below;
 mod child;
 mod detach;
 mod fork;
@@ -18,7 +19,7 @@ mod warm;
 
 pub use detach::start_detached;
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
-pub use kill::{Killed, Standing, kill_process, process_status};
+pub use kill::{Killed, Standing, kill_processes, process_status};
 pub use mailbox::{Mailbox, Waiter};
 pub use procfs::ProcessId;
 pub use reactor::{Token, cancel, shut_down, start};

@@ -28,7 +28,7 @@ const FORKED_NOT_EXECUTED: u32 = 0x40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) state: u8,
-    parent: i32,
+    pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
     flags: u32,
@@ -134,6 +134,10 @@ impl Snapshot {
         Self(living.collect())
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = (i32, Stat)> {
+        self.0.iter().copied()
+    }
+
     /// The members of a process group.
     pub(super) fn group(&self, group: i32) -> impl Iterator<Item = i32> {
         let members = self.0.iter().filter(move |(_, stat)| stat.group == group);
@@ -154,6 +158,13 @@ impl Snapshot {
         });
         strangers.map(|(pid, _)| *pid).collect()
     }
+}
+
+/// Whether one of `marks`, each `NAME=VALUE`, stands in the environment that a process began with.
+pub(super) fn carries(pid: i32, marks: &[Vec<u8>]) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut texts = environment.split(|&byte| byte == 0);
+    texts.any(|text| marks.iter().any(|mark| mark == text))
 }
 
 /// The reading ends are our own, and those of the host's other forks.

@@ -2,6 +2,7 @@
 //!
 //! PDEATHSIG follows the thread that started a child, so this one lives as long as the host.
 
+use std::ffi::CString;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -190,6 +191,7 @@ fn timespec(time: Duration) -> Timespec {
 /// Asks for a run; its outcome goes to the inbox, always.
 pub fn start(
     program: Program,
+    own_env: Vec<CString>,
     stdin: Vec<u8>,
     limits: Limits,
     log: Option<&Path>,
@@ -202,6 +204,7 @@ pub fn start(
     let job = Job {
         token,
         program,
+        own_env,
         stdin,
         limits,
         log,

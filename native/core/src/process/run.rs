@@ -1,5 +1,6 @@
 //! One run: the descriptors of a child, its phase, and what is reported at its end.
 
+use std::ffi::CString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,8 @@ pub trait Inbox: Send + Sync {
 pub(super) struct Job {
     pub(super) token: Token,
     pub(super) program: Program,
+    /// Variables of this call alone, each `NAME=VALUE`: a template knows nothing of them.
+    pub(super) own_env: Vec<CString>,
     pub(super) stdin: Arc<Vec<u8>>,
     pub(super) limits: Limits,
     pub(super) log: Option<Arc<Log>>,
@@ -160,17 +163,25 @@ impl Run {
         };
         let feed = ours.and_then(|pipe| rest_of(pipe, job));
         let started = Instant::now();
-        let launched = launch(proof, &kit.stack, &job.program, &stdio, None, true)?;
+        let launched = launch(
+            proof,
+            &kit.stack,
+            &job.program,
+            &job.own_env,
+            &stdio,
+            None,
+            true,
+        )?;
         let output = (pipes.output.0, pipes.error.0);
         Ok(Self::of(launched, feed, output, started, job))
     }
 
     /// Gives the job to a child that was forked ahead, if that is alive.
     pub(super) fn adopt(spare: Spare, key: Key, job: Job) -> Result<Self, Box<(Child, Job)>> {
-        let Spare { child, wires } = spare;
+        let Spare { child, mut wires } = spare;
         let feed = rest_of(wires.input, &job);
         let started = Instant::now();
-        if !wires.go.tell() {
+        if !wires.go.tell(&job.own_env) {
             return Err(Box::new((child, job)));
         }
         let launched = Launched {

@@ -30,7 +30,7 @@ pub(super) fn signal_group(leader: BorrowedFd<'_>, pid: Pid, signal: Signal) -> 
 }
 
 /// Whether the process behind a pidfd is a zombie or gone.
-fn has_ended(process: BorrowedFd<'_>) -> bool {
+pub(super) fn has_ended(process: BorrowedFd<'_>) -> bool {
     let at_once = Timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -54,6 +54,11 @@ impl Program {
         })
     }
 
+    /// Variables of one call, in C's form.
+    pub fn variables(env: Vec<(OsString, OsString)>) -> Result<Vec<CString>> {
+        env.into_iter().map(assignment).collect()
+    }
+
     pub(super) fn command(&self) -> &Path {
         Path::new(OsStr::from_bytes(self.path.as_bytes()))
     }

@@ -13,6 +13,7 @@ from typing import Final
 
 from ryecore.chain.model import Chain
 from ryecore.lillux.keys import SigningKey
+from ryecore.policy.call_ids import CALL_ID, THREAD_ID
 from ryecore.runs.ports import Planned
 from ryecore.state.records import canonical_json
 
@@ -26,6 +27,9 @@ _SHELLS_OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES
 def secret_of(key: SigningKey) -> bytes:
     """What keys are made with: this user's alone, so that no value can be guessed from a key."""
     return hashlib.sha256(f"{_VERSION}\n".encode() + key.pem).digest()
+
+
+_IGNORED: Final = frozenset({*_SHELLS_OWN, CALL_ID, THREAD_ID})
 
 
 def why_unkeyed(planned: Planned) -> str:
@@ -59,7 +63,7 @@ def result_key(secret: bytes, planned: Planned) -> str:
         "program": _program(plan.command),
         "args": list(plan.args),
         "cwd": plan.cwd,
-        "env": {name: value for name, value in plan.env.items() if name not in _SHELLS_OWN},
+        "env": {name: value for name, value in plan.env.items() if name not in _IGNORED},
         "stdin": hashlib.sha256(plan.stdin).hexdigest(),
         "max_output_bytes": plan.max_output_bytes,
     }

@@ -83,6 +83,7 @@ class GraphLife:
     _position: Position
     _offers: Offers
     _walk: Walk
+    _call_root: str
     _file: ThreadFile
     journal: Journal
 
@@ -128,6 +129,7 @@ class GraphLife:
             )
             await self._host.ledger.until_free()
             self._register(above, taken)
+            self._call_root = (taken and taken.call_root) or self.run_id
             self._open_account(above)
             self._claim()
             self._open_journal(inputs, begun)
@@ -245,6 +247,8 @@ class GraphLife:
         started["held"] = None if self._held is None else sorted(self._held)
         if self._wish.only is not None:
             started["only"] = self._wish.only
+        if self._call_root != run_id:
+            started["call_root"] = self._call_root
         self.journal.append("run_started", started)
         if self._wish.goes_on is not None:
             going = {"from": self._wish.goes_on.run_id, "step": begun.position.step}
@@ -263,7 +267,7 @@ class GraphLife:
             budget_account=self.run_id,
             cancellation=self.cancellation,
             deadline=deadline,
-            call_id=self.run_id,
+            call_id=self._call_root,
             parent=self._ctx.call_id,
             event_sink=None,
         )

@@ -26,10 +26,13 @@ class TakenUp:
     Attributes:
         found: What is found of it.
         follows: What the new run's row says of it.
+        call_root: The run by whose id the calls of both are named, so that one which is made once
+            more has the id that it had; None where what comes is meant to be done anew.
     """
 
     found: Found
     follows: Follows
+    call_root: str | None
 
 
 def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
@@ -54,7 +57,10 @@ def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
     if found.position is None:
         raise never_began(goes_on.run_id, record.continuation_of)
     root = record.chain_root_id or record.thread_id
-    return TakenUp(found, Follows(record.thread_id, root, beside))
+    call_root = None
+    if goes_on.at is None and not goes_on.again:
+        call_root = str(found.started.get("call_root") or record.thread_id)
+    return TakenUp(found, Follows(record.thread_id, root, beside), call_root)
 
 
 def _never_began(host: GraphHost, run_id: str) -> frozenset[str]:

@@ -66,7 +66,11 @@ class AgentWork:
         self._spending.settle_unwritten()
 
     async def run(
-        self, vertex: AgentVertex, inputs: Mapping[str, object], context: Mapping[str, object]
+        self,
+        vertex: AgentVertex,
+        inputs: Mapping[str, object],
+        context: Mapping[str, object],
+        call: CallContext,
     ) -> NodeOutcome:
         """Run an agent's node to its end, a provider's job included.
 
@@ -74,8 +78,9 @@ class AgentWork:
             vertex: The node.
             inputs: The run's inputs.
             context: What expressions see; its state is what prompts know as `run.outputs`.
+            call: On whose behalf, as this visit of the node.
         """
-        call = evolve(self._call, parent=self._call.call_id, depth=self._call.depth + 1)
+        call = evolve(call, depth=call.depth + 1)
         if vertex.timeout_s is not None:
             until = time.monotonic() + vertex.timeout_s
             if call.deadline is None or until < call.deadline:

@@ -20,6 +20,7 @@ from ryecore.graph.walk.calls import Call, Called, ItemCaller
 from ryecore.graph.walk.foreach import for_each
 from ryecore.graph.walk.outcomes import outcome_of, result_of
 from ryecore.policy import CallContext
+from ryecore.policy.call_ids import place_id
 
 __all__ = ["Vertices"]
 
@@ -98,7 +99,12 @@ class Vertices:
             nonlocal over
             params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
             about = {"node": vertex.id, "index": index, "item_id": item_id}
-            made = Call(vertex, vertex.action, params, within)
+            made = Call(
+                vertex,
+                vertex.action,
+                params,
+                evolve(within, call_id=place_id(within.call_id, index)),
+            )
             outcome = await self._tried(made, vertex.tries, "item", about)
             over += 1
             return outcome
@@ -174,4 +180,4 @@ def _given(params: object) -> dict[str, object]:
 
 
 def _within(call: CallContext) -> CallContext:
-    return evolve(call, parent=call.call_id, depth=call.depth + 1)
+    return evolve(call, depth=call.depth + 1)

@@ -16,7 +16,7 @@ from ryecore.agent.outcome import NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.errors import IntegrityError
 from ryecore.graph.journal.journal import Journal
-from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
+from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
 from ryecore.graph.view.seen import RunSight
 from ryecore.graph.walk.agents import AgentWork
@@ -24,6 +24,7 @@ from ryecore.graph.walk.calls import FatalProblem
 from ryecore.graph.walk.outcomes import result_of
 from ryecore.graph.walk.vertices import Vertices
 from ryecore.policy import CallContext
+from ryecore.policy.call_ids import place_id
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.hooks import Control
 from ryecore.runs.hooks import HookRunner
@@ -153,11 +154,13 @@ class Walker:
 
     async def _outcome(self, vertex: VertexOfGraph, context: Mapping[str, object]) -> NodeOutcome:
         """Run a node, by the one executor."""
-        walk = self._walk
+        walk, call = self._walk, self._walk.call
+        if not isinstance(vertex, GateVertex | ReturnVertex):
+            call = call.part(place_id(call.call_id, vertex.id, self.position.visit))
         if isinstance(vertex, AgentVertex):
-            return await walk.agents.run(vertex, walk.inputs, context)
+            return await walk.agents.run(vertex, walk.inputs, context, call)
         return await walk.executor(
-            NodeExecContext(vertex=vertex, inputs=walk.inputs, ctx=context, call=walk.call)
+            NodeExecContext(vertex=vertex, inputs=walk.inputs, ctx=context, call=call)
         )
 
     def _keep(

@@ -57,6 +57,7 @@ def handoff_of(
         tuple(keep_tail(messages, max_tokens)),
         capabilities=capabilities,
         limits=limits,
+        owns_process=record.owns_process,
     )
 
 

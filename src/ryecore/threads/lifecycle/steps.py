@@ -275,7 +275,8 @@ class ThreadLifecycle:
         host.registry.set_limits(thread_id, self._limits.to_dict(), model=self._model)
         folder = host.store.make_folder(thread_id)
         if self._fence is None:
-            self._fence = host.registry.claim(thread_id)
+            owns = self._wish.owns_process
+            self._fence = host.registry.claim(thread_id, owns_process=owns)
         host.keeper.add(thread_id, self._fence, self)
         row = host.registry.get_thread(thread_id)
         tell_wish(row, self)  # what was wished before that

@@ -1,5 +1,7 @@
 //! A child that was forked ahead: its pipes, its identity, and whether its call has begun.
 
+use std::ffi::CString;
+
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
@@ -20,9 +22,12 @@ pub(in crate::process) struct Wires {
     pub(in crate::process) go: Go,
 }
 
-/// The pipe through which a child is told to go on.
+/// The pipe through which a child is told to go on, and the length of what it was told.
 #[derive(Debug)]
-pub(in crate::process) struct Go(OwnedFd);
+pub(in crate::process) struct Go(OwnedFd, usize);
+
+/// A pipe takes so much in one piece.
+const MOST_TOLD: usize = libc::PIPE_BUF;
 
 /// The child's ends, in the order of the protocol.
 #[derive(Debug)]
@@ -51,7 +56,7 @@ pub(super) fn wires() -> Result<(Wires, Sent), Errno> {
         input: input.0,
         output: output.0,
         error: error.0,
-        go: Go(go),
+        go: Go(go, 0),
     };
     Ok((ours, Sent([input.1, output.1, error.1, waiting])))
 }
@@ -63,9 +68,14 @@ impl Sent {
 }
 
 impl Go {
-    /// Whether the child could be told.
-    pub(in crate::process) fn tell(&self) -> bool {
-        write(&self.0, b"g") == Ok(1)
+    /// Whether the child could be told, and with it the variables of its call.
+    pub(in crate::process) fn tell(&mut self, own_env: &[CString]) -> bool {
+        let mut word = vec![b'g'];
+        for variable in own_env {
+            word.extend_from_slice(variable.as_bytes_with_nul());
+        }
+        self.1 = word.len();
+        word.len() <= MOST_TOLD && write(&self.0, &word) == Ok(word.len())
     }
 
     /// Takes the word back from a child that has not taken it yet; whether that was so.
@@ -74,12 +84,12 @@ impl Go {
         let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let pipe = open(path, flags, Mode::empty());
-        pipe.is_ok_and(|pipe| read(&pipe, &mut [0; 1]) == Ok(1))
+        pipe.is_ok_and(|pipe| read(&pipe, &mut [0; MOST_TOLD]) == Ok(self.1))
     }
 
-    /// Whether a child that is dead now ever took the word.
+    /// Whether a child that is dead now ever took the word, or its first byte.
     pub(in crate::process) fn was_taken(&self) -> bool {
-        ioctl_fionread(&self.0) == Ok(0)
+        ioctl_fionread(&self.0).is_ok_and(|left| left < self.1 as u64)
     }
 }
 

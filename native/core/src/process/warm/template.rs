@@ -160,8 +160,9 @@ impl Template {
         };
         let launched_at = Instant::now();
         let control = Some(control.as_fd());
-        let Launched { pid, pidfd } = launch(proof, &kit.stack, &program, &stdio, control, true)
-            .map_err(|failure| format!("it can't be started: {}", failure.reason()))?;
+        let Launched { pid, pidfd } =
+            launch(proof, &kit.stack, &program, &[], &stdio, control, true)
+                .map_err(|failure| format!("it can't be started: {}", failure.reason()))?;
         let template = Self {
             token,
             pid,

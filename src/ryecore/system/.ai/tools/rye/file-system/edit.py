@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:tMHogUg-bz4ZXv-V47X9Hi4BMm8PztC22S9UQ-ev_7mrJSIqKkcpmANTwauQfPy0L-TqdfIXFkAwo48ynwUsAQ:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:Y-XUultWE-cZcw3ztFNXTDZWBGypxcLviE24iRifKWPjvsh88RP0OHleJBzeF2HzcR9-LZe8PJu4_b8O086PBg:1b1a8d0d13f6f224
 """Replace a piece of a text file."""
 
 from __future__ import annotations

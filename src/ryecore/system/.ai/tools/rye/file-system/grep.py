@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:5eu9nGmVriv3UIvhxMBi0SZR4ZAQO_kqCh4SwKY5OvnRxZn4Xz5yYCqgn6TC5c1hPUeKRIL5JIG_qHyMjexSCw:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:5qO1m3HOPlhvhNKxXfxFjpUB1_ZQ4vhIPdpfoVTb6i_NWT85zB5I-fZUgAr42wpWdu3S5K5WgrzSpj-lkGqxBA:1b1a8d0d13f6f224
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

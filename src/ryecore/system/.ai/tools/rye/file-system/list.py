@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:BBB9t3kWHIuAU_Tvt38KllLFHkucF2-xenySIr8rK9wDnTKPp7fQW22mhaAiouxJxU0cyS5i5BEPs5h733zxBw:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:KKPSFAxT8AfN_cl3_7u-QYdfKlYwkYSN01QCaO-XIbKxjWN2HD7gyhTgzQUVYqsLEuCfOeNFYNMJ7QOIHYy1Dw:1b1a8d0d13f6f224
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:n4CCvrY2R6ej0NQS6q_O1f-KZa1VzSIKAQYAhjjK4PiBjDKeboFeKUFwSclDfZ-8-N6aPS6MmSGo-dZV_P-FDw:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:CXU-8XLzg7rV_sc85Ok9nqsvB8OPUDRqnH3X5cWjWC_ttzxtf6E6tblnsLWpuqKsQ_SsJ1TLJNsyPnCz2XCQCw:1b1a8d0d13f6f224
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:HBdhQFhevREQm0Lyutmwm9udaEJo8_eubBqizveriztHw2t-BF_NozaIo2fhy1_DDZc2kOY-bbKJsBQDMxG2Cg:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:ddlOH8pPISdWrHhHrHetPd84y0FTUFWcRmB1wc02vJngxIowGoTjITrzwJPBh-ZUsCa-rKmSx7BS46lUStgMBA:1b1a8d0d13f6f224
 """Read a part of a text file."""
 
 from __future__ import annotations

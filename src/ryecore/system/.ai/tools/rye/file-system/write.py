@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:fGK4oFUgd0uh6RK9qwLY_XUlnK2YJlJDgq8odcQ-DZSnmL4SA2FB_zzUpOK3QQcgZsfNO4DkwweBuGosmzWYAg:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Cnd4hbdwamwrTrZ-mHAvVsYMZPR0EzRJsBcPqDlZE8xdqot_VlKqhSJJ4G472AjVZb1AOZFpOHJ4qknLALyrAQ:1b1a8d0d13f6f224
 """Write a text file in one step."""
 
 from __future__ import annotations

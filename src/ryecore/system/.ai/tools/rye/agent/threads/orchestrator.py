@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T00:47:25Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:NUvE4NbndE050eQe0xoMcHw8o-4lUwA5kmTparPJe3C3wmoYklBuk_gVvIP76CtYS_wn5urquQqstJfLXdRPBQ:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:j_KE7IaOMTh4cTSDcOSohKn0WY9FvjbYDct8XB0Url1otjvO-jzORd78m7MgW1V3toeQmzkDeWz0wMSdw-yDCg:1b1a8d0d13f6f224
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

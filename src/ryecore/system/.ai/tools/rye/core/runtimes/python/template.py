@@ -1,8 +1,8 @@
-# rye:signed:2026-11-23T00:47:25Z:a7d4a9f02e84b4ce14fa97be6e0377b6a5ef3ca33c6e26a025e3f9bf69d9f1f3:goHC0YVc7CzhyU6eI_0s04LgOm2k3AdAvK8Z0JfXfSn04XwLGWxguKOVadoCxzhUP_9Rmibgu4kK2Ba6HgisAw:bf51294c330ae91b
+# rye:signed:2026-11-23T01:00:34Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:JPbB7G-IZ952HqZ9rIHrVYQrv09yT8Gb4ixc5t5s64B_C9b__T7lasAj2rVWLQbaW35qB_bIkyLvyIRajXjTBg:1b1a8d0d13f6f224
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
-`{fork_point}`, and never comes back there: its children do. Each waits for one byte, returns from
+`{fork_point}`, and never comes back there: its children do. Each waits for its go, returns from
 that line as if nothing had been there, serves one call and ends. Descriptor 3 is the way to the
 host: a SOCK_SEQPACKET socket in the template, the pipe with the byte in a child.
 
@@ -404,9 +404,13 @@ def become_child(script, descriptors, find_fresh):
         rehearse(script, find_fresh)
     except Exception:
         os._exit(0)  # its call starts cold
-    if not os.read(3, 1):
+    told = os.read(3, 4096)
+    if not told:
         os._exit(0)
     os.close(3)
+    for variable in told[1:].split(b"\0")[:-1]:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
 
 
 def prepare(script):

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:47:25Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:RUaudIsWDvIE29bnd0lqqYq0Y-kY94nbdcY4fDwwXG2LzQRgppvrq_qbK7GLLMRE2nOycwA4ivu2Do2cZoh5DQ:bf51294c330ae91b
+// rye:signed:2026-11-23T01:00:34Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:AlDAIKnllbdQZzxifjEFotJYyY4Wvuk2Km4QCloIss2LRMQFftcEklgPKWdMGMwYFj09N498LxX72Zj22KCECg:1b1a8d0d13f6f224
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T00:47:25Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:MRt8yJCXusIJd2fc2BJPEqWTLsxQ_asA6gcLiCOgJ4mrte-J-7QupCfBpBh8ZVWBFz_WIHIvQv7HGThKw1FMAg:bf51294c330ae91b
+// rye:signed:2026-11-23T01:00:34Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:TqZ_5e1FJT1dNSBxv2HqjxCT0p8Fp8Z3kgHHG-gG25uPXPk2ZlNIOQ1oyRVt84GKfNJmwpvTBFBIm5y-Dfy4DQ:1b1a8d0d13f6f224
 // The guard's hooks where Node has them in a thread of their own.
 import { refuseAbove } from "./own.cjs";
 

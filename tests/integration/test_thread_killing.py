@@ -1,0 +1,121 @@
+"""`kill` returns once every process of a run, and all that its tools have started, has ended."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore import Rye
+from tests.detached import until_printed
+from tests.graphs import graph
+from tests.house import House
+from tests.thread_host import Theatre
+from tests.unit.lillux.system import is_alive
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The processes' loops are their own."""
+    return "asyncio"
+
+
+@pytest.fixture
+def theatre(tmp_path: Path) -> Theatre:
+    theatre = Theatre(House(tmp_path))
+    pids = theatre.root / "pids"
+    # It ignores TERM, as does what it has started; that stands in a session of its own.
+    theatre.house.shell(
+        "acme/hang",
+        f"trap '' TERM; sleep 300 & echo $! $$ end >> {pids}\nwhile :; do wait; done",
+    )
+    graph(theatre.house, {"stay": {"action": {"item_id": "tool:acme/hang"}}})
+    theatre.write("hang", ["rye_execute", {"item_id": "tool:acme/hang"}])
+    return theatre
+
+
+async def pids_of(theatre: Theatre) -> list[int]:
+    said = await until_printed(theatre.root / "pids", "end")
+    return [int(one) for one in said.split() if one != "end"]
+
+
+async def launched(rye: Rye, what: str) -> str:
+    ref = {"tool": "tool:acme/hang", "graph": "tool:acme/flow"}.get(what, "directive:acme/hang")
+    options = {"thread": "fork"} if what == "thread" else {}
+    done = await rye.execute(ref, async_=True, **options)
+    return str(done.to_dict()["thread_id"])
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["owner alive", "owner stopped"])
+@pytest.mark.parametrize("what", ["tool", "graph", "thread"])
+async def test_kill_ends_what_the_tools_have_started_too(
+    theatre: Theatre, what: str, is_stopped: bool
+) -> None:
+    async with theatre.open() as rye:
+        with anyio.fail_after(PATIENCE_S):
+            thread_id = await launched(rye, what)
+            pids = await pids_of(theatre)
+            (row,) = [one for one in await rye.threads.list() if one.thread_id == thread_id]
+            assert row.pid
+            if is_stopped:  # its end is never written by itself, and TERM never arrives
+                os.kill(row.pid, signal.SIGSTOP)
+            report = await rye.threads.kill(thread_id, grace_s=0.2)
+            alive = [pid for pid in (*pids, row.pid) if is_alive(pid)]
+    assert alive == []
+    assert report.status == "killed"
+
+
+async def test_kill_finds_what_a_dead_owner_has_left(theatre: Theatre) -> None:
+    async with theatre.open() as rye:
+        with anyio.fail_after(PATIENCE_S):
+            thread_id = await launched(rye, "graph")
+            pids = await pids_of(theatre)
+            (row,) = await rye.threads.list()
+            assert row.pid
+            os.kill(row.pid, signal.SIGKILL)
+            report = await rye.threads.wait(thread_id)
+            assert report.status == "error"
+            assert is_alive(pids[0])  # what the tool has started is nobody's
+            assert (await rye.threads.kill(thread_id)).status == "error"
+    assert [pid for pid in pids if is_alive(pid)] == []
+
+
+async def test_a_thread_among_others_is_killed_with_its_tools_and_without_its_process(
+    theatre: Theatre,
+) -> None:
+    other = theatre.write("other", ["gate", {"name": "g"}])
+    host = subprocess.Popen(theatre.command(["directive:acme/hang", other]), env=theatre.environ)
+    try:
+        with anyio.fail_after(PATIENCE_S):
+            pids = await pids_of(theatre)
+            await theatre.begun("g")
+            async with theatre.open() as rye:
+                rows = {row.item_id: row for row in await rye.threads.list()}
+                report = await rye.threads.kill(rows["directive:acme/hang"].thread_id, grace_s=30)
+                assert report.status == "killed"
+                assert [pid for pid in pids if is_alive(pid)] == []
+                assert (await rye.threads.show(rows[other].thread_id)).status == "running"
+        theatre.allow("g")
+        assert await anyio.to_thread.run_sync(host.wait) == 0
+    finally:
+        host.kill()
+        host.wait()
+
+
+async def test_no_process_of_a_killed_thread_lives_when_its_row_has_ended_first(
+    theatre: Theatre,
+) -> None:
+    theatre.house.shell("acme/nap", "sleep 300")
+    async with theatre.open() as rye:
+        with anyio.fail_after(PATIENCE_S):
+            done = [await rye.execute("tool:acme/nap", async_=True) for _ in range(6)]
+            for one in done:
+                report = await rye.threads.kill(str(one.to_dict()["thread_id"]), grace_s=30)
+                assert not is_alive(int(str(one.to_dict()["pid"])))
+                assert report.status == "killed"
