@@ -412,14 +412,18 @@ class ThreadStore:
             with suppress(StateError):
                 self.registry.request_cancel(thread_id, kill=True)
                 return self.look(thread_id)
-        if unwritten is not None and not record.ended:
+        with suppress(StateError):
+            self._settle_abandoned(self.registry.list_tree(thread_id))
+        found = self.look(thread_id)
+        is_unwritten = found.ended and found.completed_at is None
+        if is_unwritten or (unwritten is not None and not record.ended):
+            why = unwritten.message if unwritten else "its disk takes nothing more."
             raise StateError(
                 f"The process of the thread {thread_id} was ended, but its end can't be written: "
-                f"{unwritten.message}",
+                f"{why}",
                 next_step="Make room on the disk; who looks then finds the thread ended.",
             ) from unwritten
-        self._settle_abandoned(self.registry.list_tree(thread_id))
-        return self.look(thread_id)
+        return found
 
     def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:
         record = self.look(thread_id)
