@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:WAu17kVCgRsCZ7Or4x4t3cJtsVM2ukWs53R0O7QA5eIIQqXUX_p8wBaiOSV50VvO1zDomIRZnj5MgOLgSqjsCg:fd53c8f1f7bcb1f7
+# rye:signed:2026-11-23T01:09:46Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:6aueGbUWqyXQK4OuIXJidM_-Z4FXbnI7kojiTXMa5TkXNgdXVY65PS9zU9WgWxdzCaai-4ABSM9J4kKroh87DQ:389d2f880b66d93a
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:HntaYLw1BPUp61PYTJwI5NdL_Y4b9sWjifPF_wgPbfvxZX0lfkiuQYFptf8zYP9-4r_ww_8bwVExvV8SSY5QAg:fd53c8f1f7bcb1f7
+# rye:signed:2026-11-23T01:09:46Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:0wBEA7mFK6hKXI1CPEtuUFzi1B8zjlDbeoNuTT4FiN2Mmn1WytWjjB1PxTHj54CMHfMrQw3d0xr0mBGeJ3LvCg:389d2f880b66d93a
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:xLQYqI8obaAuOCAFK89SN-NWqMIcv_zu9WBec1sc5ZNXacetWJ-kUkPps7pOKcScHXDSgwsXtAYvQy0AnMsQDg:fd53c8f1f7bcb1f7
+# rye:signed:2026-11-23T01:09:46Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:dkTo7mgOaPb_7R1_w2CSOdsktU5ubk-4KeXlLBEt7cVMJygBuU51j8d_vFGh-5l8UDxAA1oRYhjujiJmejseCw:389d2f880b66d93a
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:cQwz1UnswcEkLYURgLIUnSiF-uLBzzq-9dgXKps1xpSlAoQzoll-RVOP9EKSyr_He4vLVHi6Tb45Vqda0QwVBA:fd53c8f1f7bcb1f7
+# rye:signed:2026-11-23T01:09:46Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:EZsoff0mPQhKRD10OHjPnL5GGmoI_5Qo1_iiu7ERQQu32B6xuPQ-5yi_vHyy9DWiKqv3Y1OHFariSVxk179nAw:389d2f880b66d93a
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:D4qLtzgcaSh0m50Bhi5j-Ld968-hsBe6y1GzoqooK3Utgzb6Kie2upZNLJ7NLE2xztfjhDRtxfL9AwO-zPhKCQ:fd53c8f1f7bcb1f7
+# rye:signed:2026-11-23T01:09:46Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:NK_ogSw8L5nWBG-f8R2A2dtppEk9CI1_8SzEeAbZNc-G9E5Etw4cQOYV-aTGmavMIBN-YkndIUnDKkGI-rCVDA:389d2f880b66d93a
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:R-KrcD0kG8OLEKPajoD1AJnC_FqowbuxaapwcFdczueONB0VDdtrlBAro9syDdUAJX1PnTgcyB6lHsC2thhPAQ:fd53c8f1f7bcb1f7
+# rye:signed:2026-11-23T01:09:46Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:JcdR0IyL3Ptaz3PCQFxGPUZthsVJsba-JAbSBvIX7dgc55T6RmhYKJ59rbhOQg0BdsHruSz5u755GErdtocHAg:389d2f880b66d93a
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -2,14 +2,49 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import click
+
 from ryecore.errors import InputError
 
-__all__ = ["find_project", "read_object", "read_overrides", "read_pairs"]
+__all__ = ["TakesParameters", "find_project", "read_object", "read_overrides", "read_pairs"]
+
+
+class TakesParameters(click.Command):
+    """A command with KEY=VALUE arguments: who writes `--name Alice` is told `name=Alice`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, and name the parameter where an option is unknown."""
+        written = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as unknown:
+            meant = _meant(unknown.option_name, written)
+            hint = f"A parameter is written {meant}, without dashes."
+            if unknown.possibilities:
+                hint += f" Of the options, you may mean {', '.join(unknown.possibilities)}."
+            raise click.UsageError(
+                f"There is no option {unknown.option_name}. {hint}", ctx
+            ) from None
+
+
+def _meant(option: str, arguments: Sequence[str]) -> str:
+    """The parameter that somebody meant who wrote an option: `--name Alice`, `--name=Alice`."""
+    key = option.lstrip("-").replace("-", "_")
+    for at, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name != option:
+            continue
+        if not equals:
+            following = arguments[at + 1] if at + 1 < len(arguments) else ""
+            value = "true" if not following or following.startswith("-") else following
+        return shlex.join([f"{key}={value}"])
+    return f"{key}=VALUE"
 
 
 def read_object(text: str | None, option: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import render_result
-from ryecore.cli.arguments import read_object, read_overrides, read_pairs
+from ryecore.cli.arguments import TakesParameters, read_object, read_overrides, read_pairs
 from ryecore.cli.doctor import doctor
 from ryecore.cli.env import env
 from ryecore.cli.forking import execute_fork
@@ -26,6 +26,7 @@ from ryecore.cli.items import fetch, search
 from ryecore.cli.live import can_redraw
 from ryecore.cli.mcp import mcp
 from ryecore.cli.models import deps_option, models_of
+from ryecore.cli.new import init, new
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import (
     EXIT_FAILED,
@@ -62,7 +63,7 @@ def rye() -> None:
     warnings.showwarning = show_warning
 
 
-@rye.command(short_help="Execute a tool, or print a directive's directions.")
+@rye.command(cls=TakesParameters, short_help="Execute a tool, or print a directive's directions.")
 @click.argument("ref")
 @click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
@@ -260,7 +261,9 @@ rye.add_command(env)
 rye.add_command(fetch)
 rye.add_command(search)
 rye.add_command(graph)
+rye.add_command(init)
 rye.add_command(mcp)
+rye.add_command(new)
 rye.add_command(threads)
 
 

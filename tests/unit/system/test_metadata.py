@@ -8,7 +8,11 @@ import pytest
 
 from tests.unit.system.tools import FILE_SYSTEM, FILE_TOOLS, RYE
 
-TOOLS = [RYE / "bash.py", *(FILE_SYSTEM / f"{name}.py" for name in FILE_TOOLS)]
+TOOLS = [
+    RYE / "bash.py",
+    RYE / "core/create.py",
+    *(FILE_SYSTEM / f"{name}.py" for name in FILE_TOOLS),
+]
 
 
 def literals(path: Path) -> dict[str, Any]:

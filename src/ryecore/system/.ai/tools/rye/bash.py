@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:262940ee0282321dc6e8a721fe5b02142f7b8bf9c7d8d6a9e403310c30309fdf:ng9pumQgU9noxvm04aEQB0JAm1LlHXZguSKZ6j4mwK2w9wgV8k1GgFdqLbq9gQ8jm1wYkhrKQyCS8G1ECxM8CQ:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:262940ee0282321dc6e8a721fe5b02142f7b8bf9c7d8d6a9e403310c30309fdf:cXwsu2auDR3FO5nOO7QabhQBioDxMaa6SNa2HdJNZ07mNscn2QlN3jh3ZTgnZjNidtXxy5oBb4LhWHx0peojAA:0159613eef788f1a
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

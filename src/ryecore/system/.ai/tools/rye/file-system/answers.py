@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:8vX7Iz6Kiv3i19fQgavsFNfxcdZBBKzT0wCRWD_MoH4pUbVc3d9miSV2cNUT_LLXLfrWqfLyO0TOq4RQ4UPJAw:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:3nbXv9zPGeK2nR7TsXRNMrzc8rFPV2sbjN-rxRKjYnBtcOo447zlUtedho5yJgWyDyEju7ALICgfxzzrsNB7Bw:0159613eef788f1a
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

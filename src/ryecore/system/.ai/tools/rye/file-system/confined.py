@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:dnl42kF7Yvi3urblcRLJUNOEeVNfhKJBPH224OSnBjIXkOuEWuY31avzLu0FNXxb8EJDIO8RvWwcRrZH5HXyCg:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:YOmJ7srfmREBEcmxhGVqBhdedqNL60jrqlPWX9U60bZqTEGziI7LTEoCq72nFsXmIeWk215JJ03BcwY8uymxBw:0159613eef788f1a
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:Y-XUultWE-cZcw3ztFNXTDZWBGypxcLviE24iRifKWPjvsh88RP0OHleJBzeF2HzcR9-LZe8PJu4_b8O086PBg:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:V4MKvDIohvKYQ9_7bxPOeVZUChx87Sox4Gc-lY-mgnKFMmEdvZt89kX6nn56IkTNhp5r6uppMjSnDtw4JkrsCg:0159613eef788f1a
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:rm01twxYnAWRMutjlIloA3bIrscxj20_sJ32lyRZkxpjjJhiENpzHFQkU1q8TFWcjOCA5PxoCjpEgfj8J8iLAg:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:BYBHqqUhBNH615wxWjKxJHWnSTyetx2NTXIEfSfXwE_a6muK6QvPM_ie-XnBPP_vj5J1qdImLM4Jmtzdbk9QBw:0159613eef788f1a
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:5qO1m3HOPlhvhNKxXfxFjpUB1_ZQ4vhIPdpfoVTb6i_NWT85zB5I-fZUgAr42wpWdu3S5K5WgrzSpj-lkGqxBA:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:GwnP--_ftl_vzSHpKlTVv_1HJvJ8lZNmUawuSMRBosi2pw13tKOVBaoi2rS3soj2KhBvjddswXNccXfD7CdvDA:0159613eef788f1a
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

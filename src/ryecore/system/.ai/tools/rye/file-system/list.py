@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:KKPSFAxT8AfN_cl3_7u-QYdfKlYwkYSN01QCaO-XIbKxjWN2HD7gyhTgzQUVYqsLEuCfOeNFYNMJ7QOIHYy1Dw:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Kw0CihQTPXrPcr3Vqh_YYIhqOcOBUnQqBXdtbb1MnodM59afPTDqm5I6Pi7pNcf26ZsMhCfAFuX8v8SqnGyKAw:0159613eef788f1a
 """List what lies in a folder."""
 
 from __future__ import annotations

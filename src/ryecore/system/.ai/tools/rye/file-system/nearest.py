@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:CXU-8XLzg7rV_sc85Ok9nqsvB8OPUDRqnH3X5cWjWC_ttzxtf6E6tblnsLWpuqKsQ_SsJ1TLJNsyPnCz2XCQCw:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:gqcbguKQjg9ASw3sDn-rxeMh7qh25NX31__UJM4hdClpjqo6konMNgn8KMXvh0nFcouUPEMmCdxLMYz7TlerDw:0159613eef788f1a
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:dG5TtkDl5byOA5iQcNPS2LJ7hyuwSLRaWScgE28WMCWeu_L9G15IPpEL0WMGFBefMvyd3_ePvIiyVQ2MF-fhCQ:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:hva5MOEtH0MEWbb9Rk-5UXz_qzTo5hwBNYn6_8ZrOBsUDbQx8SlOv3evAGL1sxppdf3sEPPbWeyiIeYuHj_5AQ:0159613eef788f1a
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

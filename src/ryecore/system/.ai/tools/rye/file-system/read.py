@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:ddlOH8pPISdWrHhHrHetPd84y0FTUFWcRmB1wc02vJngxIowGoTjITrzwJPBh-ZUsCa-rKmSx7BS46lUStgMBA:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:U3Xh4AjGMT3DvQ4pKwwX19EsloFxIrMR2e2UofSRPQtSQmAXup19NPAcEGGvbuOREj3H_O_ZAib97SIWkAsOBw:0159613eef788f1a
 """Read a part of a text file."""
 
 from __future__ import annotations

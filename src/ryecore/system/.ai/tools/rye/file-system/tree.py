@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:LK9QaMSmWHilAgSU4wnOd_PWMiNsVgRGVEhiOBXQ9xWG8RS4dtrMUXgaHkCHsq9VKYO5a8fAgVHaLpqUZqmTDA:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:R1O_ateSqGkkwyOO3_kxETAOxs3o26MPZ6aLtXyIpljO8nbgd3KwZku7a__E4sYLl-FTp6W8ilY4HlRtLeNFAg:0159613eef788f1a
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Cnd4hbdwamwrTrZ-mHAvVsYMZPR0EzRJsBcPqDlZE8xdqot_VlKqhSJJ4G472AjVZb1AOZFpOHJ4qknLALyrAQ:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:PFc4CPcUz0ExWiDgQYJzh7UUjor4AJz3fCol_HdqFf_3GM9B87BzDxr7JYdCLwfVEB7bUKRx4C4KnAsz6hikDA:0159613eef788f1a
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:j_KE7IaOMTh4cTSDcOSohKn0WY9FvjbYDct8XB0Url1otjvO-jzORd78m7MgW1V3toeQmzkDeWz0wMSdw-yDCg:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:gkc88PdHFT66-ggqNarc4Ay5-2AxCdezu9giB4PAG1PfW1OO9VcN027LIeAoK9psPf-3xquGycRTHW9GHJ1cCw:0159613eef788f1a
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

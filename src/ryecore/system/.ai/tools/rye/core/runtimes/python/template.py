@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:00:34Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:JPbB7G-IZ952HqZ9rIHrVYQrv09yT8Gb4ixc5t5s64B_C9b__T7lasAj2rVWLQbaW35qB_bIkyLvyIRajXjTBg:1b1a8d0d13f6f224
+# rye:signed:2026-11-23T01:09:46Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:tIMBfZeyLQS2E9lhBvnSnbAiQ764dplIGnz4BArETjHHT0Ddfu47S2qGlQ-zVtSC6zQCpr2JwMSBD4MWSHLNCg:0159613eef788f1a
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:00:34Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:AlDAIKnllbdQZzxifjEFotJYyY4Wvuk2Km4QCloIss2LRMQFftcEklgPKWdMGMwYFj09N498LxX72Zj22KCECg:1b1a8d0d13f6f224
+// rye:signed:2026-11-23T01:09:46Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:I6AX_YZgPHpWyddgDeTBXzF08gz8Q9GmMXl2spyNhvOXYk5VJGlJ8O4GuJ5YRMAGy7hnBdkitUSNDt6ytrUaBg:0159613eef788f1a
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

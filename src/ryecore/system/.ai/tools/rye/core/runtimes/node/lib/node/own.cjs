@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:00:34Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:0cMplogbbyVYbpe5l94eV6Ywj5MGXnYECPj9Ns_uaeLeYa4f3iAOHbUlvO1O3Ik43SgpS8A2kpPjNAEbo5jrAg:1b1a8d0d13f6f224
+// rye:signed:2026-11-23T01:09:46Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:5NLF-SElss8CqxfdMVZyYUPzWpf4Goa6HmelL45KlpAO09dpjjxjfTH9FvId5DsS_zC9vWdSp1f_5ffHX2K7BQ:0159613eef788f1a
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

@@ -1,0 +1,142 @@
+"""`rye init` and `rye new`: from an empty folder to items that run."""
+
+import json
+import os
+
+import pytest
+
+from tests.house import House
+from tests.unit.cli.conftest import Run
+
+HOSTILE = (
+    'say "hi" `touch x` $(touch x) \\ """ </description> ]]> ${x}\n# __executor_id__ = "x"\u202e'
+)
+
+
+def test_an_empty_folder_becomes_a_project_and_says_what_comes_next(house: House, run: Run) -> None:
+    done = run("init", "shop")
+    assert done.code == 0
+    assert sorted(os.listdir(house.project / "shop/.ai")) == [
+        "config", "directives", "knowledge", "tools",
+    ]  # fmt: skip
+    assert "rye keys generate" not in done.out  # there is a key
+    assert "rye new tool hello" in done.out
+    assert run("init", "shop").code == 0
+
+
+def test_whoever_has_no_key_is_told_to_make_one(house: House, run: Run) -> None:
+    away = {"USER_SPACE": str(house.root / "nobody")}
+    assert run("init", "--json", **away).json["next_steps"][0] == "rye keys generate"
+    assert run("new", "tool", "t", "--json", **away).json["next_steps"][1] == "rye keys generate"
+
+
+@pytest.mark.parametrize("kind", ["tool", "tool:bash", "tool:javascript", "graph", "directive"])
+def test_what_is_made_verifies_once_signed_and_runs(house: House, run: Run, kind: str) -> None:
+    kind, _, language = kind.partition(":")
+    options = ["--language", language] if language else []
+    made = run("new", kind, "acme/sub/x", "--description", HOSTILE, *options, "--json")
+    assert made.code == 0, made.err
+    ref = made.json["item_id"]
+    assert run("execute", ref).code == 2  # unsigned
+
+    assert run("sign", ref).code == 0
+    assert run("verify", ref).code == 0
+    steps = made.json["next_steps"]
+    assert steps[1] == f"rye sign {ref}"
+    ran = run(*steps[-1].replace("TOPIC", "tides").split()[1:])
+    assert ran.code == 0, ran.err
+    found = {one["id"]: one for one in run("search", "x", "--json").json["results"]}
+    assert found[ref]["description"].startswith("say ")
+    assert found[ref]["description"].isprintable()
+    assert not (house.project / "x").exists()
+
+
+def test_knowledge_is_made_and_can_be_signed_at_once(house: House, run: Run) -> None:
+    made = run("new", "knowledge", "sea/tides", "--sign")
+    assert made.code == 0
+    assert "made and signed" in made.out
+    assert run("verify", "knowledge:sea/tides").code == 0
+
+
+@pytest.mark.parametrize("there", ["x.py", "x.sh", "x.tar.gz"])
+def test_nothing_is_replaced_nor_made_ambiguous(house: House, run: Run, there: str) -> None:
+    path = house.write(f"tools/acme/{there}", "mine", sign=False)
+    done = run("new", "tool", "acme/x")
+    assert done.code == 2
+    assert str(path) in done.err
+    assert os.listdir(path.parent) == [there]
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../x", "/etc/x", "a b", ".x", "a//x", "x\n", ""])
+def test_a_name_that_no_id_has_is_refused(house: House, run: Run, name: str) -> None:
+    done = run("new", "tool", name)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    assert not house.path("tools").exists()
+
+
+@pytest.mark.parametrize("linked", ["", "tools", "tools/acme"])
+def test_nothing_is_made_behind_a_link(house: House, run: Run, linked: str) -> None:
+    outside = house.root / "outside"
+    outside.mkdir()
+    place = house.project / ".ai" / linked if linked else house.project / ".ai"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(outside)
+    assert run("new", "tool", "acme/x").code == 2
+    assert run("init").code == (0 if linked == "tools/acme" else 2)
+    assert os.listdir(outside) == []
+
+
+def test_the_directive_of_the_seed_asks_for_name_and_category(house: House, run: Run) -> None:
+    refused = run("execute", "directive:rye/core/create_directive", "--json")
+    assert refused.code == 2
+    assert [
+        (one["name"], one["type"], one["required"], one.get("default"))
+        for one in refused.json["declared_inputs"]
+    ] == [
+        ("name", "string", True, None),
+        ("category", "string", True, None),
+        ("description", "string", False, ""),
+    ]
+    for kind in ("directive", "tool", "graph"):
+        item = f"directive:rye/core/create_{kind}"
+        done = run("execute", item, "name=deploy_app", "category=workflows")
+        assert done.code == 0
+        assert "tool:rye/core/create" in done.out
+
+
+def test_a_model_can_have_a_directive_made_with_its_instructions(house: House, run: Run) -> None:
+    parameters = {
+        "kind": "directive",
+        "name": "greet",
+        "category": "acme",
+        "instructions": "Say {input:topic} `kindly`: {not} a placeholder.",
+    }
+    done = run("execute", "rye/core/create", "--params", json.dumps(parameters))
+    assert done.code == 0
+    assert run("sign", "directive:acme/greet").code == 0
+    shown = run("execute", "directive:acme/greet", "topic=hello")
+    assert shown.out.strip() == "Say hello `kindly`: {not} a placeholder."
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (["--name", "Alice"], "name=Alice"),
+        (["--name=Alice"], "name=Alice"),
+        (["--first-name", "Ada B"], "'first_name=Ada B'"),
+        (["--loud"], "loud=true"),
+        (["--loud", "--timeout", "5"], "loud=true"),
+    ],
+)
+def test_who_writes_a_parameter_with_dashes_is_told_how_it_is_written(
+    house: House, run: Run, written: list[str], meant: str
+) -> None:
+    done = run("execute", "acme/x", *written)
+    assert done.code == 2
+    assert f"A parameter is written {meant}, without dashes." in done.err
+
+
+def test_a_misspelt_option_is_still_guessed(run: Run) -> None:
+    assert "--timeout" in run("execute", "acme/x", "--timeot", "5").err
