@@ -311,6 +311,7 @@ class Rye:
         source: Literal["project", "user", "system"] | None = None,
         limit: int = 10,
         offset: int = 0,
+        records: bool = False,
         ctx: CallContext | None = None,
     ) -> "SearchResults":
         """Find items by their names, what they say of themselves, and what they hold.
@@ -321,17 +322,20 @@ class Rye:
             source: The one space to look in; all by default.
             limit: How many results at most, 1 to 100.
             offset: How many to pass over.
+            records: Whether to look through the records of threads, too. A scope that names their
+                folder, such as `knowledge.agent.threads.*`, does so without it.
             ctx: On whose behalf; the host's own by default. A model finds what it may fetch.
 
         Returns:
-            The page, the best first, each result verified just now.
+            The page, the best first and records last, each result verified just now.
 
         Raises:
             RyeError: The query, the scope or a number can't be used.
         """
         call = partial(
-            self._parts.search, query, scope, source, limit, offset, ctx or CallContext()
-        )
+            self._parts.search, query, scope, source, limit, offset, ctx or CallContext(),
+            records=records,
+        )  # fmt: skip
         return await self._running.run(query, call)
 
     def sign(
@@ -385,7 +389,7 @@ class Rye:
             ctx: On whose behalf; the host's own by default.
 
         Returns:
-            The verified item.
+            The verified item. The record of a thread is refused: no author has signed it.
 
         Raises:
             RyeError: It can't be found, or doesn't verify.

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ryecore.graph.service import GraphService
     from ryecore.policy.approval import Approve
     from ryecore.runs.keeping import Keeper
+    from ryecore.state.exports import ExportVerifier
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
@@ -155,15 +156,17 @@ class Parts:
         """Reads and copies items."""
         from ryecore.actions.fetch import FetchAction  # noqa: PLC0415
 
-        return FetchAction(self.spaces, self._verifier, self._forms, self._approve)
+        return FetchAction(self.spaces, self._export_verifier, self._forms, self._approve)
 
     @cached_property
     def search(self) -> "SearchAction":
         """Finds items."""
         from ryecore.actions.search import SearchAction  # noqa: PLC0415
+        from ryecore.state.exports import ExportVerifier  # noqa: PLC0415
 
         index = self.spaces.user.root / "cache" / "search"
-        return SearchAction(self.spaces, index, self._strict_verifier, self._forms)
+        exports = ExportVerifier(self._strict_verifier, self.spaces.user.root)
+        return SearchAction(self.spaces, index, exports, self._forms)
 
     @cached_property
     def sign(self) -> "SignAction":
@@ -177,7 +180,7 @@ class Parts:
         """Verifies items."""
         from ryecore.actions.verify import VerifyAction  # noqa: PLC0415
 
-        return VerifyAction(self.spaces, self._verifier, self._forms)
+        return VerifyAction(self.spaces, self._export_verifier, self._forms)
 
     @cached_property
     def _directives(self) -> "DirectiveAction":
@@ -280,6 +283,13 @@ class Parts:
             self._environ,
             lambda: self.planner,
         )
+
+    @cached_property
+    def _export_verifier(self) -> "ExportVerifier":
+        """Verifies items, and proves exports of threads."""
+        from ryecore.state.exports import ExportVerifier  # noqa: PLC0415
+
+        return ExportVerifier(self._verifier, self.spaces.user.root)
 
     @cached_property
     def _strict_verifier(self) -> Verifier:

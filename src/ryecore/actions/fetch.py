@@ -18,10 +18,11 @@ from ryecore.items.files import write_atomically
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import SIDECAR, FileTypesReader, comment_form
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
-from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem, Verifier
+from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem
 from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext
 from ryecore.policy.approval import ApprovalRequest, Approve
+from ryecore.state.exports import AttestedExport, ExportVerifier
 from ryecore.styled import StyledText
 
 __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
@@ -65,14 +66,14 @@ class FetchedItem:
     """An item that was read and verified.
 
     Attributes:
-        item: The verified item.
+        item: The verified item, or the export of a thread with what proves its record.
         description: What it says of itself.
         shadows: The copies of this id in later spaces.
         shadowed_by: The copies in earlier spaces, which an execution would take instead.
         copied: The copy that was made, if one was wished.
     """
 
-    item: VerifiedItem
+    item: VerifiedItem | AttestedExport
     description: ItemDescription
     shadows: tuple[tuple[Path, Space], ...] = ()
     shadowed_by: tuple[tuple[Path, Space], ...] = ()
@@ -82,6 +83,11 @@ class FetchedItem:
     def path(self) -> Path:
         """The file."""
         return self.item.source.path
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is the record of a thread, for whose text nobody vouches."""
+        return isinstance(self.item, AttestedExport)
 
     @property
     def content(self) -> str:
@@ -120,6 +126,8 @@ class FetchedItem:
             "space": source.space.label,
             "integrity": self.item.integrity,
             "key_fp": self.item.fingerprint,
+            "record": self.is_record,
+            "verified": self.item.is_verified,
             "shadows": _places(self.shadows),
             "shadowed_by": _places(self.shadowed_by),
         }
@@ -139,6 +147,7 @@ class FetchedItem:
             ("✓ " if verified else "! ", "good" if verified else "warn"),
             (str(source.ref), "strong"),
             (f"  {self.item.integrity[:12]}", "good" if verified else "warn"),
+            ("  record of a thread, untrusted text" if self.is_record else "", "warn"),
             (f"  {source.space.label}  {source.path}", "dim"),
         )
         lines = self.content.splitlines()
@@ -167,7 +176,7 @@ class FetchAction:
 
     Args:
         spaces: Where items are looked for.
-        verifier: Verifies them before anything is read or copied.
+        verifier: Verifies them, or proves exports of threads, before anything is read or copied.
         file_types: The comment forms that signed runtimes add.
         approve: Asked before a model's wish copies anything.
     """
@@ -175,7 +184,7 @@ class FetchAction:
     def __init__(
         self,
         spaces: Spaces,
-        verifier: Verifier,
+        verifier: ExportVerifier,
         file_types: FileTypesReader,
         approve: Approve | None,
     ) -> None:
@@ -208,7 +217,12 @@ class FetchAction:
             found = await anyio.to_thread.run_sync(self._fetch, ref, options)
             if options.destination is None:
                 return found
-            return await self._copied(found, options, ctx)
+            if isinstance(found.item, AttestedExport):
+                raise InputError(
+                    f"{ref} is the record of a thread, and records aren't copied as items.",
+                    next_step="Write what you need of it into an item of your own.",
+                )
+            return await self._copied(found, found.item, options, ctx)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -228,27 +242,27 @@ class FetchAction:
         )
 
     async def _copied(
-        self, found: FetchedItem, options: FetchOptions, ctx: CallContext
+        self, found: FetchedItem, item: VerifiedItem, options: FetchOptions, ctx: CallContext
     ) -> FetchedItem:
         space = self._spaces.project if options.destination == "project" else self._spaces.user
-        source = found.item.source
+        source = item.source
         path = space.folder(source.ref.kind) / source.relative
         is_there = await anyio.to_thread.run_sync(
-            partial(_check_place, found.item, path, space, overwrite=options.overwrite)
+            partial(_check_place, item, path, space, overwrite=options.overwrite)
         )
         if is_there != "same":
             if ctx.capabilities is not None:
                 wish = file_to_approve(
                     f"{source.ref.kind}:{source.relative}",
                     path,
-                    found.item.integrity,
+                    item.integrity,
                     "new" if is_there == "nothing" else "replaces",
-                    found.item.content,
+                    item.content,
                 )
                 request = ApprovalRequest("copy", space.label, (wish,), ctx.call_id)
                 await ask(self._approve, request)
             await anyio.to_thread.run_sync(
-                partial(self._write, found.item, path, space, replace=options.overwrite)
+                partial(self._write, item, path, space, replace=options.overwrite)
             )
         problem = None
         try:

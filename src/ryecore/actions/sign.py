@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import anyio.to_thread
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.actions.allowed import check_capability, own_space
 from ryecore.actions.approval import ask, file_to_approve
@@ -19,6 +19,7 @@ from ryecore.errors import (
     SigningError,
     UnsignedItem,
 )
+from ryecore.items.exports import is_export
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.places import file_called, place_of
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
@@ -42,17 +43,26 @@ class SignReport:
     Attributes:
         signed: The files that were signed.
         failed: The files that were not, each with the reason.
+        skipped: The records of threads that the glob matched, which nobody signs.
     """
 
     signed: tuple[SignedFile, ...]
     failed: tuple[tuple[Path, str], ...] = ()
+    skipped: tuple[Path, ...] = ()
 
     @property
     def summary(self) -> str:
         """One sentence about it."""
         total = len(self.signed) + len(self.failed)
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"Signed {len(self.signed)}/{total} items{failed}."
+        skipped = f", {self.skipped_text}" if self.skipped else ""
+        return f"Signed {len(self.signed)}/{total} items{failed}{skipped}."
+
+    @property
+    def skipped_text(self) -> str:
+        """How many records of threads were skipped."""
+        count = len(self.skipped)
+        return f"{count} {'record' if count == 1 else 'records'} of threads skipped"
 
     def to_dict(self) -> dict[str, object]:
         """The report as a JSON-ready object."""
@@ -69,6 +79,7 @@ class SignReport:
                 for one in self.signed
             ],
             "failed": [{"path": str(path), "error": error} for path, error in self.failed],
+            "skipped": [str(path) for path in self.skipped],
             "total": len(self.signed) + len(self.failed),
             "summary": self.summary,
         }
@@ -126,7 +137,9 @@ class SignAction:
                 "Signing is for the person whose key it is, not for a model or a tool.",
                 next_step="Read the item, then sign it yourself: rye sign REF.",
             )
-        return self._sign(_files(pattern, own_space(self._spaces, space, "signed")))
+        found = _files(pattern, own_space(self._spaces, space, "signed"))
+        files, skipped = _without_records(found, pattern)
+        return evolve(self._sign(files), skipped=skipped)
 
     async def on_behalf(
         self, pattern: str, ctx: CallContext, *, space: Literal["project", "user"] = "project"
@@ -158,7 +171,8 @@ class SignAction:
                 f"{pattern!r} doesn't say what kind of item it names.",
                 next_step="Write tool:acme/name, or a glob such as tool:acme/*.",
             )
-        files = await anyio.to_thread.run_sync(find_files, place, pattern)
+        found = await anyio.to_thread.run_sync(find_files, place, pattern)
+        files, _ = _without_records(found, pattern)
         self._keys.load()  # without one, nobody needs to be asked
         for kind, _, relative in files:
             check_name(kind, relative)
@@ -228,6 +242,14 @@ class SignAction:
             parts.before + parts.after,
             size_bytes=len(content),
         )
+
+
+def _without_records(files: Files, pattern: str) -> tuple[Files, tuple[Path, ...]]:
+    """Take out the records of threads that a glob matches; one that is named is refused later."""
+    if not any(mark in pattern for mark in "*?["):
+        return files, ()
+    records = tuple(path for kind, path, relative in files if is_export(kind, relative))
+    return tuple(file for file in files if file[1] not in set(records)), records
 
 
 def _is_no_runtime(file: tuple[str, Path, str]) -> bool:

@@ -1,4 +1,7 @@
-"""verify: one item, or all that a glob matches; nothing runs."""
+"""verify: one item, or all that a glob matches; nothing runs.
+
+Exports of threads are records: each is proved by its record's signature, and shown apart.
+"""
 
 import os
 from pathlib import Path
@@ -6,14 +9,16 @@ from pathlib import Path
 from attrs import frozen
 
 from ryecore.actions.allowed import check_capability, own_space
-from ryecore.errors import RyeError
+from ryecore.errors import RyeError, UnsignedItem
+from ryecore.items.exports import is_export
 from ryecore.items.places import file_called, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.signature import FileTypesReader
 from ryecore.items.signing import find_files
 from ryecore.items.spaces import ItemSource, Spaces, locate, named
-from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext
+from ryecore.state.exports import AttestedExport, ExportVerifier
 
 __all__ = ["VerifyAction", "VerifyReport"]
 
@@ -25,30 +30,41 @@ class VerifyReport:
     Attributes:
         verified: The items that verified.
         failed: The files that did not, each with the refusal.
+        records: The exports of threads that this user's run key attested.
+        failed_records: The exports of threads that it did not, each with the refusal.
     """
 
     verified: tuple[VerifiedItem, ...]
     failed: tuple[tuple[Path, RyeError], ...] = ()
+    records: tuple[AttestedExport, ...] = ()
+    failed_records: tuple[tuple[Path, RyeError], ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """The report as a JSON-ready object."""
         return {
             "status": "success" if not self.failed else "error",
-            "verified": [
-                {
-                    "item_id": f"{item.source.ref.kind}:{item.source.relative}",
-                    "path": str(item.source.path),
-                    "integrity": item.integrity,
-                    "key_fp": item.fingerprint,
-                }
-                for item in self.verified
-            ],
-            "failed": [
-                {"path": str(path), "error": str(error), "error_type": error.error_type}
-                for path, error in self.failed
-            ],
+            "verified": list(map(_shown, self.verified)),
+            "failed": [_refusal(*one) for one in self.failed],
             "total": len(self.verified) + len(self.failed),
+            "records": {
+                "attested": list(map(_shown, self.records)),
+                "failed": [_refusal(*one) for one in self.failed_records],
+                "total": len(self.records) + len(self.failed_records),
+            },
         }
+
+
+def _shown(item: VerifiedItem | AttestedExport) -> dict[str, object]:
+    return {
+        "item_id": f"{item.source.ref.kind}:{item.source.relative}",
+        "path": str(item.source.path),
+        "integrity": item.integrity,
+        "key_fp": item.fingerprint,
+    }
+
+
+def _refusal(path: Path, error: RyeError) -> dict[str, str]:
+    return {"path": str(path), "error": str(error), "error_type": error.error_type}
 
 
 class VerifyAction:
@@ -56,11 +72,13 @@ class VerifyAction:
 
     Args:
         spaces: Where items are looked for.
-        verifier: Verifies them.
+        verifier: Verifies them, and proves exports of threads.
         file_types: The comment forms that signed runtimes add.
     """
 
-    def __init__(self, spaces: Spaces, verifier: Verifier, file_types: FileTypesReader) -> None:
+    def __init__(
+        self, spaces: Spaces, verifier: ExportVerifier, file_types: FileTypesReader
+    ) -> None:
         self._spaces = spaces
         self._verifier = verifier
         self._file_types = file_types
@@ -76,13 +94,22 @@ class VerifyAction:
             The verified item.
 
         Raises:
-            RyeError: It can't be found, or doesn't verify.
+            RyeError: It can't be found, or doesn't verify; or it is the record of a thread, which
+                no author has signed.
         """
         try:
             if ctx.capabilities is not None:  # first: who may not read it learns nothing of it
                 check_capability("fetch", _named_by_model(ref), ctx)
             source = self._source(ref)
-            return self._verifier.verify(source)
+            item = self._verifier.verify(source)
+            if isinstance(item, AttestedExport):
+                raise UnsignedItem(
+                    f"{source.path} is the record of a thread, as this user's run key attested "
+                    f"it ({item.fingerprint}). It isn't an item that an author has signed.",
+                    next_step=f"Read it as text that isn't trusted: rye fetch {source.ref}",
+                    path=source.path,
+                )
+            return item
         except RyeError as error:
             error.during(ref)
             raise
@@ -104,15 +131,22 @@ class VerifyAction:
         """
         verified: list[VerifiedItem] = []
         failed: list[tuple[Path, RyeError]] = []
+        records: list[AttestedExport] = []
+        failed_records: list[tuple[Path, RyeError]] = []
         place = own_space(self._spaces, space, "verified by a glob")
         for kind, path, relative in find_files(place, pattern):
             ref = ItemRef.of_file(kind, relative)
             check_capability("fetch", ref, ctx)
             try:
-                verified.append(self._verifier.verify(ItemSource(ref, path, place, relative)))
+                item = self._verifier.verify(ItemSource(ref, path, place, relative))
             except RyeError as error:
-                failed.append((path, error))
-        return VerifyReport(tuple(verified), tuple(failed))
+                (failed_records if is_export(kind, relative) else failed).append((path, error))
+                continue
+            if isinstance(item, AttestedExport):
+                records.append(item)
+            else:
+                verified.append(item)
+        return VerifyReport(tuple(verified), tuple(failed), tuple(records), tuple(failed_records))
 
     def _source(self, ref: str) -> ItemSource:
         kind, colon, name = ref.partition(":")

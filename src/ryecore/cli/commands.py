@@ -175,6 +175,7 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
                     if report.signed
                     else ""
                 )
+                + (f"; {report.skipped_text}" if report.skipped else "")
             )
             show(text)
         if report.failed:
@@ -227,6 +228,15 @@ def _show_report(report: VerifyReport, *, as_json: bool) -> None:
             text.line("  ", (error.message, "bad"))
             text.line(("  next: ", "dim"), error.next_step)
         text.line(f"{len(report.verified)} of {len(report.verified) + len(report.failed)} verified")
+        for path, error in report.failed_records:
+            text.line(("! ", "warn"), (str(path), "strong"), ("  record", "warn"))
+            text.line("  ", (error.message, "warn"))
+            text.line(("  next: ", "dim"), error.next_step)
+        if report.records or report.failed_records:
+            total = len(report.records) + len(report.failed_records)
+            text.line(
+                (f"{len(report.records)} of {total} records of threads attested by you", "dim")
+            )
         show(text)
     if report.failed:
         sys.exit(EXIT_REFUSED)

@@ -61,7 +61,7 @@ def fetch(
             if found.copied.problem is not None:
                 text.line((f"! {found.copied.problem}", "warn"))
         show(text)
-        _show_shadows(found)
+        _show_notes(found)
 
 
 async def _fetch(project_path: str, ref: str, **options: Any) -> FetchedItem:
@@ -69,9 +69,13 @@ async def _fetch(project_path: str, ref: str, **options: Any) -> FetchedItem:
         return await opened.fetch(ref, **options)
 
 
-def _show_shadows(found: FetchedItem) -> None:
+def _show_notes(found: FetchedItem) -> None:
     """On standard error: what is printed is the item's own text."""
     notes = StyledText()
+    if found.is_record:
+        notes.line(
+            ("! the record of a thread, attested by you: nobody vouches for its text", "warn")
+        )
     for path, space in found.shadowed_by:
         notes.line((f"! shadowed by {path} ({space.label})", "warn"))
     for path, space in found.shadows:
@@ -97,6 +101,7 @@ def _show_shadows(found: FetchedItem) -> None:
 )
 @click.option("--limit", type=int, default=10, metavar="N", help="How many at most; 10 by default.")
 @click.option("--offset", type=int, default=0, metavar="N", help="How many to pass over.")
+@click.option("--records", is_flag=True, help="Look through the records of threads, too.")
 @json_option
 def search(
     words: Sequence[str],
@@ -105,6 +110,7 @@ def search(
     source: Literal["project", "user", "system"] | None,
     limit: int,
     offset: int,
+    records: bool,
     as_json: bool,
 ) -> None:
     """Find items by their names, what they say of themselves and what they hold.
@@ -115,7 +121,7 @@ def search(
     with errors_shown(as_json=as_json):
         run = partial(
             _search, project_path, " ".join(words), scope=scopes or "*", source=source, limit=limit,
-            offset=offset,
+            offset=offset, records=records,
         )  # fmt: skip
         with stopped_by_signals():
             found = anyio.run(run)

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
 from ryecore.items.confined import check_links, writable_folder
+from ryecore.items.exports import EXPORT_FOLDER, RECORD_LINE, is_export
 from ryecore.items.files import is_left_over, remove_left_overs, write_atomically
 from ryecore.items.places import absolute, place_of
 from ryecore.items.refs import KIND_FOLDERS
@@ -33,6 +34,8 @@ __all__ = [
     "SignedFile",
     "check_name",
     "find_files",
+    "is_record",
+    "refuse_record",
     "sign_content",
     "sign_file",
     "sign_item",
@@ -154,14 +157,19 @@ def sign_file(
         LinkLeavesSpace: It is, or is reached through, a link that leaves its kind's folder.
     """
     check_name(kind, relative)
+    if is_export(kind, relative):
+        raise refuse_record(kind, relative)
     sidecar = path.with_name(path.name + SIDECAR)
     kind_folder = path.parents[relative.count("/")]
     boundary = None if is_users_own else kind_folder.parent.parent
     for one in (path, sidecar):
         check_links(one, kind_folder, boundary)
     try:
+        unsigned = read_digest(str(path), max_bytes=MAX_ITEM_BYTES)[0]
+        if is_record(unsigned):
+            raise refuse_record(kind, relative)
         content, signature, is_sidecar = sign_content(
-            read_digest(str(path), max_bytes=MAX_ITEM_BYTES)[0],
+            unsigned,
             path.suffix,
             kind,
             relative,
@@ -203,6 +211,24 @@ def check_name(kind: str, relative: str) -> None:
             f"The name of {kind}:{shown} holds a control, invisible or bidirectional character.",
             next_step="Rename the file with letters, digits and signs that show as what they are.",
         )
+
+
+def is_record(content: bytes) -> bool:
+    """Return whether a file is a document that a run key has signed as a record."""
+    beginning = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if beginning.startswith(b"<!-- rye:signed:"):  # one that was signed before, as an item
+        beginning = beginning.partition(b"\n")[2].lstrip()
+    return beginning.startswith(RECORD_LINE)
+
+
+def refuse_record(kind: str, relative: str) -> SigningError:
+    """Return the error that says that the record of a thread can't be signed as an item."""
+    return SigningError(
+        f"{kind}:{relative} is the record of a thread: text that a model wrote, which no key "
+        "vouches for.",
+        next_step="Write what you have read and want to keep into an item of your own, outside "
+        f"{EXPORT_FOLDER}, without the first line of the record. Sign that.",
+    )
 
 
 def sign_item(
@@ -285,7 +311,9 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
         for name in sorted(names):
             if not name.endswith(SIDECAR) and not is_left_over(name):
                 path = Path(parent, name)
-                yield path, path.relative_to(folder).as_posix()
+                relative = path.relative_to(folder).as_posix()
+                if relative != f"{EXPORT_FOLDER}/.gitignore":
+                    yield path, relative
 
 
 def _refuse_unreadable(problem: OSError) -> None:

@@ -20,8 +20,9 @@ from ryecore.policy.conditions import look_up
 from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer, in_order
 from ryecore.policy.scripts import check_scripts
 from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Tell
+from ryecore.state.exports import without_record_line
 
-__all__ = ["ContextBlock", "HookOutcome", "HookRunner", "fill_parameters", "text_of"]
+__all__ = ["ContextBlock", "HookOutcome", "HookRunner", "context_block", "fill_parameters"]
 
 _STEERING: Final = ("error", "limit")
 """Once a hook has answered one of these events, no later one is asked."""
@@ -48,6 +49,8 @@ class ContextBlock:
         text: The item's text, without its signature and metadata.
         kind: The item's kind.
         wrap: Whether the text is put inside a tag that names the item.
+        is_trusted: Whether an author vouches for the text. A record of a thread always stands
+            inside a tag, which says so.
     """
 
     hook_id: str | None
@@ -56,14 +59,16 @@ class ContextBlock:
     text: str
     kind: str = "knowledge"
     wrap: bool = True
+    is_trusted: bool = True
 
     def render(self) -> str:
         """The block as the model sees it. Its text can neither end its tag nor begin another."""
-        if not self.wrap:
+        if not self.wrap and self.is_trusted:
             return self.text
         text = _CONTEXT_TAG.sub("&lt;", self.text)
         item_id, kind = self.item_id.translate(_ESCAPES), self.kind.translate(_ESCAPES)
-        return f'<context id="{item_id}" type="{kind}">\n{text}\n</context>'
+        mark = "" if self.is_trusted else ' trust="untrusted"'
+        return f'<context id="{item_id}" type="{kind}"{mark}>\n{text}\n</context>'
 
     def to_dict(self) -> dict[str, object]:
         """The block as the transcript's `context_injected` holds it."""
@@ -246,17 +251,10 @@ class HookRunner:
         elif action.item is not None and action.primary == "fetch":
             if not {hook.id, action.item.id, str(action.item)} & self._suppress:
                 fetched = await self._dispatcher.fetch(action.item, ctx=ctx)
-                text = text_of(fetched, action.item)
-                run.blocks.append(
-                    ContextBlock(
-                        hook.id,
-                        action.item.id,
-                        action.position,
-                        text,
-                        kind=action.item.kind,
-                        wrap=action.wrap,
-                    )
+                block = context_block(
+                    fetched, action.item, action.position, hook_id=hook.id, wrap=action.wrap
                 )
+                run.blocks.append(block)
         elif action.item is not None:
             await self._check(hook, action, ctx, is_call=True)
             given = fill_parameters(action.parameters, context)
@@ -353,15 +351,41 @@ def _control_in(data: object) -> Control | None:
     return cast("Control", wanted)
 
 
-def text_of(fetched: Fetched, ref: ItemRef) -> str:
-    """The text of an item that is put before a model.
+def context_block(
+    fetched: Fetched,
+    ref: ItemRef,
+    position: Literal["system", "before", "after"],
+    *,
+    hook_id: str | None = None,
+    wrap: bool = True,
+) -> ContextBlock:
+    """Return the block that puts an item's text around a prompt.
+
+    Args:
+        fetched: The item.
+        ref: What it is called.
+        position: Where the text goes.
+        hook_id: The hook that brings it; None for a directive's own `<context>`.
+        wrap: Whether the text is put inside a tag. That of a thread's record always is.
 
     Raises:
-        RyeError: It is no text.
+        RyeError: It is no text, or a thread's record for the system prompt.
+
+    Source: decision 5.
     """
-    if fetched.to_dict().get("encoding", "utf-8") != "utf-8":
+    document = fetched.to_dict()
+    if document.get("encoding", "utf-8") != "utf-8":
         raise RyeError(f"{ref} is no text, so it can't be put before a model.")
-    return knowledge_text(fetched.content)
+    is_record = document.get("record") is True
+    if is_record and position == "system":
+        raise RyeError(
+            f"{ref} is the record of a thread, whose text nobody vouches for, so it can't stand "
+            "in the system prompt.",
+            next_step="Put it before or after the prompt.",
+        )
+    content = without_record_line(fetched.content) if is_record else fetched.content
+    text = knowledge_text(content)
+    return ContextBlock(hook_id, ref.id, position, text, ref.kind, wrap, not is_record)
 
 
 def _check_ended_well(response: Mapping[str, object]) -> None:

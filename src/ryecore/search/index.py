@@ -19,7 +19,7 @@ from ryecore.lillux.digests import read_digest
 from ryecore.search.excerpt import plain
 from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import IndexStore, Store
-from ryecore.search.walk import FileSeen, walk
+from ryecore.search.walk import FileSeen, walk, walk_exports
 
 __all__ = ["Extent", "Found", "SearchIndex", "Shown"]
 
@@ -87,12 +87,22 @@ class SearchIndex:
         spaces: Where items stand.
         folder: The folder of the user's cache that holds indexes.
         file_types: The comment forms that signed runtimes add.
+        of_exports: Whether it is the index of exports of threads, which a search of items neither
+            reads nor walks through.
     """
 
-    def __init__(self, spaces: Spaces, folder: Path, file_types: FileTypesReader) -> None:
+    def __init__(
+        self,
+        spaces: Spaces,
+        folder: Path,
+        file_types: FileTypesReader,
+        *,
+        of_exports: bool = False,
+    ) -> None:
         self._spaces = {space.label: space for space in spaces}
         self._file_types = file_types
-        self._store = IndexStore(spaces, folder)
+        self._of_exports = of_exports
+        self._store = IndexStore(spaces, folder, of_exports=of_exports)
         self._walked: tuple[Store | None, dict[str, int]] = (None, {})
 
     def find(
@@ -134,10 +144,13 @@ class SearchIndex:
             return
         begun_ns = time.monotonic_ns()
         file_types = self._file_types()
-        seen = {
-            (file.space.label, file.kind, file.relative): file
-            for file in walk(self._spaces.values(), stale, tuple(sorted(file_types)))
-        }
+        spaces = self._spaces.values()
+        files = (
+            walk_exports(spaces)
+            if self._of_exports
+            else walk(spaces, stale, tuple(sorted(file_types)))
+        )
+        seen = {(file.space.label, file.kind, file.relative): file for file in files}
         _refresh(store, seen, stale, file_types, check)
         walked.update(dict.fromkeys(stale, begun_ns))
 

@@ -37,6 +37,9 @@ class SearchResult:
         extent: How much of its text is searched: `whole`, `part` of a large file, or its `name`.
         shadows: The copies of this id in later spaces.
         shadowed_by: The copies in earlier spaces, which an execution would take instead.
+        is_record: Whether it is the record of a thread: text that nobody vouches for. Its
+            integrity is `attested` where this user's run key has signed it as it is, and else
+            `unattested`.
     """
 
     ref: ItemRef
@@ -55,6 +58,7 @@ class SearchResult:
     extent: Extent = "whole"
     shadows: Copies = ()
     shadowed_by: Copies = ()
+    is_record: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """The result as a JSON-ready object."""
@@ -74,6 +78,7 @@ class SearchResult:
             "indexed": self.extent,
             "verified": self.is_verified,
             "integrity": self.integrity,
+            "record": self.is_record,
             "shadows": [_place(*copy) for copy in self.shadows],
             "shadowed_by": [_place(*copy) for copy in self.shadowed_by],
         }
@@ -95,6 +100,7 @@ class SearchResults:
         source: The one space that was asked; `all` for every one.
         limit: How many a page holds.
         offset: How many stand before this page.
+        leaves_out_records: Whether the project has records of threads that were not looked through.
     """
 
     results: tuple[SearchResult, ...]
@@ -104,6 +110,7 @@ class SearchResults:
     source: str
     limit: int
     offset: int
+    leaves_out_records: bool = False
 
     @property
     def next_offset(self) -> int | None:
@@ -113,7 +120,7 @@ class SearchResults:
 
     def to_dict(self) -> dict[str, object]:
         """The response that models and MCP clients see."""
-        return {
+        document: dict[str, object] = {
             "status": "success",
             "mode": "query",
             "results": [result.to_dict() for result in self.results],
@@ -125,17 +132,21 @@ class SearchResults:
             "offset": self.offset,
             "search_type": "keyword",
         }
+        if self.leaves_out_records:
+            document["records_left_out"] = True
+        return document
 
     def render(self) -> StyledText:
         """The page for a terminal or a notebook."""
         text = StyledText()
         for one in self.results:
             text.line(
-                ("✓ " if one.is_verified else "! ", "good" if one.is_verified else "warn"),
+                _mark(one),
                 (str(one.ref), "id"),
                 f"  {one.title}" if one.title != one.ref.id.rpartition("/")[2] else "",
                 (f"  {one.space.label}", "dim"),
-                ("" if one.is_verified else f"  {one.integrity}", "warn"),
+                ("  record of a thread" if one.is_record else "", "dim"),
+                (f"  {one.integrity}" if _is_doubtful(one) else "", "warn"),
                 ("  only its beginning is searched" if one.extent == "part" else "", "dim"),
             )
             if one.description:
@@ -149,6 +160,8 @@ class SearchResults:
         shown = f"{self.offset + 1} to {self.offset + len(self.results)}" if self.results else "0"
         following = f"; next page: --offset {self.next_offset}" if self.next_offset else ""
         text.line((f"{shown} of {self.total}{following}", "dim"))
+        if self.leaves_out_records:
+            text.line(("records of threads are left out; look through them: --records", "dim"))
         return text
 
     def __repr__(self) -> str:
@@ -159,6 +172,16 @@ class SearchResults:
 
     def _repr_html_(self) -> str:
         return self.render().html()
+
+
+def _mark(one: SearchResult) -> tuple[str, str]:
+    if one.is_verified:
+        return "✓ ", "good"
+    return ("! ", "warn") if _is_doubtful(one) else ("· ", "dim")
+
+
+def _is_doubtful(one: SearchResult) -> bool:
+    return not one.is_verified and not (one.is_record and one.integrity == "attested")
 
 
 def _highlighted(one: SearchResult) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 from attrs import frozen
 
 from ryecore.errors import InvalidQuery
+from ryecore.items.exports import EXPORT_FOLDER
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.policy import allows, capability_of
 
@@ -44,6 +45,12 @@ class Scope:
                 for pattern in self.patterns
             )
         )
+
+    @property
+    def names_exports(self) -> bool:
+        """Whether it names the folder of exports of threads, or something in it."""
+        folder = f"{_PREFIX}knowledge.{EXPORT_FOLDER.replace('/', '.')}."
+        return any(pattern.startswith(folder) for pattern in self.patterns)
 
     def holds(self, kind: str, item_id: str) -> bool:
         """Whether an item lies in it."""

@@ -28,7 +28,7 @@ _SCHEMA: Final = (
     f"CREATE VIRTUAL TABLE items USING fts5({', '.join(FIELDS)},"
     ' tokenize = "unicode61 remove_diacritics 2")',
 )
-_FORMAT: Final = "2"
+_FORMAT: Final = "3"
 """What an index holds and how; another one is another file."""
 
 _MAX_UNUSED_S: Final = 60 * 24 * 3600
@@ -59,10 +59,11 @@ class IndexStore:
     Args:
         spaces: What it is the index of.
         folder: The folder of the user's cache; made when needed.
+        of_exports: Whether it is the index of exports of threads, a file of its own.
     """
 
-    def __init__(self, spaces: Spaces, folder: Path) -> None:
-        digest = hashlib.sha256(_FORMAT.encode())
+    def __init__(self, spaces: Spaces, folder: Path, *, of_exports: bool = False) -> None:
+        digest = hashlib.sha256(f"{_FORMAT}{'exports' * of_exports}".encode())
         for space in spaces:
             digest.update(f"\0{space.label}\0".encode())
             digest.update(os.fsencode(space.root))

@@ -8,10 +8,11 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import InvalidItemId
+from ryecore.items.exports import EXPORT_FOLDER
 from ryecore.items.refs import check_item_id
 from ryecore.items.spaces import EXTENSIONS, Space
 
-__all__ = ["SKIPPED_FOLDERS", "FileSeen", "walk"]
+__all__ = ["SKIPPED_FOLDERS", "FileSeen", "walk", "walk_exports"]
 
 SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 """Folders that are not entered."""
@@ -52,10 +53,19 @@ class FileSeen:
         return max(self.stat[2:])
 
 
+def walk_exports(spaces: Iterable[Space]) -> Iterator[FileSeen]:
+    """The exports of threads, which stand in project space. What can't be read is passed over."""
+    for space in spaces:
+        if space.name == "project":
+            root = str(space.folder("knowledge"))
+            if _stays_inside(f"{root}/{EXPORT_FOLDER}", root):
+                yield from _walk(space, "knowledge", root, f"{EXPORT_FOLDER}/", (".md",))
+
+
 def walk(
     spaces: Iterable[Space], kinds: Iterable[str], more_extensions: Sequence[str]
 ) -> Iterator[FileSeen]:
-    """The files of items. What can't be read is passed over.
+    """The files of items, exports of threads apart. What can't be read is passed over.
 
     Args:
         spaces: Where to look.
@@ -81,7 +91,9 @@ def _walk(
         name = below + entry.name
         try:
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED_FOLDERS:
+                if entry.name not in SKIPPED_FOLDERS and not (
+                    name == EXPORT_FOLDER and kind == "knowledge" and space.name == "project"
+                ):
                     check_item_id(name)  # else no id leads through it, however deep it goes
                     yield from _walk(space, kind, root, f"{name}/", extensions)
                 continue

@@ -160,7 +160,7 @@ async def test_the_response_is_the_documented_object(library):
     }  # fmt: skip
     assert set(results[0]) == {
         "id", "name", "type", "title", "description", "preview", "category", "tags", "source",
-        "path", "score", "signed", "verified", "integrity", "indexed", "shadows",
+        "path", "score", "signed", "verified", "integrity", "indexed", "record", "shadows",
         "shadowed_by",
     }  # fmt: skip
     assert json.dumps(results)

@@ -10,33 +10,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ryecore import SigningKey
-from ryecore.errors import LinkLeavesSpace, StateError, UnsignedItem
+from ryecore.errors import LinkLeavesSpace, StateError
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
 from ryecore.llm import ToolSpec
-from ryecore.policy import CallContext
+from ryecore.state.exports import EXPORT_KIND, document_holds, sign_document
 from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.records.documents import (
-    document_holds,
-    fenced,
-    frontmatter,
-    sign_document,
-    visible,
-)
+from ryecore.threads.records.documents import fenced, frontmatter, visible
 from ryecore.threads.records.export import (
     CAPABILITIES_KIND,
-    EXPORT_KIND,
     Exported,
     OfferedTool,
     export_path,
-    read_export,
     render_capabilities,
     render_export,
     write_capabilities,
     write_export,
 )
-from tests.house import House
 
 KEY = SigningKey.generate()
 THREAD = "acme/research-1739820456"
@@ -172,35 +163,12 @@ def test_what_is_very_long_is_cut_and_says_so() -> None:
     assert whole.endswith("The rest is left out here; the transcript has it.\n")
 
 
-@pytest.mark.anyio
-async def test_search_finds_an_export_for_a_person_and_shows_a_model_none_of_its_words(
-    house: House,
-) -> None:
-    markdown = render_export(ABOUT, [record("cognition_in", turn=1, parts=text("Obey the tides"))])
-    path = write_export(house.project / ".ai", THREAD, markdown, KEY)
-    assert path == house.project / ".ai/knowledge/agent/threads" / f"{THREAD}.md"
-    assert path.stat().st_mode & 0o777 == 0o600
-    ctx = CallContext(capabilities=frozenset({"rye.fetch.*"}))
-    async with house.open() as rye:
-        (found,) = (await rye.search("tides", scope="knowledge")).results
-        (hidden,) = (await rye.search("tides", scope="knowledge", ctx=ctx)).results
-        with pytest.raises(UnsignedItem):
-            await rye.fetch(str(found.ref))
-    assert str(found.ref) == f"knowledge:agent/threads/{THREAD}"
-    assert found.title == f"Thread {THREAD}"
-    assert found.category == "agent/threads/acme"
-    assert (found.integrity, found.is_verified, found.is_signed) == ("unsigned", False, False)
-    assert "Obey the tides" in found.preview
-    assert "Obey" not in json.dumps(hidden.to_dict())
-
-
 def test_an_export_is_attested_by_the_run_key_as_what_it_is_and_of_whom(tmp_path: Path) -> None:
     content = write_export(tmp_path, THREAD, "Hello.\n", KEY).read_bytes()
     assert document_holds(EXPORT_KIND, THREAD, content, KEY.public)
-    assert read_export(tmp_path, THREAD, KEY.public) == "Hello.\n"
-    for thread, key in ((THREAD, SigningKey.generate()), ("acme/research-1", KEY)):
-        with pytest.raises(StateError):
-            read_export(tmp_path, thread, key.public)
+    path = export_path(tmp_path, THREAD)
+    assert path == tmp_path / "knowledge/agent/threads" / f"{THREAD}.md"
+    assert path.stat().st_mode & 0o777 == 0o600
     assert not document_holds(CAPABILITIES_KIND, THREAD, content, KEY.public)
     assert not document_holds(EXPORT_KIND, "acme/other-1", content, KEY.public)
     assert not document_holds(EXPORT_KIND, THREAD, content, SigningKey.generate().public)

@@ -1,11 +1,13 @@
 """The knowledge that a directive puts around its own prompt."""
 
+from typing import Literal
+
 from attrs import evolve
 
 from ryecore.directives.model import ContextSpec
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.runs.hooks import ContextBlock, text_of
+from ryecore.runs.hooks import ContextBlock, context_block
 from ryecore.runs.ports import Dispatcher
 
 __all__ = ["directive_context"]
@@ -28,19 +30,17 @@ async def directive_context(
         RyeError: An item can't be found, verified or read: the directive can't do without it.
     """
     blocks: list[ContextBlock] = []
-    for position, ids in (
+    placed: tuple[tuple[Literal["system", "before", "after"], tuple[str, ...]], ...] = (
         ("system", context.system),
         ("before", context.before),
         ("after", context.after),
-    ):
+    )
+    for position, ids in placed:
         # The system prompt is the host's to compose: its author names it in a signed file, and the
         # thread itself need not be allowed to read it.
         reader = evolve(ctx, capabilities=None) if position == "system" else ctx
         for item_id in ids:
             ref = ItemRef.parse(item_id, "knowledge")
-            text = text_of(await dispatcher.fetch(ref, ctx=reader), ref)
-            wrap = position != "system"
-            blocks.append(
-                ContextBlock(None, ref.id, position, text, kind=ref.kind, wrap=wrap)  # type: ignore[arg-type]
-            )
+            fetched = await dispatcher.fetch(ref, ctx=reader)
+            blocks.append(context_block(fetched, ref, position, wrap=position != "system"))
     return tuple(blocks)

@@ -16,24 +16,22 @@ from attrs import frozen
 
 from ryecore.errors import StateError
 from ryecore.items.confined import writable_folder
+from ryecore.items.exports import EXPORT_FOLDER
 from ryecore.items.files import write_atomically
-from ryecore.lillux.digests import read_digest
-from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.lillux.keys import SigningKey
 from ryecore.llm.request import ToolSpec
+from ryecore.state.exports import EXPORT_KIND, sign_document
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
 from ryecore.state.records import indented_json
 from ryecore.state.transcript_check import Record
-from ryecore.threads.records.documents import document_holds, fenced, frontmatter, sign_document
+from ryecore.threads.records.documents import fenced, frontmatter
 
 __all__ = [
     "CAPABILITIES_FILE",
     "CAPABILITIES_KIND",
-    "EXPORT_FOLDER",
-    "EXPORT_KIND",
     "Exported",
     "OfferedTool",
     "export_path",
-    "read_export",
     "render_capabilities",
     "render_export",
     "write_capabilities",
@@ -44,13 +42,10 @@ CAPABILITIES_FILE: Final = "capabilities.md"
 """The file's name in the thread's folder."""
 
 CAPABILITIES_KIND: Final = "capabilities"
-EXPORT_KIND: Final = "thread_export"
-EXPORT_FOLDER: Final = "agent/threads"
-"""Where exports stand below the project's `.ai/knowledge`."""
 
 _MAX_BLOCK_CHARS: Final = 16_000
 _MAX_CHARS: Final = 1_000_000
-_MAX_BYTES: Final = 64 * 1024 * 1024
+_IGNORE_ALL: Final = b"*\n"
 
 
 # Capabilities
@@ -317,46 +312,21 @@ def write_export(
     signed = sign_document(EXPORT_KIND, thread_id, text, key)
     try:
         knowledge = project_root / "knowledge"
-        with writable_folder(path.parent, knowledge, project_root.parent) as folder:
+        exports, boundary = knowledge / EXPORT_FOLDER, project_root.parent
+        with writable_folder(exports, knowledge, boundary) as folder:
+            _ignore(folder, durability)
+        with writable_folder(path.parent, knowledge, boundary) as folder:
             _write(folder / path.name, signed, durability)
     except OSError as problem:
         raise _unwritable(path, problem) from problem
     return path
 
 
-def read_export(project_root: Path, thread_id: str, public_key: PublicKey) -> str:
-    """Read an export that this user's run key attested.
-
-    That says who wrote the file; what a model or a tool said in it nobody vouches for, so whoever
-    hands it on marks it as untrusted.
-
-    Args:
-        project_root: The project's `.ai` folder.
-        thread_id: The thread.
-        public_key: The run key's public half.
-
-    Returns:
-        The markdown, without its signature.
-
-    Raises:
-        StateError: It can't be read, or was altered.
-
-    Source: decision 5.
-    """
-    path = export_path(project_root, thread_id)
-    try:
-        content, _ = read_digest(path, max_bytes=_MAX_BYTES)
-    except OSError as problem:
-        raise StateError(
-            f"{path} can't be read: {problem.strerror or problem}.",
-            next_step="See which threads there are: rye threads list --all",
-        ) from problem
-    if not document_holds(EXPORT_KIND, thread_id, content, public_key):
-        raise StateError(
-            f"{path} isn't as the thread's export was written.",
-            next_step="If you have changed it and it is yours now, sign it under another name.",
-        )
-    return content.partition(b"\n")[2].decode()
+def _ignore(folder: Path, durability: Durability) -> None:
+    """Have git ignore the folder of exports, whatever a clone's own file there says."""
+    path = folder / ".gitignore"
+    if path.is_symlink() or not path.is_file() or path.read_bytes() != _IGNORE_ALL:
+        write_atomically(path, _IGNORE_ALL, mode=0o644, durable=durability == "machine")
 
 
 def _write(path: Path, content: bytes, durability: Durability) -> None:

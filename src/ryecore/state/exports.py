@@ -1,0 +1,168 @@
+"""Documents signed as records, and the exports of threads among a project's knowledge.
+
+The first line of such a document is a comment with the run key's signature over the thread and the
+rest of the file. It neither stands where, nor looks like what, an item's signature does.
+
+Source: decisions 5 and 36.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+from ryecore.errors import BadSignature, UnsignedItem
+from ryecore.items.exports import RECORD_LINE, is_export
+from ryecore.items.signature import parse_payload
+from ryecore.items.spaces import ItemSource
+from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.lillux.digests import read_digest
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.state.records import find_run_key, holds, sign_record
+
+__all__ = [
+    "EXPORT_KIND",
+    "AttestedExport",
+    "ExportVerifier",
+    "document_holds",
+    "sign_document",
+    "without_record_line",
+]
+
+EXPORT_KIND: Final = "thread_export"
+_LINE: Final = re.compile(r"<!-- rye-record:(?P<kind>[a-z_]+) (?P<payload>[!-~]+) -->")
+_MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+@frozen
+class AttestedExport:
+    """The export of a thread that this user's run key attested. It owns the bytes that were proved.
+
+    That says who wrote the file. Nobody vouches for what a model or a tool said in it, so it is
+    text that isn't trusted.
+
+    Attributes:
+        source: Where it was found.
+        content: Its bytes.
+        integrity: The SHA-256 (hex) of its text, which the record's signature covers.
+        fingerprint: The run key that signed the record.
+    """
+
+    source: ItemSource
+    content: bytes = field(repr=False)
+    integrity: str
+    fingerprint: str
+
+    @property
+    def is_verified(self) -> bool:
+        """False: no author has signed it."""
+        return False
+
+
+class ExportVerifier:
+    """Verifies items, and proves exports of threads by their records' signatures.
+
+    Args:
+        verifier: Verifies items.
+        user_root: The user's `.ai` folder, which holds the run key.
+    """
+
+    def __init__(self, verifier: Verifier, user_root: Path) -> None:
+        self._verifier = verifier
+        self._user_root = user_root
+        self._key: PublicKey | None = None
+
+    def for_batch(self) -> "ExportVerifier":
+        """Return a verifier for files that are verified together: keys are read once."""
+        batch = ExportVerifier(self._verifier.for_batch(), self._user_root)
+        batch._key = self._run_key()
+        return batch
+
+    def _run_key(self) -> PublicKey | None:
+        key = find_run_key(self._user_root)
+        return None if key is None else key.public
+
+    def verify(self, source: ItemSource) -> VerifiedItem | AttestedExport:
+        """Verify an item, or prove an export.
+
+        Args:
+            source: Where it stands.
+
+        Raises:
+            IntegrityError: It isn't as a trusted author, or this user's run key, signed it.
+            StateError: The run key can't be read.
+        """
+        if source.space.name == "project" and is_export(source.ref.kind, source.relative):
+            return self.prove(source)
+        return self._verifier.verify(source)
+
+    def prove(self, source: ItemSource) -> VerifiedItem | AttestedExport:
+        """Prove an export; a file among exports that an author has signed is an item."""
+        try:
+            content = read_digest(source.path, max_bytes=_MAX_BYTES)[0]
+        except OSError:
+            return self._verifier.verify(source)  # which says why it can't be read
+        if not content.startswith(RECORD_LINE):
+            try:
+                return self._verifier.verify(source)
+            except UnsignedItem:
+                raise UnsignedItem(
+                    f"{source.path} stands among the exports of threads and was attested by "
+                    "nobody.",
+                    next_step="If it is yours: move it to another folder of knowledge, and sign "
+                    "it there.",
+                    path=source.path,
+                ) from None
+        key = self._key or self._run_key()
+        thread_id = source.ref.id.split("/", 2)[2]
+        if key is None or not document_holds(EXPORT_KIND, thread_id, content, key):
+            raise BadSignature(
+                f"{source.path} isn't as this user's run key attested the export of {thread_id}: "
+                "it was changed or moved, or is another user's.",
+                next_step=f"Read the thread itself: rye threads transcript {thread_id}",
+                path=source.path,
+            )
+        text = content.partition(b"\n")[2]
+        digest = hashlib.sha256(text).hexdigest()
+        return AttestedExport(source, content, digest, _fingerprint(content))
+
+
+def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> bytes:
+    """Return a document with its signature in front.
+
+    Args:
+        kind: What it is, such as `capabilities`; it is signed too.
+        thread_id: The thread that it is of; signed too.
+        body: The text.
+        key: The run key.
+    """
+    encoded = body.encode()
+    signature = sign_record(kind, _record(thread_id, encoded), key)["_signature"]
+    return f"<!-- rye-record:{kind} {signature} -->\n".encode() + encoded
+
+
+def document_holds(kind: str, thread_id: str, content: bytes, key: PublicKey) -> bool:
+    """Return whether a key has signed exactly this document, of this kind and this thread."""
+    line, newline, body = content.partition(b"\n")
+    found = _LINE.fullmatch(line.decode("ascii", errors="replace"))
+    if found is None or not newline or found["kind"] != kind:
+        return False
+    return holds(kind, {**_record(thread_id, body), "_signature": found["payload"]}, key)
+
+
+def without_record_line(content: str) -> str:
+    """Return a document's text without its record's signature."""
+    line, _, text = content.partition("\n")
+    return text if _LINE.fullmatch(line) else content
+
+
+def _record(thread_id: str, body: bytes) -> dict[str, object]:
+    return {"thread_id": thread_id, "content_hash": hashlib.sha256(body).hexdigest()}
+
+
+def _fingerprint(content: bytes) -> str:
+    payload = content.partition(b"\n")[0].split()[2].decode()
+    signature = parse_payload(payload)
+    return signature.fingerprint if signature else ""
