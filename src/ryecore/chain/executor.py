@@ -116,7 +116,7 @@ class PrimitiveExecutor:
             if dry_run:
                 with log.failing("verify_integrity", item_id=ref.id, verified=False):
                     await self._audit(prepared)
-            plan = self._plan(prepared, parameters, ctx, timeout_s, log)
+            plan = self._plan(prepared, ref, parameters, ctx, timeout_s, log)
             if dry_run:
                 return ExecutionResult(
                     "validation_passed",
@@ -130,7 +130,6 @@ class PrimitiveExecutor:
                 )
             if output_log is not None:
                 plan = evolve(plan, output_log=output_log)
-            plan = evolve(plan, call_env=_call_env(ref, parameters, ctx))
             done = await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
             error.item_id = str(ref)  # not the element that failed: what was asked for
@@ -187,7 +186,7 @@ class PrimitiveExecutor:
         """
         try:
             prepared = await self._prepared(ref, Trace(ctx.event_sink))
-            plan = self._plan(prepared, parameters, ctx, None, Trace(None))
+            plan = self._plan(prepared, ref, parameters, ctx, None, Trace(None))
         except RyeError as error:
             error.item_id = str(ref)
             raise
@@ -249,6 +248,7 @@ class PrimitiveExecutor:
     def _plan(
         self,
         prepared: PreparedChain,
+        ref: ItemRef,
         parameters: Mapping[str, Any],
         ctx: CallContext,
         timeout_s: float | None,
@@ -263,7 +263,8 @@ class PrimitiveExecutor:
             _check_pinned(prepared.chain, ctx)
         unknown: set[str] = set()
         with log.failing("plan", item_id=head.item_id):
-            plan = prepared.planner.plan(checked, timeout_s, unknown)
+            call_env = _call_env(ref, parameters, ctx)
+            plan = prepared.planner.plan(checked, timeout_s, unknown, call_env)
             plan = _within_deadline(self._with_program(plan, prepared.layout), ctx)
         if unknown:
             log.add("template", item_id=head.item_id, unknown=sorted(unknown))

@@ -327,7 +327,7 @@ class ExecutionPlan:
     keep: str | None = None
     output_log: str | None = None
     warm: WarmPlan | None = field(default=None, repr=False)
-    call_env: Mapping[str, str] = field(factory=dict, repr=False)
+    call_env: Mapping[str, str] = field(factory=dict, repr=False, eq=False)
 
     def to_dict(self) -> dict[str, object]:
         """The plan as a dry run shows it: names of variables, never values."""

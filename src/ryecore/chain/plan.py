@@ -97,7 +97,11 @@ class Planner:
         check_programs(self._chain, self._inputs)
 
     def plan(
-        self, parameters: Mapping[str, object], timeout_s: float | None, unknown: set[str]
+        self,
+        parameters: Mapping[str, object],
+        timeout_s: float | None,
+        unknown: set[str],
+        call_env: Mapping[str, str],
     ) -> ExecutionPlan:
         """Make the plan of one execution, as `build_plan` does.
 
@@ -105,18 +109,22 @@ class Planner:
             parameters: The caller's, checked, with defaults.
             timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
             unknown: Told the placeholders that nothing stands for.
+            call_env: Variables of this one call.
         """
         if not self._has_common:
             inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
-            return build_plan(self._chain, inputs, self._deps, unknown)
+            plan = build_plan(self._chain, inputs, self._deps, unknown)
+            return evolve(plan, call_env=call_env)
         if self._common is None:
             plan = build_plan(self._chain, self._inputs, self._deps, self._unknown)
-            self._common = partial(ExecutionPlan, **asdict(plan, recurse=False))
+            common = asdict(plan, recurse=False)
+            del common["call_env"]
+            self._common = partial(ExecutionPlan, **common)
         unknown |= self._unknown
         stdin = _to_json(parameters, self._inputs.resolved_config).encode()
         if timeout_s is None:
-            return self._common(stdin=stdin)
-        return self._common(stdin=stdin, timeout_s=timeout_s)
+            return self._common(stdin=stdin, call_env=call_env)
+        return self._common(stdin=stdin, timeout_s=timeout_s, call_env=call_env)
 
 
 def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:

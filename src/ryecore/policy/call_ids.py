@@ -8,12 +8,13 @@ Source: docs/concepts/recovery.md, "Once, and no more than once".
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
 __all__ = ["CALL_ID", "THREAD_ID", "call_id_of", "place_id"]
 
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, default=repr)
 CALL_ID: Final = "RYE_CALL_ID"
 """The variable that holds a tool's call id."""
 
@@ -27,7 +28,7 @@ def place_id(*parts: object) -> str:
     Args:
         parts: What makes the place, from the run down to the call: texts and numbers.
     """
-    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return _digest(parts)
 
 
 def call_id_of(place: str, item_id: str, parameters: Mapping[str, object]) -> str:
@@ -38,5 +39,8 @@ def call_id_of(place: str, item_id: str, parameters: Mapping[str, object]) -> st
         item_id: The item, as a canonical ref.
         parameters: What the item is given.
     """
-    said = json.dumps(parameters, sort_keys=True, default=repr)
-    return place_id(place, item_id, said)
+    return _digest([place, item_id, parameters])
+
+
+def _digest(parts: Sequence[object]) -> str:
+    return sha256(_ENCODER.encode(parts).encode()).hexdigest()[:32]

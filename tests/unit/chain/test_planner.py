@@ -61,12 +61,14 @@ async def test_each_plan_is_as_if_it_were_made_alone(tmp_path: Path) -> None:
             for parameters in PARAMETERS:
                 for timeout_s in (None, 2.5):
                     unknown: tuple[set[str], set[str]] = (set(), set())
-                    plan = _outcome(planner.plan, parameters, timeout_s, unknown[0])
+                    plan = _outcome(
+                        planner.plan, parameters, timeout_s, unknown[0], {"RYE_CALL_ID": "1"}
+                    )
                     alone = _outcome(_alone, planner, parameters, timeout_s, unknown[1])
                     assert plan == alone, (ref, parameters)
                     assert unknown[0] == unknown[1]
             with pytest.raises(RyeError):
-                planner.plan({"n": {1, 2}}, None, set())
+                planner.plan({"n": {1, 2}}, None, set(), {})
 
 
 def _outcome(make: Callable[..., Any], *arguments: Any) -> Any:
