@@ -13,6 +13,7 @@ import pytest
 
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
+from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.errors import (
     InputError,
     InvalidParameters,
@@ -113,7 +114,10 @@ async def test_a_character_that_is_not_yet_whole_is_read_when_it_is(house: House
 
 @pytest.mark.parametrize(
     ("script", "error"),
-    [("echo no >&2; exit 3", "no"), ("kill -9 $$", "The tool was ended by signal 9.")],
+    [
+        ("echo no >&2; exit 3", "no"),
+        ("kill -9 $$", f"The tool was ended by signal 9.\n{EFFECT_UNKNOWN}"),
+    ],
 )
 async def test_a_tool_that_fails_ends_its_thread_as_error(
     house: House, script: str, error: str

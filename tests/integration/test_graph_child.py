@@ -16,6 +16,7 @@ import anyio
 import pytest
 
 from ryecore import ExecutionResult, Rye
+from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.errors import CallCancelled, GraphInvalid, IncompatibleChain, InvalidParameters
 from ryecore.policy import CallContext, CancelToken
 from ryecore.state.records import load_run_key
@@ -324,7 +325,7 @@ async def test_a_run_whose_process_is_killed_has_ended_once(house: House) -> Non
         os.kill(walker, signal.SIGKILL)
     said = document(done[0])
     assert (said["success"], said["graph_run_id"]) == (False, record.thread_id)
-    assert done[0].error == "The graph's process was ended by signal 9."
+    assert done[0].error == f"The graph's process was ended by signal 9.\n{EFFECT_UNKNOWN}"
     store = store_of(house)
     row, kept = (
         store.registry.get_thread(record.thread_id),

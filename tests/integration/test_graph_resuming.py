@@ -151,7 +151,7 @@ async def test_a_command_that_is_killed_is_gone_on_with_by_another(house: House)
     run_id = await killed_while_paying(house)
     code, _, err = await ended(started(house, "graph", "resume", run_id, "--quiet"))
     assert code == 2
-    assert "'pay' was being done" in err
+    assert "'pay' broken off" in err
     code, out, _ = await ended(
         started(house, "graph", "resume", run_id, "--result", '{"got": "by hand"}', "--json")
     )
@@ -186,7 +186,7 @@ async def test_a_process_of_its_own_that_is_killed_is_gone_on_with(house: House,
     (house.root / "open").touch()
     run_id = await the_dead_run(house)
     async with house.open() as rye:
-        with pytest.raises(StateError, match="'pay' was being done"):
+        with pytest.raises(StateError, match="'pay' broken off"):
             await rye.graphs.resume(run_id)
         done = await rye.graphs.resume(run_id, rerun=True)
     assert (done.ended, done.output) == ("completed", "paid")
@@ -344,7 +344,7 @@ async def test_a_disk_that_fills_stops_a_run_and_room_lets_it_go_on(on_small_dis
     async with house.open() as rye:
         (row,) = await rye.graphs.list()
         assert row.status == "error"
-        with pytest.raises(StateError, match="'two' was being done"):
+        with pytest.raises(StateError, match="'two' broken off"):
             await rye.graphs.resume(row.thread_id)
         done = await rye.graphs.resume(row.thread_id, result={"got": "filled"})
     assert done.output == "well"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:6aueGbUWqyXQK4OuIXJidM_-Z4FXbnI7kojiTXMa5TkXNgdXVY65PS9zU9WgWxdzCaai-4ABSM9J4kKroh87DQ:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:5NmamdLldFYfeCkcm2HWNKrexmL847womzpX5xwyO-iM_z15qJwyc80dnctC0ZLgTPxpl96T0OgSfjFH78qkBQ:ad3db323f783f920
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:0wBEA7mFK6hKXI1CPEtuUFzi1B8zjlDbeoNuTT4FiN2Mmn1WytWjjB1PxTHj54CMHfMrQw3d0xr0mBGeJ3LvCg:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:AgK17vTESaTlp52Lksq3y5q0EI-hc4cLGDX4hipLKH9BHbVYN7LZdDBSYHied3Ln4yaxhW4vV8O0ho1PYUIaBw:ad3db323f783f920
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

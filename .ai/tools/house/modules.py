@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:dkTo7mgOaPb_7R1_w2CSOdsktU5ubk-4KeXlLBEt7cVMJygBuU51j8d_vFGh-5l8UDxAA1oRYhjujiJmejseCw:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:iTa-QxtEDO_rHqg5SCDpR3UaEcduOf7pgnyQV4zyXDbSMuiRgNNdtmKrqxF4qby6I65dK2eRYcj18yrXu-9LAw:ad3db323f783f920
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:EZsoff0mPQhKRD10OHjPnL5GGmoI_5Qo1_iiu7ERQQu32B6xuPQ-5yi_vHyy9DWiKqv3Y1OHFariSVxk179nAw:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:YhUkkgUAoTIGS3YR22EiZfpBxSZE5FfEeGjji9pjgFBv325gRKI9yrNGoJnZv3mfk_bSwsOhMtygmohHW0u3CQ:ad3db323f783f920
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:NK_ogSw8L5nWBG-f8R2A2dtppEk9CI1_8SzEeAbZNc-G9E5Etw4cQOYV-aTGmavMIBN-YkndIUnDKkGI-rCVDA:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:oRfk8OqAaysPSg_c4cc6wFJkC_SGqnd14Uhd8W4_K2X5W1nnG1-UBebMubRrPgOeSsRyh5yHz2EP57AipXphDg:ad3db323f783f920
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

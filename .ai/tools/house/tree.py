@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:tpFxRGBvr4Otm4EWdi9-RtYJf-eBZv0ltUYhyemIl_X8qv-64Vxd78jP5BK-KI5jT4u4f3aXdSs808eo29vyDA:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:UzdN8jQvk1iFfY9vNmR7xGwvjD5KotK9OS30aX_LXnv3Se0lmn95kUWMBNLpjLM-mZCfrzVyzJNHGEO22JwJCA:ad3db323f783f920
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:JcdR0IyL3Ptaz3PCQFxGPUZthsVJsba-JAbSBvIX7dgc55T6RmhYKJ59rbhOQg0BdsHruSz5u755GErdtocHAg:389d2f880b66d93a
+# rye:signed:2026-11-23T01:23:11Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:S1KnuA7oOl8DH6ECGh7KPh1p4aBr5EZK-LiJaabM-Ukw-Qutgj9QkQCoDmomPmEr0KcLwdXvoXkarH1fpluIDg:ad3db323f783f920
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -78,15 +78,24 @@ class NodeFailure:
         code: One of the closed set.
         message: What happened and what to do about it, without secrets.
         retryable: Whether the same run may go well later.
+        effect_unknown: Whether something was broken off that may have had its effect.
     """
 
     code: ErrorCode
     message: str
     retryable: bool
+    effect_unknown: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """The failure as a JSON-ready object."""
-        return {"code": self.code, "message": self.message, "retryable": self.retryable}
+        """The failure as a JSON-ready object; it has `effect_unknown` only where that is so."""
+        failure: dict[str, object] = {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+        }
+        if self.effect_unknown:
+            failure["effect_unknown"] = True
+        return failure
 
 
 @frozen
@@ -147,10 +156,14 @@ class NodeOutcome:
         *,
         retryable: bool | None = None,
         tokens_used: TokensUsed | None = None,
+        effect_unknown: bool = False,
     ) -> "NodeOutcome":
         """A failure; whether it is retryable follows from its code, unless it is said."""
         failure = NodeFailure(
-            code, message, code in RETRYABLE_CODES if retryable is None else retryable
+            code,
+            message,
+            code in RETRYABLE_CODES if retryable is None else retryable,
+            effect_unknown,
         )
         return cls("failed", None, tokens_used or TokensUsed(), failure)
 

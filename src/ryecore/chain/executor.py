@@ -160,6 +160,7 @@ class PrimitiveExecutor:
             _since(started),
             _metadata(outcome, plan, prepared),
             log.events if trace else None,
+            effect_unknown=outcome.effect_unknown,
         )
 
     async def inspect(self, ref: ItemRef, ctx: CallContext) -> PreparedChain:

@@ -357,6 +357,8 @@ class ExecutionResult:
         metadata: More facts, such as bytes that were cut.
         trace: The events, where tracing was on.
         plan: What would run; a dry run's alone.
+        effect_unknown: Whether it failed because it was broken off, by a signal or its timeout:
+            it may have had its effect.
     """
 
     status: Literal["success", "error", "validation_passed"]
@@ -368,6 +370,7 @@ class ExecutionResult:
     metadata: Mapping[str, object] = {}
     trace: tuple[Mapping[str, object], ...] | None = None
     plan: ExecutionPlan | None = None
+    effect_unknown: bool = False
 
     @property
     def success(self) -> bool:

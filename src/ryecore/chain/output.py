@@ -11,7 +11,12 @@ from attrs import frozen
 
 from ryecore.lillux.processes import ProcessResult
 
-__all__ = ["Outcome", "read_outcome"]
+__all__ = ["EFFECT_UNKNOWN", "Outcome", "read_outcome"]
+
+EFFECT_UNKNOWN: Final = "Whether it has had its effect is not known."
+"""Stands behind the error of a tool that was broken off."""
+
+_BROKEN_OFF: Final = frozenset({"signaled", "timed_out", "cancelled", "unknown"})
 
 _MAX_ERROR_CHARACTERS: Final = 4000
 
@@ -33,12 +38,14 @@ class Outcome:
         data: Its one JSON document, else what it printed.
         error: Why it failed; None where it didn't.
         notes: What else is worth knowing, such as bytes that were cut.
+        effect_unknown: Whether it was broken off, so that it may have had its effect.
     """
 
     success: bool
     data: object
     error: str | None
     notes: Mapping[str, object]
+    effect_unknown: bool = False
 
 
 def read_outcome(
@@ -65,7 +72,18 @@ def read_outcome(
     error = _process_error(done, timeout_s, stderr, document)
     if error is None and isinstance(document, Mapping):
         error = _declared_error(document, stderr)
-    return Outcome(error is None, data, error, notes)
+    if error is None or not _is_effect_unknown(done, document):
+        return Outcome(error is None, data, error, notes)
+    if EFFECT_UNKNOWN not in error:
+        error = f"{error}\n{EFFECT_UNKNOWN}"
+    return Outcome(False, data, error, {**notes, "effect_unknown": True}, effect_unknown=True)
+
+
+def _is_effect_unknown(done: ProcessResult, document: object) -> bool:
+    """Whether a failed tool was broken off, or reports itself that it broke something off."""
+    if done.status in _BROKEN_OFF:
+        return True
+    return isinstance(document, Mapping) and document.get("effect_unknown") is True
 
 
 def _text(raw: bytes) -> str:

@@ -111,6 +111,8 @@ def document_of(run_id: str, position: Position, total: Amount) -> dict[str, obj
     if ending.error is not None:
         document |= {"error": _said(ending.error), "node": ending.error.node}
         document["error_code"] = ending.error.code
+        if ending.error.effect_unknown:
+            document["effect_unknown"] = True
         document["state"] = dict(position.state)
     if position.suppressed:
         document["errors_suppressed"] = position.suppressed

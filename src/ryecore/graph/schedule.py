@@ -46,15 +46,20 @@ class NodeError:
         node: The node's id.
         error: What happened.
         code: Why, as the failure ladder of agents names it.
+        effect_unknown: Whether its tool was broken off and may have had its effect.
     """
 
     node: str
     error: str
     code: str = "tool_failed"
+    effect_unknown: bool = False
 
-    def to_dict(self) -> dict[str, str]:
-        """The error as its JSON-ready form."""
-        return {"node": self.node, "error": self.error, "code": self.code}
+    def to_dict(self) -> dict[str, object]:
+        """The error as its JSON-ready form; it has `effect_unknown` only where that is so."""
+        document: dict[str, object] = {"node": self.node, "error": self.error, "code": self.code}
+        if self.effect_unknown:
+            document["effect_unknown"] = True
+        return document
 
 
 @frozen

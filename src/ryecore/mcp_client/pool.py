@@ -237,7 +237,9 @@ class ConnectorPool:
             frame = await receive_frame(connection)  # its server's messages are bounded
             match frame:
                 case None if has_begun:
-                    return _failure("The MCP server's connector ended while the call ran.")
+                    return _failure(
+                        "The MCP server's connector ended while the call ran.", effect_unknown=True
+                    )
                 case None:
                     return None
                 case (b"B", _):
@@ -360,8 +362,11 @@ def _too_large(size_bytes: int, plan: Plan) -> bytes:
     )
 
 
-def _failure(error: str) -> bytes:
-    return json.dumps({"success": False, "error": error}).encode()
+def _failure(error: str, *, effect_unknown: bool = False) -> bytes:
+    document: dict[str, object] = {"success": False, "error": error}
+    if effect_unknown:
+        document["effect_unknown"] = True
+    return json.dumps(document).encode()
 
 
 def _result(status: str, document: bytes, started: float, pid: int) -> ProcessResult:

@@ -164,12 +164,12 @@ class ServerSession:
                 if not delivery.may_have_run:
                     raise
                 spoilt = self._peer.error(f"{self._peer.problem}; {_UNKNOWN_EFFECT}")
-                return {"success": False, "error": str(spoilt)}
+                return _broken_off(str(spoilt))
             except MCPError as error:
                 return self._failed(error, delivery)
             except BAD_ANSWER as problem:
                 spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
-                return {"success": False, "error": str(spoilt)}
+                return _broken_off(str(spoilt))
         return _document(result)
 
     def _failed(self, error: MCPError, delivery: Delivery) -> dict[str, object]:
@@ -183,7 +183,7 @@ class ServerSession:
         message = self._peer.without_secrets(error.error.message)
         if error.error.code == REQUEST_TIMEOUT:
             self.is_doubtful = True
-            message = f"{message}: {_UNKNOWN_EFFECT}."
+            return _broken_off(f"{message}: {_UNKNOWN_EFFECT}.")
         return {"success": False, "error": message}
 
     async def still_answers(self) -> bool:
@@ -215,6 +215,11 @@ class ServerSession:
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """A tool's declaration, as far as it is pinned."""
     return ToolDeclaration(tool.name, tool.description or "", tool.input_schema)
+
+
+def _broken_off(error: str) -> dict[str, object]:
+    """The document of a call that the server may have carried out."""
+    return {"success": False, "error": error, "effect_unknown": True}
 
 
 def _document(result: CallToolResult) -> dict[str, object]:

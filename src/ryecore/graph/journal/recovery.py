@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.journal.states import PositionStore
-from ryecore.graph.schedule import NodeResult, Position
+from ryecore.graph.schedule import NodeError, NodeResult, Position
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import CONTROLS, Control
 from ryecore.state.checkpoints import CHECKPOINT
@@ -58,6 +58,27 @@ class Found:
     items_in_flight: frozenset[int] = _NO_ITEMS
     ran_s: Decimal = Decimal(0)
 
+    def left_by_failure(self) -> "Found":
+        """What stays of it where its node has failed for good, and is called again.
+
+        Members that have failed are called again too, but for those that were broken off: of these
+        no end is known, as of a node that was.
+        """
+        error = self.completed.error if self.completed is not None else None
+        failed = {index: one.error for index, one in self.items.items() if one.error is not None}
+        broken_off = {index for index, one in failed.items() if _is_broken_off(one)}
+        return evolve(
+            self,
+            completed=None,
+            in_flight=error.node if error is not None and _is_broken_off(error) else None,
+            items={index: one for index, one in self.items.items() if index not in failed},
+            items_in_flight=self.items_in_flight | broken_off,
+        )
+
+
+def _is_broken_off(error: NodeError) -> bool:
+    return error.effect_unknown or error.code == "cancelled"
+
 
 @define
 class _Behind:
@@ -93,15 +114,23 @@ class _Behind:
     def left_by_an_end(self) -> "_Behind":
         """What stays of it where the run was stopped or has failed at this very node.
 
-        Members that have failed are called again by whoever goes on; the others are not.
+        Members that have failed are called again by whoever resumes it; the others are not, and of
+        those that were broken off no end is known.
         """
         left = copy(self)
         left.items = {index: one for index, one in self.items.items() if not one.get("error")}
-        left.items_in_flight = set(self.items_in_flight)
+        left.items_in_flight = self.items_in_flight | {
+            index for index, one in self.items.items() if _is_effect_unknown(one)
+        }
         if self.completed is not None:
-            left.is_in_flight = self.completed.get("code") == "cancelled"
+            left.is_in_flight = _is_effect_unknown(self.completed)
             left.completed = None
         return left
+
+
+def _is_effect_unknown(outcome: Mapping[str, Any]) -> bool:
+    """Whether a record says of a call that it was broken off: by a signal, a timeout, a cancel."""
+    return outcome.get("effect_unknown") is True or outcome.get("code") == "cancelled"
 
 
 @define

@@ -128,6 +128,8 @@ class PositionStore:
             outcome |= {"error": result.error.error, "code": result.error.code}
             if result.retryable:
                 outcome["retryable"] = True
+            if result.error.effect_unknown:
+                outcome["effect_unknown"] = True
         if result.suppressed:
             outcome["passed_over"] = [one.to_dict() for one in result.passed_over]
             outcome["suppressed"] = result.suppressed
@@ -154,7 +156,7 @@ class PositionStore:
         error = outcome.get("error")
         if error is not None:
             node, code = str(outcome.get("node")), str(outcome.get("code", "internal"))
-            error = NodeError(node, str(error), code)
+            error = NodeError(node, str(error), code, outcome.get("effect_unknown") is True)
         try:
             passed_over = tuple(NodeError(**one) for one in outcome.get("passed_over", ()))
             suppressed = int(outcome.get("suppressed", 0))

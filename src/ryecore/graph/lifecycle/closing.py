@@ -35,6 +35,7 @@ def made_result(
         error=None if is_well else str(document.get("error") or ending.status),
         chain=loaded.chain,
         duration_ms=duration_s * 1000,
+        effect_unknown=document.get("effect_unknown") is True,
         run_id=run_id,
         ended=ending.status,
         output=ending.output,

@@ -79,9 +79,7 @@ def begun_at(
         moved = after(graph, position, inputs, found.completed, found.control, now_ms=now_ms)
         if moved.ending is None or moved.node is None:
             return Begun(moved, {})
-        # It has failed for good: whoever goes on with such a run has its last node run again.
-        well = {index: one for index, one in found.items.items() if one.error is None}
-        return Begun(position, well)
+        found = found.left_by_failure()  # whoever resumes such a run has its last node run again
     vertex = graph.nodes[position.node or ""]
     if isinstance(vertex, ForeachVertex):
         return Begun(position, {**found.items, **_told(vertex, found, wish)})
@@ -133,7 +131,8 @@ def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
             "--rerun for the others."
         )
     return StateError(
-        f"The run {run_id} ended while {what} was being done; whether it was is not known.",
+        f"The run {run_id} ended with {what} broken off: whether it has had its effect is not "
+        "known.",
         next_step=next_step,
         members=tuple(sorted(members)),
     )

@@ -93,6 +93,7 @@ class ProgressLines:
             members,
             "remembered" if payload.get("cache_hit") else "",
             f"try {tries}" if tries > 1 else "",
+            "effect unknown" if payload.get("effect_unknown") is True else "",
             "" if is_well else str(payload.get("error", "")),
         ]
         said = ", ".join(one for one in details if one)

@@ -35,6 +35,7 @@ class NodeSeen:
         done: How many of them have come to their end.
         failed: How many of these failed.
         error: Why it failed; empty where it didn't.
+        effect_unknown: Whether its tool was broken off the last time and may have had its effect.
     """
 
     status: "BoxStatus"
@@ -47,6 +48,7 @@ class NodeSeen:
     done: int = 0
     failed: int = 0
     error: str = ""
+    effect_unknown: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """What happened, JSON-ready."""
@@ -61,6 +63,8 @@ class NodeSeen:
             document |= {"members": self.members, "done": self.done, "failed": self.failed}
         if self.error:
             document["error"] = self.error
+        if self.effect_unknown:
+            document["effect_unknown"] = True
         return document
 
 
@@ -112,6 +116,7 @@ class _NodeSight:
     done: int = 0
     failed: int = 0
     error: str = ""
+    effect_unknown: bool = False
 
     def started(self, at: float, payload: Mapping[str, Any]) -> None:
         if self.is_over:  # members that a resumed run knows already are told before its start
@@ -119,6 +124,7 @@ class _NodeSight:
         if self.is_over or self.started_at is None:
             self.started_at = at
         self.status, self.is_over, self.error = "running", False, ""
+        self.effect_unknown = False
         self.tries = _whole(payload.get("try"), 1)
         self.members = payload.get("count", self.members)
 
@@ -142,6 +148,7 @@ class _NodeSight:
         self.done = _whole(payload.get("done"), self.done)
         self.failed = _whole(payload.get("failed"), self.failed)
         self.error = str(payload.get("error") or "")
+        self.effect_unknown = payload.get("effect_unknown") is True
 
     def seen(self, ended: str) -> NodeSeen:
         """What came of it, once the run has ended so; `ended` is empty while it goes on."""
@@ -159,6 +166,7 @@ class _NodeSight:
             self.done,
             self.failed,
             self.error,
+            self.effect_unknown,
         )
 
 

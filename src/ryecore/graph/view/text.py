@@ -258,6 +258,8 @@ def happened(seen: NodeSeen) -> list[str]:
         facts.append(f"{seen.times:,} times")
     if seen.tries > 1:
         facts.append(f"try {seen.tries}")
+    if seen.effect_unknown:
+        facts.append("effect unknown")
     return facts
 
 

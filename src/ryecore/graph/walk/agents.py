@@ -109,7 +109,9 @@ class AgentWork:
             ours = (self._call.cancellation,)
             if not is_cancelled(*ours, deadline=self._call.deadline):
                 said = f"'{vertex.id}' took longer than its {vertex.timeout_s:g} s."
-                return NodeOutcome.failed("tool_failed", said, tokens_used=outcome.tokens_used)
+                return NodeOutcome.failed(
+                    "tool_failed", said, tokens_used=outcome.tokens_used, effect_unknown=True
+                )
         # Media stand in it by their handles: what comes of a node is JSON.
         return evolve(outcome, output=outcome.to_dict()["output"])
 

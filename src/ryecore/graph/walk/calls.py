@@ -23,7 +23,8 @@ from ryecore.runs.ports import Dispatcher, ForkOptions
 
 __all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache", "Unkeyed"]
 
-_ENDED_BADLY: Final = ("error", "cancelled", "killed")
+_BROKEN_OFF: Final = ("cancelled", "killed")
+_ENDED_BADLY: Final = ("error", *_BROKEN_OFF)
 
 
 class FatalProblem(Exception):
@@ -141,7 +142,8 @@ class ItemCaller:
         if time.monotonic() < until:
             return called
         said = f"'{call.vertex.id}' took longer than its {timeout_s:g} s: {failure.message}"
-        return evolve(called, outcome=NodeOutcome.failed("tool_failed", said))
+        outcome = NodeOutcome.failed("tool_failed", said, effect_unknown=failure.effect_unknown)
+        return evolve(called, outcome=outcome)
 
     async def _made(self, call: Call) -> Called:
         if self._cache is None or not call.vertex.cache_result:
@@ -176,11 +178,16 @@ class ItemCaller:
             thread_id = str(said.get("thread_id") or "") or None
             if said.get("status") == "error" or said.get("state") in _ENDED_BADLY:
                 why = str(said.get("error") or "Its thread failed.")
-                return Called(NodeOutcome.failed("tool_failed", why), thread_id=thread_id)
+                is_unknown = said.get("state") in _BROKEN_OFF
+                outcome = NodeOutcome.failed("tool_failed", why, effect_unknown=is_unknown)
+                return Called(outcome, thread_id=thread_id)
             return Called(NodeOutcome("completed", said), thread_id=thread_id)
         done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx)
         if not done.success:
-            return Called(NodeOutcome.failed("tool_failed", done.error or "The tool failed."))
+            why = done.error or "The tool failed."
+            return Called(
+                NodeOutcome.failed("tool_failed", why, effect_unknown=done.effect_unknown)
+            )
         if action.ref.kind == "directive":
             return Called(NodeOutcome("completed", dict(done.to_dict())))
         return Called(NodeOutcome("completed", done.data))
@@ -188,7 +195,12 @@ class ItemCaller:
 
 def _failed(error: RyeError) -> NodeOutcome:
     code = _code_of(error)
-    return NodeOutcome.failed(code, str(error), retryable=isinstance(error, SpawnFailed))
+    return NodeOutcome.failed(
+        code,
+        str(error),
+        retryable=isinstance(error, SpawnFailed),
+        effect_unknown=isinstance(error, CallCancelled),
+    )
 
 
 def _code_of(error: RyeError) -> ErrorCode:

@@ -22,7 +22,8 @@ class Members:
 
     Attributes:
         items: The results, in the list's order; None for one that failed.
-        errors: The first of the errors, as `{index, error, code}`.
+        errors: The first of the errors, as `{index, error, code}`, with `effect_unknown` where a
+            tool was broken off.
         failed: How many failed.
     """
 
@@ -113,8 +114,11 @@ class _Work:
                 continue
             self.failed += 1
             if len(self.errors) < _MAX_ERRORS:
-                said, code = outcome.failure.message, outcome.failure.code
-                self.errors.append({"index": index, "error": said, "code": code})
+                failure = outcome.failure
+                kept: dict[str, object] = {"error": failure.message, "code": failure.code}
+                if failure.effect_unknown:
+                    kept["effect_unknown"] = True
+                self.errors.append({"index": index, **kept})
             if self._stops_at_error:
                 self._stop()
                 return

@@ -21,11 +21,16 @@ def result_of(node_id: str, outcome: NodeOutcome, *, has_members: bool = False) 
     """
     failure, value = outcome.failure, outcome.output
     if failure is not None:
-        error = NodeError(node_id, failure.message, failure.code)
+        error = NodeError(node_id, failure.message, failure.code, failure.effect_unknown)
         return NodeResult(error=error, retryable=failure.retryable)
     if has_members and isinstance(value, Mapping):
         passed_over = tuple(
-            NodeError(f"{node_id}[{one['index']}]", str(one["error"]), str(one["code"]))
+            NodeError(
+                f"{node_id}[{one['index']}]",
+                str(one["error"]),
+                str(one["code"]),
+                one.get("effect_unknown") is True,
+            )
             for one in value["errors"]
         )
         return NodeResult(value, passed_over=passed_over, suppressed=value["failed"])
@@ -38,4 +43,6 @@ def outcome_of(result: NodeResult) -> NodeOutcome:
     if error is None:
         return NodeOutcome("completed", result.value)
     code = cast("ErrorCode", error.code if error.code in _CODES else "internal")
-    return NodeOutcome.failed(code, error.error, retryable=result.retryable)
+    return NodeOutcome.failed(
+        code, error.error, retryable=result.retryable, effect_unknown=error.effect_unknown
+    )

@@ -93,10 +93,11 @@ class Vertices:
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
 
-        over = len(known)
+        over, begun = len(known), len(known)
 
         async def call(index: int, member: object) -> NodeOutcome:
-            nonlocal over
+            nonlocal over, begun
+            begun += 1
             params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
             about = {"node": vertex.id, "index": index, "item_id": item_id}
             made = Call(
@@ -126,7 +127,9 @@ class Vertices:
         if done.failed and stops:
             first = done.errors[0]
             return NodeOutcome.failed(
-                "tool_failed", f"Member {first['index']} of '{vertex.id}': {first['error']}"
+                "tool_failed",
+                f"Member {first['index']} of '{vertex.id}': {first['error']}",
+                effect_unknown=begun > over or "effect_unknown" in first,
             )
         return NodeOutcome("completed", done.to_dict())
 

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:262940ee0282321dc6e8a721fe5b02142f7b8bf9c7d8d6a9e403310c30309fdf:cXwsu2auDR3FO5nOO7QabhQBioDxMaa6SNa2HdJNZ07mNscn2QlN3jh3ZTgnZjNidtXxy5oBb4LhWHx0peojAA:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:6Wj3cbgHQw3E4T4F4o2E9DNvhpG_sCU7oU1yPpEVYZeEEwQIlkFAK00L-OzGcLaBx1sbTPDlekH4SAEghCnsCA:0b0180518c45e627
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode
@@ -256,6 +256,8 @@ def outcome(
         "timed_out": timed_out,
         "truncated": command.out.truncated or command.err.truncated,
     }
+    if timed_out or told_to_end or code < 0:
+        result["effect_unknown"] = True
     if timed_out:
         result["error"] = (
             f"The command ran longer than {timeout:g} s and was ended; what it printed until then "

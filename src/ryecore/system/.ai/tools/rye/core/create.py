@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:t0WSk_QsuNTZqqjsCEeynqJesTIX-cwe0VpgT_Qk6VyCwt783RVmNCU8chVVskXfPf2WX2uH8UDtP3TH5tXrCg:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:g9jbcCEJYzrI0z017ffWt_KdTu-NdEnEredWgGF0WiSrp7bh1bgKSYFtE7bdKdb9OEaFiw3jZw_-aNsxFgbeAQ:0b0180518c45e627
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:3nbXv9zPGeK2nR7TsXRNMrzc8rFPV2sbjN-rxRKjYnBtcOo447zlUtedho5yJgWyDyEju7ALICgfxzzrsNB7Bw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:1J94yGIOTHZPvHEms43yH0Nww_eZKtpiTKqx6YWfKsXRp8yvFDj5DokVCjBcCSv9m6ar8CuYyIUvMbKeKDrUAg:0b0180518c45e627
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:YOmJ7srfmREBEcmxhGVqBhdedqNL60jrqlPWX9U60bZqTEGziI7LTEoCq72nFsXmIeWk215JJ03BcwY8uymxBw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:4jJmY9tl6WsXYVVKGJnIdqd0L2fer04oTYBJ0WMreQ1CUriL1ZHOCbInTac9KhuJUN0eCKyd5z0z0yAdVuC9AQ:0b0180518c45e627
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

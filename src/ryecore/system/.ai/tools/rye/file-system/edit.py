@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:V4MKvDIohvKYQ9_7bxPOeVZUChx87Sox4Gc-lY-mgnKFMmEdvZt89kX6nn56IkTNhp5r6uppMjSnDtw4JkrsCg:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:KXwodv1gu4aJf-V0MtetiTzvNGHqWhNHVYucrj36frVCfs9F-bio_7DFElmrS6FHOSLS0219s0JFgCF6ONdOCA:0b0180518c45e627
 """Replace a piece of a text file."""
 
 from __future__ import annotations

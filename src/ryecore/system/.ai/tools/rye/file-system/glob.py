@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:BYBHqqUhBNH615wxWjKxJHWnSTyetx2NTXIEfSfXwE_a6muK6QvPM_ie-XnBPP_vj5J1qdImLM4Jmtzdbk9QBw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:jZy1rmXLPYVONQYKTD-ry2JdvC7gfdBW7XdzoLDl1fb-atfGJWCPkz02wHxCxOPgsIDAHQSssve4CWhmeYa_Dw:0b0180518c45e627
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

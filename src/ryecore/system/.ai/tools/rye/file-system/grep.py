@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:GwnP--_ftl_vzSHpKlTVv_1HJvJ8lZNmUawuSMRBosi2pw13tKOVBaoi2rS3soj2KhBvjddswXNccXfD7CdvDA:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:7gkMIOjrsUtdhrQfh7_KdIyenDofHGjNApYXjKEslzcZ7udoePvCGKZZKI0GnlIdsKNw_r4FO92OZTwl8U9QDA:0b0180518c45e627
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:Kw0CihQTPXrPcr3Vqh_YYIhqOcOBUnQqBXdtbb1MnodM59afPTDqm5I6Pi7pNcf26ZsMhCfAFuX8v8SqnGyKAw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:5H2W5-IlnTEv4HFnGdJjuw1IL1lMCLYJ0RQKalQXn1H2dmXLoPezIKzABao_uBSJwmu6e7RjFUOLauefGBYVCQ:0b0180518c45e627
 """List what lies in a folder."""
 
 from __future__ import annotations

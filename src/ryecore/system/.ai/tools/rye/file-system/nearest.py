@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:gqcbguKQjg9ASw3sDn-rxeMh7qh25NX31__UJM4hdClpjqo6konMNgn8KMXvh0nFcouUPEMmCdxLMYz7TlerDw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:WpSuzLpdzio7N6uNsGgzHPpf4QB4Z6zJdQM_pKdvPPy6BNgbLQulCANB1_ehLZdcdCUbmru9AbYyk6VePyV3AA:0b0180518c45e627
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:hva5MOEtH0MEWbb9Rk-5UXz_qzTo5hwBNYn6_8ZrOBsUDbQx8SlOv3evAGL1sxppdf3sEPPbWeyiIeYuHj_5AQ:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:A8x5LT5GY6fNsq3ZT4F4cnUew6V2XElL4aVDEftqTfdWBAtbYxsMmAuLbXq1azCqQHuHisYf8TK-urcn5mWRAg:0b0180518c45e627
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

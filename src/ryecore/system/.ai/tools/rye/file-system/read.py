@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:U3Xh4AjGMT3DvQ4pKwwX19EsloFxIrMR2e2UofSRPQtSQmAXup19NPAcEGGvbuOREj3H_O_ZAib97SIWkAsOBw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:POT3DzcpSCw8VuNk4S6g_wAJjNm86SPO0zHrW0ZHzoW45wRtx9wLex6VdRVnBRkjs-yIqjbWrQJa6kMJgcElDA:0b0180518c45e627
 """Read a part of a text file."""
 
 from __future__ import annotations

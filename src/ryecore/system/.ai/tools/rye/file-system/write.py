@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:PFc4CPcUz0ExWiDgQYJzh7UUjor4AJz3fCol_HdqFf_3GM9B87BzDxr7JYdCLwfVEB7bUKRx4C4KnAsz6hikDA:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:G1UXbPzdwoPf8JjXWq8NVs9c4n5eHPyf__Xa0vb5-q0itNF2GwxK2dt4gBObo89VhXeZT-ww4YtyD-XThZ-TBA:0b0180518c45e627
 """Write a text file in one step."""
 
 from __future__ import annotations

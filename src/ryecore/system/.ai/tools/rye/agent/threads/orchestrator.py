@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:gkc88PdHFT66-ggqNarc4Ay5-2AxCdezu9giB4PAG1PfW1OO9VcN027LIeAoK9psPf-3xquGycRTHW9GHJ1cCw:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:PuPTvH2GHp_4FvMFhnPtnCyIb37S96e1WFDpgwHXzzncACJeDNIXfxJ64ZmNwi4n5s8nQ14FDMM6qtVCUV8ACQ:0b0180518c45e627
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:09:46Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:tIMBfZeyLQS2E9lhBvnSnbAiQ764dplIGnz4BArETjHHT0Ddfu47S2qGlQ-zVtSC6zQCpr2JwMSBD4MWSHLNCg:0159613eef788f1a
+# rye:signed:2026-11-23T01:23:11Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:sVPzceh3_YCBVBfe6tCdq01j5w13tocB1RMLzXw-oyNGeODMUel6jZ-78_Ns62A0StB9pJ_RFbPSg5CjQeMuBQ:0b0180518c45e627
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:09:46Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:I6AX_YZgPHpWyddgDeTBXzF08gz8Q9GmMXl2spyNhvOXYk5VJGlJ8O4GuJ5YRMAGy7hnBdkitUSNDt6ytrUaBg:0159613eef788f1a
+// rye:signed:2026-11-23T01:23:11Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:90QE1KpuW6crx_NKvK8eaA9IPG1ucRL7BF8ryih_-rGtslgD3k0TQqWrpFjHY3vXiTYhSfSEbSD35yMF3RrkDQ:0b0180518c45e627
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:09:46Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:5NLF-SElss8CqxfdMVZyYUPzWpf4Goa6HmelL45KlpAO09dpjjxjfTH9FvId5DsS_zC9vWdSp1f_5ffHX2K7BQ:0159613eef788f1a
+// rye:signed:2026-11-23T01:23:11Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:m4Bg6YXpdHIxIywRb29ANtysUdjSmwt1ldA_I_Spafx2qt86-sumeiGuoTrCFZZfIEKMK1Zm-iBmKUxlvzWNDQ:0b0180518c45e627
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
