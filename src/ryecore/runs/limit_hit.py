@@ -3,7 +3,7 @@
 Source: seed 003, "Turn Loop"; decision 40.
 """
 
-from typing import Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from attrs import frozen
 
@@ -21,6 +21,9 @@ LimitCode: TypeAlias = Literal[
 ]
 """Which limit was met."""
 
+_OPTIONS: Final = {"duration": "duration_seconds"}
+"""The names that limits are set by, where they aren't those of their codes."""
+
 
 @frozen
 class LimitHit:
@@ -31,26 +34,30 @@ class LimitHit:
         current: How much was used: turns, tokens, US dollars, or seconds.
         maximum: How much there was.
         reason: More about it, in words; empty where code and numbers say it all.
+        next_step: What to do about it; empty for a higher limit of the same kind.
     """
 
     code: LimitCode
     current: float
     maximum: float
     reason: str = ""
+    next_step: str = ""
 
     @classmethod
-    def of_spend(cls, used_microcents: int, most_microcents: int, reason: str = "") -> Self:
+    def of_spend(
+        cls, used_microcents: int, most_microcents: int, reason: str = "", next_step: str = ""
+    ) -> Self:
         """A hit of the limit of money."""
         used, most = used_microcents / MICROCENTS_PER_USD, most_microcents / MICROCENTS_PER_USD
-        return cls("spend_exceeded", used, most, reason)
+        return cls("spend_exceeded", used, most, reason, next_step)
 
     @property
     def message(self) -> str:
-        """What happened, for people and models."""
+        """What happened and what to do about it, for people and models."""
         what = self.code.removesuffix("_exceeded")
-        if self.reason:
-            return self.reason
-        return f"The limit of {what} is met: {_number(self.current)} of {_number(self.maximum)}."
+        met = f"The limit of {what} is met: {_number(self.current)} of {_number(self.maximum)}."
+        more = f"Start or resume it with a higher one: --limit {_OPTIONS.get(what, what)}=..."
+        return f"{self.reason or met} {self.next_step or more}"
 
     def to_dict(self) -> dict[str, object]:
         """The names that hooks and transcripts use."""

@@ -6,9 +6,10 @@ Source: decisions 39 and 40.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final, Literal, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import InsufficientBudget
@@ -23,7 +24,7 @@ from ryecore.policy.limits import Limits
 from ryecore.runs.limit_hit import LimitHit
 from ryecore.state.checkpoints import Head
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.model import Cost
+from ryecore.state.model import MICROCENTS_PER_USD, Cost
 
 __all__ = ["MAX_OUTPUT_TOKENS", "Book", "Spending"]
 
@@ -31,6 +32,7 @@ MAX_OUTPUT_TOKENS: Final = 16_384
 """How long an answer may be where neither host nor provider says it, so that a hold is bounded."""
 
 _LEAST_OUTPUT: Final = 16
+_LOOK: Final = "See what it cost, and start another one: rye threads show."
 _AMPLE: Final = 4
 _HOW_TO_PRICE: Final = {
     False: "with AgentRunnerDeps.price_of or the extra `prices`",
@@ -111,6 +113,7 @@ class Spending:
         self._book = book
         self._cancellation = cancellation
         self._attempt = 0
+        self._is_counted = False
         self._refused_turn = 0
         self._held: _Held | None = None
         self._unwritten: list[_Settlement] = []
@@ -126,14 +129,14 @@ class Spending:
         self.is_tight = False
 
     def begin_turn(self, turn: int) -> None:
-        """Count a turn. Asking again after an error is the same one."""
+        """Begin a turn. Asking again after an error is the same one.
+
+        It counts once a try of it is allowed: before that, nothing is asked.
+        """
         if turn != self.turn:
             self.turn = turn
             self._attempt = 0
-            cost = self.cost
-            self.cost = Cost(
-                cost.turns + 1, cost.input_tokens, cost.output_tokens, cost.spend_microcents
-            )
+            self._is_counted = False
 
     def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
         """How long the next answer may be, so that its hold is within what is left.
@@ -225,6 +228,9 @@ class Spending:
             self._tell_end(Amount(), "refused", None, 0, 0, "freed")
             return Refuse(self.limit.code, self.limit.message)
         self._held = _Held(turn, self._attempt, amount)
+        if not self._is_counted:
+            self._is_counted = True
+            self.cost = evolve(self.cost, turns=self.cost.turns + 1)
         return GO
 
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
@@ -340,8 +346,8 @@ class Spending:
         said = "A try cost more than was held for it, so this thread and all below it are stopped."
         if self.overspent == "tokens":
             used = cost.input_tokens + cost.output_tokens
-            return LimitHit("tokens_exceeded", used, limits.tokens or 0, said)
-        return LimitHit.of_spend(cost.spend_microcents, limits.spend_microcents or 0, said)
+            return LimitHit("tokens_exceeded", used, limits.tokens or 0, said, _LOOK)
+        return LimitHit.of_spend(cost.spend_microcents, limits.spend_microcents or 0, said, _LOOK)
 
     def _tell_end(
         self,
@@ -373,10 +379,23 @@ class Spending:
 
     def _hit(self, error: InsufficientBudget) -> LimitHit:
         limits, cost = self._limits, self.cost
+        said, advice = error.message, error.next_step
+        left, wanted = error.remaining, error.requested
+        is_own = error.account == self._thread_id and error.reason == "exhausted"
         if error.dimension == "tokens":
-            used = cost.input_tokens + cost.output_tokens
-            return LimitHit("tokens_exceeded", used, limits.tokens or 0, error.message)
-        return LimitHit.of_spend(cost.spend_microcents, limits.spend_microcents or 0, error.message)
+            used, most = cost.input_tokens + cost.output_tokens, limits.tokens or 0
+            if is_own:
+                advice = _advice(f"tokens={most + wanted.tokens - left.tokens}")
+            return LimitHit("tokens_exceeded", used, most, said, advice)
+        most = limits.spend_microcents or 0
+        if is_own:
+            enough = most + wanted.spend_microcents - left.spend_microcents
+            advice = _advice(f"spend={Decimal(enough) / MICROCENTS_PER_USD:f}")
+        return LimitHit.of_spend(cost.spend_microcents, most, said, advice)
+
+
+def _advice(limit: str) -> str:
+    return f"Start or resume it with at least --limit {limit}, or ask for less."
 
 
 def _is_ample(limit: int | None, used: int, needed: int) -> bool:

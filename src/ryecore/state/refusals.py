@@ -76,13 +76,18 @@ def insufficient(
 ) -> InsufficientBudget:
     """The error that says that an account has less left than was asked for."""
     if dimension == "spend":
+        lacking = wanted.spend_microcents - left.spend_microcents
         needed = f"${wanted.spend_microcents / MICROCENTS_PER_USD:.8f}"
         there = f"${left.spend_microcents / MICROCENTS_PER_USD:.8f}"
+        more = f"${lacking / MICROCENTS_PER_USD:.8f}"
     else:
+        lacking = wanted.tokens - left.tokens
         needed, there = f"{wanted.tokens:,} tokens", f"{left.tokens:,} tokens"
+        more = f"{lacking:,} tokens"
     return InsufficientBudget(
         f"Insufficient budget: this needs {needed}, and the thread {account} has {there} left.",
-        next_step="Give it a higher limit, or ask for less.",
+        next_step=f"Give {account} at least {more} more with a higher --limit {dimension}=..., or "
+        "ask for less.",
         account=account,
         remaining=left,
         requested=wanted,

@@ -1,12 +1,15 @@
 """A budget that doesn't hold the longest answer still holds a shorter one."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ryecore.errors import InsufficientBudget
 from ryecore.llm import Price
 from ryecore.llm.result import Usage
+from ryecore.policy.budget import Amount
 from ryecore.testing import call, say
 from ryecore.tools import tool
 from tests.stage import Stage
@@ -54,3 +57,32 @@ async def test_where_no_answer_is_affordable_the_limit_is_told(tmp_path: Path) -
     assert (done.state, done.code) == ("error", "spend_exceeded")
     assert stage.model.requests == []
     assert "this needs $0.00" in done.error  # not what the longest answer would cost
+
+
+async def test_a_refusal_says_which_limit_would_do_and_counts_no_turn(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, say("It fits.", usage=USED))
+    ref = stage.write("acme/x", limits='spend="0.0001"')
+    done = await stage.run(ref)
+    (limit,) = re.findall(r"--limit (spend=[0-9.]+)", done.error)
+    assert done.cost.turns == done.to_dict()["cost"]["turns"] == 0
+    assert "0 turns" in done.render().plain()
+    assert stage.store().registry.get_thread(done.thread_id).cost.turns == 0
+    key, _, enough = limit.partition("=")
+    again = await stage.run(ref, limit_overrides={key: enough})
+    assert again.cost.turns == len(stage.model.requests) == 1, again.error
+
+
+async def test_what_a_family_lacks_is_said_with_whom_to_give_it_to(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, say("never"))
+    store = stage.store()
+    store.registry.register("rich", "directive:acme/rich", None)
+    store.ledger.register("rich", Amount(1000, 10**6))
+    store.registry.register("poor", "directive:acme/poor", "rich")
+    shared = {"reserves_spend": False, "reserves_tokens": False}
+    store.ledger.reserve("poor", "rich", Amount(1000, 10**6), **shared)
+    store.ledger.hold("rich", 1, 1, Amount(900, 10))
+    with pytest.raises(InsufficientBudget, match="the thread rich has") as caught:
+        store.ledger.hold("poor", 1, 1, Amount(200, 10))
+    assert "rich" in caught.value.next_step
+    assert "0.00000100" in caught.value.next_step
+    assert "--limit spend=" in caught.value.next_step
