@@ -21,6 +21,7 @@ from ryecore.sync_loop import EventLoopThread, check_process, closed
 
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem
+    from ryecore.actions.pruning import PruneReport
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
@@ -363,6 +364,11 @@ class SyncThreads:
     def kill(self, thread_id: str, *, grace_s: float = 3.0) -> "ThreadReport":
         """End the process that runs a thread; see `Threads.kill`."""
         return self._report(partial(self._threads.kill, thread_id, grace_s=grace_s))
+
+    def prune(self, **options: Any) -> "PruneReport":
+        """Forget threads that ended long ago; see `Threads.prune`."""
+        report: PruneReport = self._call("threads", partial(self._threads.prune, **options))
+        return report
 
     def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
         """Read what a thread's tool has printed so far; see `Threads.log`."""

@@ -15,6 +15,7 @@ from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
 
 if TYPE_CHECKING:
+    from ryecore.actions.pruning import OnProgress, PruneReport
     from ryecore.policy.limits import Limits
     from ryecore.state.ledger import BudgetLedger
     from ryecore.state.store import ThreadStore
@@ -401,6 +402,43 @@ class Threads:
             return self._report(store, store.kill(found, grace_s))
 
         return await self._call(thread_id, kill)
+
+    async def prune(
+        self,
+        *,
+        older_than: str | None = None,
+        keep: int | None = None,
+        include_resumable: bool | None = None,
+        dry_run: bool = False,
+        on_progress: "OnProgress | None" = None,
+    ) -> "PruneReport":
+        """Forget threads that ended long ago, with all that they left; whole families alone.
+
+        Args:
+            older_than: How long ago they ended, such as `30d`; by default what the signed
+                `agent/retention.yaml` says.
+            keep: How many stay whatever their age, the latest first.
+            include_resumable: Whether what may be resumed goes too; by default it stays longer.
+            dry_run: Whether to remove nothing.
+            on_progress: Called with how many threads are gone, and how many are to go.
+
+        Returns:
+            What is gone, or would go.
+
+        Raises:
+            ConfigError: Nothing says how long they are kept, or the age can't be used.
+            InputError: `keep` is negative.
+            StateError: The registry can't be read or written.
+
+        Source: ADR 027.
+        """
+        from ryecore.actions.pruning import prune_threads  # noqa: PLC0415 - when it is needed
+
+        wish = (older_than, keep, include_resumable)
+        call = partial(
+            prune_threads, self._store, self._service, wish, dry_run=dry_run, told=on_progress
+        )
+        return await self._running.run("threads", call)
 
     async def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
         """Read what a thread's tool has printed so far.

@@ -15,6 +15,7 @@ from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.threads_adopt import adopt
 from ryecore.cli.threads_going_on import fork, handoff, resume
 from ryecore.cli.threads_proof import replay, verify
+from ryecore.cli.threads_prune import prune
 from ryecore.cli.threads_view import transcript, tree, watch
 from ryecore.errors import RyeError
 from ryecore.state.model import ThreadRecord
@@ -217,5 +218,5 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     return text
 
 
-for _command in (tree, watch, transcript, verify, replay, resume, fork, handoff, adopt):
+for _command in (tree, watch, transcript, verify, replay, resume, fork, handoff, adopt, prune):
     threads.add_command(_command)

@@ -96,12 +96,18 @@ def insufficient(
 
 
 def refuse_another(run: sqlite3.Connection, follows: Follows | None) -> None:
-    """Refuse a thread that goes on from one with which another goes on already.
+    """Refuse a thread that goes on from one that is gone, or with which another goes on already.
 
     Raises:
         ThreadConflict: Another one does.
+        ThreadNotFound: It was pruned meanwhile.
     """
-    if follows is None or follows.beside is None:
+    if follows is None:
+        return
+    query = "SELECT 1 FROM threads WHERE thread_id = ?"
+    if run.execute(query, (follows.thread_id,)).fetchone() is None:
+        raise thread_not_found(follows.thread_id)
+    if follows.beside is None:
         return
     query = (
         "SELECT thread_id, status FROM threads"

@@ -137,5 +137,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         "CREATE INDEX threads_by_continuation ON threads (continuation_of)",
         f"CREATE INDEX threads_of_runs ON threads (substr(item_id, 1, 5)) WHERE {IS_RUN}",
     ),
+    # Threads whose rows are gone, and whose files are about to go.
+    ("CREATE TABLE pruned (thread_id TEXT PRIMARY KEY NOT NULL) STRICT",),
 )
 """The statements that lead from each version of the file's schema to the next."""

@@ -40,6 +40,7 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
+from ryecore.state.pruning import ThreadPruning
 from ryecore.state.records import indented_json, load_run_key
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.signs import Signs
@@ -75,6 +76,7 @@ class ThreadStore:
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry = ThreadRegistry(self._database)
         self.ledger = BudgetLedger(self._database)
+        self.pruning = ThreadPruning(self._database, self.folder)
 
     @classmethod
     def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:

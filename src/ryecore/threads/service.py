@@ -19,13 +19,16 @@ from ryecore.runs.tasks import Tasks
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
+from ryecore.state.pruning import Retention
 from ryecore.state.transcript_check import TranscriptReport, verify_transcript
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.continuing import fork_of, resume_of
+from ryecore.threads.lifecycle.retaining import prune_when_due
 from ryecore.threads.lifecycle.steps import ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
 from ryecore.threads.planner.planning import read_overrides
 from ryecore.threads.planner.resilience import loop_config
+from ryecore.threads.planner.retention import retention
 from ryecore.threads.records.replay import ReplayReport, replay
 from ryecore.threads.result import StartedThread, ThreadResult
 from ryecore.threads.thread import Thread
@@ -65,7 +68,9 @@ class ThreadService:
     async def _run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
         life = ThreadLifecycle(self._host, wish, ctx)
         await life.begin()
-        return await _to_the_end(life)
+        result = await _to_the_end(life)
+        await prune_when_due(self._host)
+        return result
 
     async def start(self, wish: ThreadWish, ctx: CallContext) -> Thread:
         """Start a thread, and return as soon as it runs.
@@ -82,7 +87,7 @@ class ThreadService:
         life = ThreadLifecycle(self._host, wish, ctx)
         await life.begin()
         thread = Thread(self._host, life.thread_id, str(wish.ref), is_settled=True)
-        self._tasks.start_soon(_settled, life, thread)
+        self._tasks.start_soon(self._settled, life, thread)
         return thread
 
     async def launch(self, wish: ThreadWish, ctx: CallContext) -> StartedThread:
@@ -225,6 +230,18 @@ class ThreadService:
             overrides,
             continues=continues,
         )
+
+    def retention(self) -> Retention | None:
+        """How long ended threads are kept; None where no signed configuration says so.
+
+        Raises:
+            RyeError: The file can't be verified, read or used.
+        """
+        return retention(self._host.planner)
+
+    async def _settled(self, life: ThreadLifecycle, thread: Thread) -> None:
+        await _settled(life, thread)
+        await prune_when_due(self._host)
 
     # Proof
 

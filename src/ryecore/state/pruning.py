@@ -1,0 +1,339 @@
+"""Forget threads that ended long ago: their rows, accounts, folders and exports.
+
+Threads that refer to each other (parents and children, chains of continuations, forks) are one
+family. A family goes as a whole, once its last thread has ended for long enough, so that no sum and
+no reference that is left points to what is gone. Its rows go first, in one transaction that notes
+its ids; then its files. Who was killed in between has the next one finish.
+
+Source: ADR 027.
+"""
+
+# ruff: noqa: S608 - what is spliced into statements is the project's own constants
+
+import json
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import ConfigError, InputError, LinkLeavesSpace, StateError
+from ryecore.items.confined import writable_folder
+from ryecore.items.exports import EXPORT_FOLDER, RECORD_LINE
+from ryecore.lillux.digests import read_digest
+from ryecore.state.advice import advice
+from ryecore.state.database import Database
+from ryecore.state.model import Status, check_status, has_ended
+from ryecore.state.schema import ENDED
+
+__all__ = ["Family", "PrunePlan", "Retention", "ThreadPruning", "parse_age", "resolve_retention"]
+
+_AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])", re.ASCII)
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_MAX_AGE_S: Final = 100 * 365 * 86_400
+_TRASH: Final = ".pruned"
+_MAX_EXPORT_BYTES: Final = 64 * 1024 * 1024
+_RESUMABLE: Final = ("error", "killed")
+_RESUMABLE_FACTOR: Final = 2
+
+_AMONG: Final = "(SELECT value FROM json_each(?1))"
+_LINKED: Final = (
+    f"SELECT 1 FROM threads WHERE (parent_id IN {_AMONG} OR continuation_of IN {_AMONG})"
+    f" AND thread_id NOT IN {_AMONG} LIMIT 1"
+)
+_NESTED: Final = (  # "0" is the character behind "/"
+    "SELECT 1 FROM json_each(?1) AS one JOIN threads ON threads.thread_id > one.value || '/'"
+    f" AND threads.thread_id < one.value || '0' WHERE threads.thread_id NOT IN {_AMONG} LIMIT 1"
+)
+_FORGET: Final = tuple(
+    f"DELETE FROM {table} WHERE thread_id IN {_AMONG}"
+    for table in ("charges", "accounts", "results", "threads")
+)
+
+
+def parse_age(text: object) -> float:
+    """Return an age in seconds.
+
+    Args:
+        text: A whole number with its unit: `90s`, `15m`, `12h`, `30d` or `8w`.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    found = _AGE.fullmatch(text.strip()) if isinstance(text, str) else None
+    seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
+    if not 0 < seconds <= _MAX_AGE_S:
+        raise ConfigError(
+            f"{text!r} is no age from which threads may go.",
+            next_step="Write a whole number above 0 with its unit, such as 12h, 30d or 8w.",
+        )
+    return float(seconds)
+
+
+@frozen
+class Retention:
+    """Which ended threads are kept.
+
+    Attributes:
+        older_than_s: How long ago, in seconds, the last thread of a family must have ended.
+        keep: How many threads stay whatever their age, the latest first; rounded up to a family.
+        include_resumable: Whether families that may be resumed go at the same age as others. By
+            default one that holds a thread that failed or was killed, and that no other goes on
+            with, stays twice as long.
+    """
+
+    older_than_s: float
+    keep: int = 0
+    include_resumable: bool = False
+
+
+def resolve_retention(
+    configured: Retention | None,
+    older_than: str | None,
+    keep: int | None,
+    include_resumable: bool | None,
+) -> Retention:
+    """Return which threads are kept: as asked for, and else as configured.
+
+    Raises:
+        ConfigError: Nothing says how long, or the age can't be used.
+        InputError: `keep` is negative.
+    """
+    if keep is not None and (type(keep) is not int or keep < 0):
+        raise InputError(f"keep is {keep!r}.", next_step="Pass a whole number from 0.")
+    if older_than is None and configured is None:
+        raise ConfigError(
+            "Nothing says how long ended threads are kept.",
+            next_step="Pass an age, such as --older-than 30d, or sign an agent/retention.yaml.",
+        )
+    asked = Retention(parse_age(older_than)) if older_than is not None else configured
+    assert asked is not None  # noqa: S101 - one of the two is there
+    base = configured or asked
+    return Retention(
+        asked.older_than_s,
+        base.keep if keep is None else keep,
+        base.include_resumable if include_resumable is None else include_resumable,
+    )
+
+
+@frozen
+class Family:
+    """Threads that refer to each other, all of which have ended.
+
+    Attributes:
+        ended: When each of them ended, by their ids.
+        size_bytes: How much room their files take.
+    """
+
+    ended: tuple[tuple[str, str], ...]
+    size_bytes: int = 0
+
+    @property
+    def thread_ids(self) -> tuple[str, ...]:
+        """Their ids."""
+        return tuple(thread_id for thread_id, _ in self.ended)
+
+
+@frozen
+class PrunePlan:
+    """What may go.
+
+    Attributes:
+        families: The families, those that ended first in front.
+        kept_resumable: How many threads stay for now because they may be resumed.
+    """
+
+    families: tuple[Family, ...]
+    kept_resumable: int = 0
+
+
+class ThreadPruning:
+    """Forgets threads of one project.
+
+    Args:
+        database: Where the rows are kept.
+        folder: `.ai/state/threads`, which holds the threads' folders.
+    """
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self._database = database
+        self._folder = folder
+        self._project_root = folder.parent.parent
+
+    def plan(self, retention: Retention) -> PrunePlan:
+        """Return what may go now, and how much room it takes; nothing is changed.
+
+        Raises:
+            StateError: The registry can't be read.
+        """
+        rows = self._database.read(
+            "SELECT thread_id, status, completed_at, parent_id, root_id, continuation_of,"
+            " continuation_thread_id, chain_root_id FROM threads"
+        )
+        now, age = datetime.now(UTC), timedelta(seconds=retention.older_than_s)
+        cutoff = _moment(now - age)
+        late_cutoff = _moment(now - age * _RESUMABLE_FACTOR)
+        left, kept_resumable = retention.keep, 0
+        going: list[list[sqlite3.Row]] = []
+        # The latest first: they are those that are kept.
+        for family in sorted(_families(rows), key=_ended_at, reverse=True):
+            if left > 0:
+                left -= len(family)
+                continue
+            if not all(row["completed_at"] and has_ended(_status(row)) for row in family):
+                continue
+            is_late = retention.include_resumable or not any(map(_may_be_resumed, family))
+            ended_at = _ended_at(family)
+            if ended_at < (cutoff if is_late else late_cutoff):
+                going.append(family)
+            elif ended_at < cutoff:
+                kept_resumable += len(family)
+        families = (
+            Family(
+                tuple((row["thread_id"], row["completed_at"]) for row in family),
+                sum(self._size_bytes(row["thread_id"]) for row in family),
+            )
+            for family in reversed(going)
+        )
+        return PrunePlan(tuple(families), kept_resumable)
+
+    def prune(self, family: Family) -> bool:
+        """Forget a family, unless something refers to it, or changed it, since it was planned.
+
+        Returns:
+            Whether it is gone.
+
+        Raises:
+            StateError: It can't be written. What was begun is finished by the next call.
+        """
+        ids = json.dumps(family.thread_ids)
+        with self._database.write() as run:
+            ended = run.execute(
+                f"SELECT thread_id, completed_at FROM threads WHERE thread_id IN {_AMONG}"
+                f" AND status IN ({ENDED})",
+                (ids,),
+            ).fetchall()
+            is_same = {tuple(row) for row in ended} == set(family.ended)
+            if not is_same or any(
+                run.execute(query, (ids,)).fetchone() for query in (_LINKED, _NESTED)
+            ):
+                return False
+            run.execute(
+                "INSERT OR IGNORE INTO pruned (thread_id) SELECT value FROM json_each(?1)", (ids,)
+            )
+            for statement in _FORGET:
+                run.execute(statement, (ids,))
+        self._remove_files(family.thread_ids)
+        return True
+
+    def finish(self) -> int:
+        """Remove the files of threads whose rows are gone, where somebody was killed before that.
+
+        Returns:
+            How many threads that were.
+
+        Raises:
+            StateError: A file can't be removed.
+        """
+        rows = self._database.read("SELECT thread_id FROM pruned")
+        ids = [row["thread_id"] for row in rows]
+        if ids:
+            self._remove_files(ids)
+        with suppress(OSError):
+            for left in (self._folder / _TRASH).iterdir():
+                shutil.rmtree(left, ignore_errors=True)
+        return len(ids)
+
+    def _remove_files(self, thread_ids: Sequence[str]) -> None:
+        trash = self._folder / _TRASH
+        aside = trash / secrets.token_hex(8)
+        try:
+            aside.mkdir(parents=True, mode=0o700)
+            with self._database.write() as run:  # nobody makes a thread of such an id meanwhile
+                for number, thread_id in enumerate(thread_ids):
+                    query = "SELECT 1 FROM threads WHERE thread_id = ?"
+                    if run.execute(query, (thread_id,)).fetchone() is None:
+                        with suppress(FileNotFoundError):
+                            (self._folder / thread_id).rename(aside / str(number))
+                        self._remove_export(thread_id)
+                    run.execute("DELETE FROM pruned WHERE thread_id = ?", (thread_id,))
+        except OSError as problem:
+            raise StateError(
+                f"What is left of pruned threads can't be removed: {problem.strerror}.",
+                next_step=advice(problem),
+            ) from problem
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _export(self, thread_id: str) -> Path:
+        return self._project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
+
+    def _remove_export(self, thread_id: str) -> None:
+        """Remove an export; what somebody signed as an item in its place stays."""
+        path = self._export(thread_id)
+        if not path.is_file():
+            return
+        knowledge, boundary = self._project_root / "knowledge", self._project_root.parent
+        with (
+            suppress(LinkLeavesSpace, FileNotFoundError),
+            writable_folder(path.parent, knowledge, boundary) as folder,
+        ):
+            content = read_digest(str(folder / path.name), max_bytes=_MAX_EXPORT_BYTES)[0]
+            if content.startswith(RECORD_LINE):
+                (folder / path.name).unlink()
+
+    def _size_bytes(self, thread_id: str) -> int:
+        total = 0
+        with suppress(OSError):
+            total += self._export(thread_id).lstat().st_size
+        for parent, _, names in os.walk(self._folder / thread_id):
+            for name in names:
+                with suppress(OSError):
+                    total += Path(parent, name).lstat().st_size
+        return total
+
+
+def _status(row: sqlite3.Row) -> Status:
+    return check_status(row["status"])
+
+
+def _moment(when: datetime) -> str:
+    """The moment as texts in rows have it."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}Z"
+
+
+def _ended_at(family: Iterable[sqlite3.Row]) -> str:
+    """When the last of a family ended; what hasn't ended is later than all that has."""
+    return max(row["completed_at"] or "~" for row in family)
+
+
+def _may_be_resumed(row: sqlite3.Row) -> bool:
+    return row["status"] in _RESUMABLE and row["continuation_thread_id"] is None
+
+
+def _families(rows: Sequence[sqlite3.Row]) -> list[list[sqlite3.Row]]:
+    """Join threads that refer to each other."""
+    above: dict[str, str] = {}
+
+    def head(thread_id: str) -> str:
+        while (other := above.setdefault(thread_id, thread_id)) != thread_id:
+            above[thread_id] = above.setdefault(other, other)
+            thread_id = other
+        return thread_id
+
+    columns = ("parent_id", "root_id", "continuation_of", "continuation_thread_id", "chain_root_id")
+    for row in rows:
+        for column in columns:
+            if row[column] is not None:
+                above[head(row["thread_id"])] = head(row[column])
+    families: dict[str, list[sqlite3.Row]] = {}
+    for row in rows:
+        families.setdefault(head(row["thread_id"]), []).append(row)
+    return list(families.values())

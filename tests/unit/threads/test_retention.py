@@ -1,0 +1,107 @@
+"""Retention in the open: the command, the API, and signed configuration behind a run's end."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore import SyncRye
+from ryecore.errors import ConfigError, InputError
+from ryecore.notices import RyeWarning
+from ryecore.testing import say
+from tests.house import House
+from tests.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+async def aged(stage: Stage, *, days: int = 40) -> str:
+    done = await stage.run(stage.write("acme/x"))
+    (path,) = (stage.house.project / ".ai/state/threads").glob(".*/threads.db")
+    with sqlite3.connect(path) as opened:
+        opened.execute(
+            "UPDATE threads SET status = 'completed', completed_at ="
+            " strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) WHERE thread_id = ?",
+            (f"-{days} days", done.thread_id),
+        )
+    return str(done.thread_id)
+
+
+def script(turns: int) -> list[Any]:
+    return [say("done")] * (3 * turns)
+
+
+async def test_the_api_shows_first_and_removes_then(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, *script(2))
+    old, new = await aged(stage), await aged(stage, days=1)
+    told: list[tuple[int, int]] = []
+    async with stage.open() as rye:
+        dry = await rye.threads.prune(older_than="30d", dry_run=True)
+        assert dry.thread_ids == (old,)
+        assert dry.is_dry_run
+        assert str(dry).startswith("1 thread, ")
+        assert [one.thread_id for one in await rye.threads.list(all=True)] == [new, old]
+        kept = await rye.threads.prune(older_than="30d", keep=2)
+        assert kept.thread_ids == ()
+        done = await rye.threads.prune(
+            older_than="30d", on_progress=lambda gone, total: told.append((gone, total))
+        )
+        assert done.size_bytes == dry.size_bytes > 0
+        assert told == [(1, 1)]
+        assert [one.thread_id for one in await rye.threads.list(all=True)] == [new]
+        assert (await rye.search("done", records=True, scope="knowledge")).total == 1
+        with pytest.raises(ConfigError, match="Nothing says how long"):
+            await rye.threads.prune()
+        with pytest.raises(InputError):
+            await rye.threads.prune(older_than="30d", keep=-1)
+
+
+async def test_a_project_without_threads_has_none_to_prune(house: House) -> None:
+    async with house.open() as rye:
+        assert (await rye.threads.prune(older_than="30d")).thread_ids == ()
+    assert not house.path("state/threads").exists()
+
+
+async def test_signed_configuration_prunes_behind_a_run_once_a_day(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, *script(4))
+    first = await aged(stage)
+    config = "threads: {older_than: 30d}\n"
+    stage.house.write("config/agent/retention.yaml", config)
+    second = await aged(stage)
+    store = stage.store()
+    assert [one.thread_id for one in store.registry.list_threads()] == [second]
+    assert not store.folder_of(first).exists()
+    third = await aged(stage)
+    assert [one.thread_id for one in store.registry.list_threads()] == [third, second]
+    mark = store.folder / ".pruned-at"
+    os.utime(mark, (0, 0))
+    fourth = await aged(stage)
+    assert [one.thread_id for one in store.registry.list_threads()] == [fourth]
+
+
+@pytest.mark.parametrize(
+    ("content", "sign", "told"),
+    [
+        ("threads: {older_than: 30d}\n", False, "is not signed"),
+        ("threads: {older_than: soon}\n", True, "no age"),
+        ("threads: {older_then: 30d}\n", True, "unknown key 'older_then'"),
+        ("threads: {older_than: 30d, keep: -1}\n", True, "threads.keep"),
+        ("threads: 30d\n", True, "no mapping"),
+    ],
+)
+async def test_configuration_that_cannot_be_used_prunes_nothing_and_warns(
+    tmp_path: Path, content: str, sign: bool, told: str
+) -> None:
+    stage = Stage(tmp_path, *script(2))
+    old = await aged(stage)
+    stage.house.write("config/agent/retention.yaml", content, sign=sign)
+    with pytest.warns(RyeWarning, match=told):
+        await aged(stage)
+    assert stage.store().look(old).ended
+
+
+def test_the_synchronous_rye_prunes_too(house: House) -> None:
+    with SyncRye.open(house.project, user_space=house.user, environ=house.environ) as rye:
+        assert rye.threads.prune(older_than="30d").to_dict()["threads"] == 0
