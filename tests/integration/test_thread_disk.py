@@ -2,19 +2,27 @@
 
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
 
+from ryecore import AgentRunnerDeps
 from ryecore.errors import StateError
+from ryecore.llm.cost import Price
+from ryecore.llm.request import LlmRequest
+from ryecore.policy.budget import Amount
+from ryecore.testing import FunctionProvider, Turn, call, cut, say
+from ryecore.tools import ToolRegistry, tool
 from tests.house import House
 from tests.integration.test_thread_stopping import PATIENCE_S, settled
-from tests.thread_host import Theatre
+from tests.thread_host import COST, USAGE, Theatre
 
 pytestmark = pytest.mark.anyio
 
@@ -148,3 +156,56 @@ async def test_a_folder_that_becomes_read_only_keeps_no_thread_from_its_end(
     assert "can't be made" in out  # the child can't begin, and the model is told why
     assert (theatre.root / "marks").read_text() == "end\n"
     assert settled(theatre) == {"parent": "completed", "child": "error"}
+
+
+@tool
+async def mark(text: str) -> str:
+    """Leave no mark."""
+    return text
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("how", ["answered", "cut"])
+async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_was(
+    on_small_disk: Theatre, how: str
+) -> None:
+    """The disk is full from within the second request to the thread's very end."""
+    theatre, fillers = on_small_disk, list[Path]()
+
+    def model(request: LlmRequest) -> Turn:
+        if len(request.messages) < 3:
+            return call("mark", {"text": "one"})
+        (registry,) = theatre.house.project.rglob("threads.db")
+        with closing(sqlite3.connect(registry)) as database:  # no room is left in its log either
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        fillers.append(fill(theatre.house.project))
+        return say("two") if how == "answered" else say("tw") + cut()
+
+    provider = FunctionProvider(model, provider_id="scripted", usage=USAGE)
+    agent = AgentRunnerDeps(
+        resolve_provider={"scripted": provider}.get,
+        key_for=lambda _: "sk-host-0123456789abcdef",
+        registry=ToolRegistry([mark]),
+        price_of=lambda *_: Price("1", "5"),
+    )
+    ref = theatre.write("twice")
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open(agent=agent) as rye:
+            thread = await rye.start(ref)
+            with pytest.raises(StateError, match="disk"):
+                await thread.result()
+            fillers[0].unlink()
+        # The Rye wrote what it owed when it was closed.
+        store = theatre.store()
+        first, second = store.ledger.charges(thread.thread_id)
+        assert first.actual.spend_microcents == COST
+        assert second.mark == ("counted" if how == "answered" else "estimated")
+        assert second.actual.spend_microcents < second.held.spend_microcents
+        account = store.ledger.account(thread.thread_id)
+        assert account.own == first.actual + second.actual
+        assert account.held == Amount()
+        row = store.registry.get_thread(thread.thread_id)
+        assert row.cost.spend_microcents == account.own.spend_microcents
+        async with theatre.open() as rye:
+            assert (await rye.threads.verify(thread.thread_id)).ok
+    settled(theatre)

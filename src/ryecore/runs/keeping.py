@@ -15,6 +15,7 @@ from attrs import frozen
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.runs.tasks import Tasks
+from ryecore.runs.unwritten import Unwritten
 from ryecore.state.liveness import LEASE_S
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Status, ThreadRecord
@@ -47,6 +48,7 @@ class _Owed:
     fence: int
     status: Status
     result: object
+    unwritten: Unwritten | None
 
 
 class Keeper:
@@ -102,7 +104,14 @@ class Keeper:
         """
         self._kept[thread_id] = (fence, kept)
 
-    def owe(self, thread_id: str, fence: int, status: Status, result: object) -> None:
+    def owe(
+        self,
+        thread_id: str,
+        fence: int,
+        status: Status,
+        result: object,
+        unwritten: Unwritten | None = None,
+    ) -> None:
         """Write a thread's end as soon as that can be done: nobody else may while this one lives.
 
         Args:
@@ -110,14 +119,21 @@ class Keeper:
             fence: Its owner's.
             status: The status that it ends with.
             result: Its result, JSON-ready.
+            unwritten: What it has spent, which is written first: the end charges in full whatever
+                is still held.
         """
-        self._owed[thread_id] = _Owed(fence, status, result)
+        self._owed[thread_id] = _Owed(fence, status, result, unwritten)
 
     def pay(self) -> None:
         """Try to write the ends that are owed."""
         for thread_id, owed in tuple(self._owed.items()):
             try:
-                self._store().settle(thread_id, owed.status, owed.result, owed.fence)
+                store, unwritten = self._store(), owed.unwritten
+                if unwritten is not None:
+                    unwritten.write(store.ledger)
+                snapshot = None if unwritten is None else unwritten.cost
+                store.settle(thread_id, owed.status, owed.result, owed.fence, snapshot=snapshot)
+                store.close_files(thread_id)
             except ThreadConflict:
                 pass  # it has ended otherwise
             except StateError:

@@ -6,13 +6,14 @@ Source: decisions 39 and 40.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.errors import InsufficientBudget
+from ryecore.errors import InsufficientBudget, StateError
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.estimate import TokenEstimate
 from ryecore.llm.options import GO, AttemptVerdict, Refuse
@@ -22,6 +23,7 @@ from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.policy.limits import Limits
 from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.unwritten import Settlement, Unwritten
 from ryecore.state.checkpoints import Head
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
@@ -64,14 +66,9 @@ class _Held:
     attempt: int
     amount: Amount
 
-
-@frozen
-class _Settlement:
-    """What a try cost, still to be written into the ledger."""
-
-    held: _Held
-    actual: Amount
-    mark: Mark
+    def settled(self, actual: Amount, mark: Mark) -> Settlement:
+        """What it did cost."""
+        return Settlement(self.turn, self.attempt, self.amount, actual, mark)
 
 
 class Spending:
@@ -116,7 +113,7 @@ class Spending:
         self._is_counted = False
         self._refused_turn = 0
         self._held: _Held | None = None
-        self._unwritten: list[_Settlement] = []
+        self._unwritten: list[Settlement] = []
         self._estimate = TokenEstimate()
         self.input_estimate = 0
         self.tracker = CostTracker(deps.price_of)
@@ -268,7 +265,7 @@ class Spending:
             before.output_tokens + written,
             before.spend_microcents + spend,
         )
-        self._unwritten.append(_Settlement(held, actual, mark))
+        self._unwritten.append(held.settled(actual, mark))
         self._tell_end(actual, record.outcome, record.kind, read, written, mark)
         self.settle_unwritten()
 
@@ -287,12 +284,18 @@ class Spending:
             self._settle(self._unwritten[0])
             self._unwritten.pop(0)
 
-    def _settle(self, settlement: _Settlement) -> None:
+    def unwritten(self) -> Unwritten:
+        """What must be written before the account is closed, a try that was cut off included."""
+        with suppress(StateError):  # what can't be written now is kept
+            self.settle_open()
+        return Unwritten(self._thread_id, self.cost, tuple(self._unwritten))
+
+    def _settle(self, settlement: Settlement) -> None:
         held, actual = settlement.held, settlement.actual
         settled = self._ledger.settle(
             self._thread_id,
-            held.turn,
-            held.attempt,
+            settlement.turn,
+            settlement.attempt,
             actual,
             mark=settlement.mark,
             snapshot=self.cost,
@@ -300,11 +303,11 @@ class Spending:
         if settled.cancel_requested:
             self._cancellation.cancel()
         if settled.overspent:
-            in_money = actual.spend_microcents > held.amount.spend_microcents
+            in_money = actual.spend_microcents > held.spend_microcents
             self.overspent = "spend" if in_money else "tokens"
             self._book.tell(
                 "budget_overspent",
-                {"held": _shown(held.amount), "spent": _shown(actual), "turn": held.turn},
+                {"held": _shown(held), "spent": _shown(actual), "turn": settlement.turn},
             )
         self.stopped = self.stopped or settled.stopped
         self.handoff_requested = settled.handoff_requested
@@ -326,7 +329,7 @@ class Spending:
             before.output_tokens + written,
             before.spend_microcents + amount.spend_microcents,
         )
-        self._unwritten.append(_Settlement(held, amount, "assumed"))
+        self._unwritten.append(held.settled(amount, "assumed"))
         self._tell_end(amount, "cancelled", None, read, written, "assumed")
         self.settle_unwritten()
 

@@ -5,6 +5,7 @@ Its row says already how it ended. Whoever has found it dead does the rest.
 Source: decision 47.
 """
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,8 @@ def close_left_behind(
         durability: What a write survives.
 
     Returns:
-        Where the transcript's chain ends now; None where it could not be closed.
+        Where the transcript's chain ends now; None where it could not be closed: its file then
+        stays as it was, so that whoever comes next tries again.
     """
     if not (folder / THREAD_FILE).exists():  # it never came to run
         return None
@@ -52,7 +54,8 @@ def close_left_behind(
         with transcript:
             head = found.head
             if found.tail_records or found.last_type != end:
-                transcript.append(end, {"error": "Its process died."})
+                transcript.append(end, {"error": "Its process could not close it."})
                 head = transcript.checkpoint(found.turn + bool(found.tail_records))
-    end_thread_file(folder / THREAD_FILE, record, key)
+    if head is not None or not os.path.lexists(folder / TRANSCRIPT):
+        end_thread_file(folder / THREAD_FILE, record, key)
     return head

@@ -264,7 +264,7 @@ class ThreadStore:
         path, key = self.folder_of(thread_id) / THREAD_FILE, load_run_key(self._user_root).public
         with suppress(StateError):  # none is there, or it was altered: that is left to be found
             if read_thread_file(path, key, thread_id).get("status") == "running":
-                self._close_left_behind(thread_id)
+                self.close_files(thread_id)
         return self.registry.get_thread(thread_id)
 
     def look_at_all(
@@ -282,7 +282,7 @@ class ThreadStore:
         ended = self.registry.settle_abandoned(records)
         for thread_id in ended:
             self._copy_result(thread_id, self.registry.get_result(thread_id))
-            self._close_left_behind(thread_id)
+            self.close_files(thread_id)
             self.announce(thread_id, "ended")
         if ended:
             self._tell_owners()  # of what still runs below them
@@ -294,7 +294,14 @@ class ThreadStore:
             record = self.registry.get_thread(thread_id)
             end_thread_file(path, record, load_run_key(self._user_root))
 
-    def _close_left_behind(self, thread_id: str) -> None:
+    def close_files(self, thread_id: str) -> None:
+        """Close the transcript of a thread that has ended and whose owner could not, and its file.
+
+        What no checkpoint covers is marked unattested. Where it can't be written now, the file says
+        that the thread runs, so that `look_closed` tries again.
+
+        Source: decision 47.
+        """
         if self._user_root is None:
             return
         record = self.registry.get_thread(thread_id)

@@ -1,16 +1,19 @@
 """What a dead thread has left is closed by whoever finds it dead."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
+from ryecore.errors import StateError
 from ryecore.lillux.processes import current_process
 from ryecore.state.records import load_run_key, sign_record
 from ryecore.state.thread_file import read_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.testing import call, say
+from ryecore.tools import tool
 from tests.stage import Stage
 
 pytestmark = pytest.mark.anyio
@@ -46,3 +49,53 @@ async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_p
     assert [turn.state for turn in proof.turns] == ["attested", "unattested"]
     assert stage.records(thread_id, "thread_error")
     assert read_thread_file(folder / "thread.json", key.public, thread_id)["status"] == "error"
+
+
+async def test_a_thread_that_could_not_end_well_is_closed_and_resumed(tmp_path: Path) -> None:
+    """Its account is gone at its end: what it was asked then stands behind no checkpoint."""
+
+    @tool
+    async def forget() -> str:
+        """Lose the account of whoever asks."""
+        with sqlite3.connect(next(stage.house.root.rglob("threads.db"))) as database:
+            database.execute("DELETE FROM accounts")
+        return "lost"
+
+    stage = Stage(tmp_path, call("forget"), say("on"), say("well"), tools=[forget])
+    ref = stage.write("acme/x")
+    async with stage.open() as rye:
+        with pytest.raises(StateError, match="account") as caught:
+            await rye.execute(ref, thread="fork")
+        thread_id = caught.value.facts["thread_id"]
+        proof = await rye.threads.verify(thread_id)
+        assert proof.ok, proof
+        assert {turn.state for turn in proof.turns} == {"attested"}
+        done = await rye.threads.resume(thread_id, "Go on.")
+        assert done.state == "completed", done
+
+
+async def test_what_an_owner_could_not_close_is_closed_by_who_resumes_it(tmp_path: Path) -> None:
+    """As after a disk that was full for the transcript, and not for the registry."""
+    stage = Stage(tmp_path, say("One."), say("Two."))
+    done = await stage.run(stage.write("acme/x", permissions=""))
+    thread_id, key = done.thread_id, load_run_key(stage.house.user / ".ai")
+    store = stage.store()
+    folder = store.folder_of(thread_id)
+    said = read_thread_file(folder / "thread.json", key.public, thread_id)
+    running = {**said, "status": "running"}
+    (folder / "thread.json").write_text(json.dumps(sign_record("thread", running, key)))
+    with (folder / "transcript.jsonl").open("r+b") as file:  # without its last checkpoint
+        *kept, _ = file.readlines()
+        file.truncate(sum(map(len, kept)))
+    with sqlite3.connect(next(stage.house.root.rglob("threads.db"))) as database:
+        head = next(
+            (one.payload["offset"], one.payload["digest"])
+            for one in stage.records(thread_id)
+            if one.type == "checkpoint"
+        )
+        database.execute("UPDATE threads SET transcript_length = ?, transcript_digest = ?", head)
+    async with stage.open() as rye:
+        again = await rye.threads.resume(thread_id, "More.")
+        assert again.state == "completed"
+        assert (await rye.threads.verify(thread_id)).ok
+    assert read_thread_file(folder / "thread.json", key.public, thread_id)["status"] == "completed"

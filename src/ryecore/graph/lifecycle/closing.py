@@ -10,6 +10,7 @@ from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, Position
 from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import Amount
+from ryecore.runs.unwritten import Unwritten
 from ryecore.state.model import Cost, Status
 
 __all__ = ["made_result", "settle_failed"]
@@ -58,6 +59,7 @@ def settle_failed(
     fence: int,
     error: BaseException,
     journal: Journal | None,
+    unwritten: Unwritten | None,
 ) -> None:
     """End a run's journal, row and account. What can't be written now, the keeper writes later."""
     said = str(error) or type(error).__name__
@@ -66,13 +68,19 @@ def settle_failed(
     status: Status = "error" if isinstance(error, Exception) else "cancelled"
     document = {"success": False, "status": status, "error": said, "graph_run_id": run_id}
     result = {"status": "error", "item_id": item_id, "error": said, "data": document}
+    is_closed = journal is None
     if journal is not None:
         with suppress(StateError):  # where that is what failed, what was committed stands
             journal.break_off(f"run_{status}", {"error": said})
+            is_closed = True
+    snapshot = None if unwritten is None else unwritten.cost
     try:
-        host.store.settle(run_id, status, result, fence)
-        host.store.end_file(run_id)
+        if unwritten is not None:
+            unwritten.write(host.ledger)
+        host.store.settle(run_id, status, result, fence, snapshot=snapshot)
+        if is_closed:
+            host.store.end_file(run_id)
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
-        host.keeper.owe(run_id, fence, status, result)
+        host.keeper.owe(run_id, fence, status, result, unwritten)

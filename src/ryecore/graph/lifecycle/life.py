@@ -410,7 +410,9 @@ class GraphLife:
 
     def _end_badly(self, error: BaseException) -> None:
         journal = getattr(self, "journal", None)
-        settle_failed(self._host, self.run_id, self.item_id, self._fence or 0, error, journal)
+        walk, fence = getattr(self, "_walk", None), self._fence or 0
+        unwritten = None if walk is None else walk.agents.unwritten()
+        settle_failed(self._host, self.run_id, self.item_id, fence, error, journal, unwritten)
         self._forget()
 
     def _forget(self) -> None:

@@ -20,6 +20,7 @@ from ryecore.graph.walk.offers import Offers
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled
 from ryecore.runs.spending import Spending
+from ryecore.runs.unwritten import Unwritten
 from ryecore.state.model import Cost
 
 __all__ = ["AgentWork"]
@@ -64,6 +65,10 @@ class AgentWork:
     def settle_unwritten(self) -> None:
         """Write what is known and not yet in the ledger; see `Spending.settle_unwritten`."""
         self._spending.settle_unwritten()
+
+    def unwritten(self) -> Unwritten:
+        """What must be written before the account is closed; see `Spending.unwritten`."""
+        return self._spending.unwritten()
 
     async def run(
         self,

@@ -8,6 +8,7 @@ from ryecore.errors import LinkLeavesSpace, RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Account, Amount
 from ryecore.runs.hooks import HookRunner
+from ryecore.runs.unwritten import Unwritten
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.threads.host import ThreadHost
@@ -75,9 +76,27 @@ def leave_files(host: ThreadHost, file: ThreadFile, ending: Ending, cost: Cost) 
 
 
 def settle_failed(
-    host: ThreadHost, thread_id: str, item_id: str, fence: int, error: BaseException
+    host: ThreadHost,
+    thread_id: str,
+    item_id: str,
+    fence: int,
+    error: BaseException,
+    recorder: Recorder | None,
+    unwritten: Unwritten | None,
 ) -> None:
-    """End a thread's row and account. What can't be written now, the keeper writes later."""
+    """End a thread's transcript, row and account. What can't be written now, the keeper writes.
+
+    A transcript that can't be closed now is closed by whoever looks at it next.
+
+    Args:
+        host: Where it ran.
+        thread_id: The thread.
+        item_id: What it ran.
+        fence: Its owner's.
+        error: Why it could not end well.
+        recorder: Its transcript; None where it has none yet.
+        unwritten: What it has spent; None where it has asked nothing.
+    """
     if isinstance(error, RyeError):
         error.facts = {**error.facts, "thread_id": thread_id}
     ending = (
@@ -90,13 +109,23 @@ def settle_failed(
         "error": ending.error,
         "error_code": ending.code,
     }
+    cost = Cost() if unwritten is None else unwritten.cost
+    head, is_closed = None, recorder is None
+    if recorder is not None:
+        with suppress(StateError):
+            record_end(recorder, ending, cost)
+            head, is_closed = recorder.head, True
+    at = None if head is None else (head.offset, head.digest)
     try:
-        host.store.settle(thread_id, ending.status, result, fence)
-        host.store.end_file(thread_id)
+        if unwritten is not None:
+            unwritten.write(host.ledger)
+        host.store.settle(thread_id, ending.status, result, fence, head=at, snapshot=cost)
+        if is_closed:
+            host.store.end_file(thread_id)
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
-        host.keeper.owe(thread_id, fence, ending.status, result)
+        host.keeper.owe(thread_id, fence, ending.status, result, unwritten)
 
 
 def made_result(

@@ -487,7 +487,9 @@ class ThreadLifecycle:
         self._forget()
 
     def _end_badly(self, error: BaseException) -> None:
-        settle_failed(self._host, self.thread_id, str(self._wish.ref), self._fence or 0, error)
+        unwritten = self._loop.spending.unwritten() if self._loop else None
+        ref, fence = str(self._wish.ref), self._fence or 0
+        settle_failed(self._host, self.thread_id, ref, fence, error, self.recorder, unwritten)
 
     def _forget(self) -> None:
         self._host.keeper.remove(self.thread_id)
