@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:5NmamdLldFYfeCkcm2HWNKrexmL847womzpX5xwyO-iM_z15qJwyc80dnctC0ZLgTPxpl96T0OgSfjFH78qkBQ:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:VhgunBUiVRac_Yn12TjqBf87BBPwh9r1F7L4hiy-JAerjwvWrNuDkgvgoZ8h0jGkunztcQNq7K5xnhzTFJ46Bg:e05419527acfbd27
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:AgK17vTESaTlp52Lksq3y5q0EI-hc4cLGDX4hipLKH9BHbVYN7LZdDBSYHied3Ln4yaxhW4vV8O0ho1PYUIaBw:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:cRnNyXfzyjodwRp_h7zPXHVAU1MRRHexFDPVS5XEqcOP9ktGrhSahYnchkvjYT_HlWLgZh4nrycfmYNZK6yaAw:e05419527acfbd27
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:iTa-QxtEDO_rHqg5SCDpR3UaEcduOf7pgnyQV4zyXDbSMuiRgNNdtmKrqxF4qby6I65dK2eRYcj18yrXu-9LAw:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:tb1qH-POQX5phs5fLE550OJ12wo2g_nQQr8mmV2le9vtayggbq76UhAbaxGmJ2en1CgPByGFVCy51_XWQbkqCA:e05419527acfbd27
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

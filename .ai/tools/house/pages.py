@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:RdFL3ztPlcE2ZzLUKaEqG_npTBO_bPS2CichrRXs2lKFfQJJ9l6jbchDTLqzjKrHwr8w_JnlO6WpzX8_jPI9CQ:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:erm89uwLnJP63NQLEGF6W3xEf-w626K6Gtn-s1OVbmIxvgZEl6tTpX6UcadelIfu-iBzqpVVQLCbmzw0vipFCQ:e05419527acfbd27
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:_jNuoyUqevIN7BCbhDsx3ab9KZzsEw8uSqYaUR0P7inRmVzLxw3R-9pdSaS6c_SjU8tIHGgrvN28lL8PRObEBw:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:2x3__URORaRPlWnu3aD0By9gx6cmX6M2LbwtT5husuiYNyBcvjo2irz9rdMmzRvxUTTGB0c-ZMu-ykgxS7ohAg:e05419527acfbd27
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

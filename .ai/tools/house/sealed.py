@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:oRfk8OqAaysPSg_c4cc6wFJkC_SGqnd14Uhd8W4_K2X5W1nnG1-UBebMubRrPgOeSsRyh5yHz2EP57AipXphDg:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:8sL-DhjoO6hRQLHqhV0Xus9vvKR2jGSwziYAQvoht_1lKvMY2WE5OeO8uLuyAdcBGdbFQUHIUJMMpfo3-UKnAg:e05419527acfbd27
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

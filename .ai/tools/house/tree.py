@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:UzdN8jQvk1iFfY9vNmR7xGwvjD5KotK9OS30aX_LXnv3Se0lmn95kUWMBNLpjLM-mZCfrzVyzJNHGEO22JwJCA:ad3db323f783f920
+# rye:signed:2026-11-23T01:32:30Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:-ATpZHRjfNkDihUtVMr5Ax1zTDUclPEWpAdhBfjMeQJIYheIJ_ooag_IhatEzxUPprFl1r4-7M-Afqhmvl88DQ:e05419527acfbd27
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

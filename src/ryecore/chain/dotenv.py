@@ -4,6 +4,7 @@ Source: decision 19; ADR 021.
 """
 
 import io
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from ryecore.chain.plan import merge_configs
 from ryecore.chain.templating import as_text, with_unknown_parts
 from ryecore.errors import ConfigError
 from ryecore.items.evidence import Evidence
+from ryecore.items.programs import lies_inside
 from ryecore.lillux.digests import read_digest
 from ryecore.policy.command_lines import program_name, read_command_line
 from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
@@ -24,10 +26,16 @@ from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
 __all__ = ["Dotenv", "DotenvReader", "asked_variables"]
 
 _MAX_BYTES: Final = 1024 * 1024
+# python-dotenv looks for a comment behind each blank of a run anew: half a million take minutes.
+_MAX_BLANKS: Final = 200
 _MAX_SHOWN: Final = 5
 _WHOLE: Final = re.compile(r"\s*\"?\$(?:\{[^}]*\}|\w+)\"?\s*")
 _PACKAGE_RUNNERS: Final = frozenset({"npx", "bunx", "pnpx", "uvx"})
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_READ: Final = (
+    "The project's .env is a link that leaves the project, and was not read. Put the file itself "
+    "into the project, or set its variables in the environment of ryecore."
+)
 
 
 @frozen
@@ -38,15 +46,19 @@ class Dotenv:
         added: The variables that it sets.
         unasked: Names that no signed element asks for and nobody allowed.
         never: Names that it may not set, whoever asks.
+        leads_out: Whether it is a link that leaves the project, and so was not read.
     """
 
     added: Mapping[str, str] = {}
     unasked: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    leads_out: bool = False
 
     @property
     def next_step(self) -> str:
         """How a dropped name reaches a tool; empty where none was dropped."""
+        if self.leads_out:
+            return _NOT_READ
         if self.unasked:
             shown = " ".join(self.unasked[:_MAX_SHOWN])
             return (
@@ -64,6 +76,8 @@ class Dotenv:
             text: What the tool or the error said. The names in it come first.
             if_named: Whether the text must name what was dropped.
         """
+        if self.leads_out:
+            return "" if if_named and ".env" not in text else _NOT_READ
         dropped = (*self.unasked, *self.never)
         words = set(_WORD.findall(text))
         named = [name for name in dropped if name in words]
@@ -113,6 +127,9 @@ class DotenvReader:
         Raises:
             ConfigError: It can't be read.
         """
+        if self.leads_out():
+            evidence.never_remember()
+            return Dotenv(leads_out=True)
         found = self.values(evidence)
         if not found:
             return Dotenv()
@@ -139,12 +156,21 @@ class DotenvReader:
         found = self.values(Evidence())
         return frozenset(filter(may_set_from_dotenv, found))
 
+    def leads_out(self) -> bool:
+        """Return whether it is a link that leaves the project: such a one is not read."""
+        return self._path.is_symlink() and not lies_inside(
+            os.path.realpath(self._path), self._path.parent, os.path.realpath(self._path.parent)
+        )
+
     def values(self, evidence: Evidence) -> Mapping[str, str | None]:
         """Return all that it holds; None where a name has no value.
 
         Raises:
             ConfigError: It can't be read.
         """
+        if self.leads_out():
+            evidence.never_remember()
+            return {}
         try:
             content, digest = read_digest(str(self._path), max_bytes=_MAX_BYTES)
         except (FileNotFoundError, NotADirectoryError):
@@ -162,6 +188,11 @@ class DotenvReader:
         from dotenv import dotenv_values  # noqa: PLC0415 - most projects have no .env
 
         text = content.decode("utf-8", errors="replace")
+        if any(len(blanks) > _MAX_BLANKS for blanks in re.findall(r"[^\S\r\n]+", text)):
+            raise ConfigError(
+                f"{self._path} has a line with more than {_MAX_BLANKS} blanks in a row.",
+                next_step="Take them out.",
+            )
         return dotenv_values(stream=io.StringIO(text), interpolate=False)
 
 

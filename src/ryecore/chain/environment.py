@@ -213,9 +213,11 @@ def _record(
 ) -> None:
     """Tell the trace what the `.env` and the process bring, by name."""
     dropped = sorted((*dotenv.unasked, *dotenv.never))
-    if dotenv.added or dropped:
+    if dotenv.added or dropped or dotenv.leads_out:
         facts: dict[str, object] = {"never": list(dotenv.never)} if dotenv.never else {}
-        if dropped:
+        if dotenv.leads_out:
+            facts["not_read"] = "a link that leaves the project"
+        if dotenv.next_step:
             facts["next_step"] = dotenv.next_step
         keys = sorted(dotenv.added.keys() & resolved.keys())
         trace.add("resolve_env", contributed_by=".env", keys=keys, dropped=dropped, **facts)

@@ -59,6 +59,11 @@ class ProjectEnv:
         self._dotenv = dotenv
         self._allowed = allowed
 
+    @property
+    def leads_out(self) -> bool:
+        """Whether the `.env` is a link that leaves the project, and so is not read."""
+        return self._dotenv.leads_out()
+
     def names(self) -> tuple[DotenvName, ...]:
         """Return the names of the project's `.env`, each with what it counts for.
 

@@ -35,7 +35,8 @@ def env() -> None:
 def list_names(project_path: str, as_json: bool) -> None:
     """List the names of this project's .env, never the values."""
     with errors_shown(as_json=as_json):
-        names = Rye.open(project_path).env.names()
+        opened = Rye.open(project_path).env
+        names = opened.names()
         if as_json:
             found = [{"name": one.name, "state": one.state} for one in names]
             show_json({"status": "success", "names": found})
@@ -46,7 +47,9 @@ def list_names(project_path: str, as_json: bool) -> None:
             if one.state == "allowed" and looks_like_credential(one.name):
                 meaning = "allowed, but a credential: set for tools that ask for it"
             text.line((mark, style), (one.name, "strong"), (f"  {meaning}", "dim"))
-        if not names:
+        if opened.leads_out:
+            text.line("this project's .env is a link that leaves the project, and is not read")
+        elif not names:
             text.line("this project has no .env, or an empty one")
         show(text)
 

@@ -222,6 +222,39 @@ def test_a_dotenv_that_cannot_be_read_is_refused(house):
     assert refused.value.trace[-1]["failed"]
 
 
+@pytest.mark.parametrize("target", ["../outside", "{root}/outside", "conf/../../outside", "hop"])
+def test_a_dotenv_that_is_a_link_out_of_the_project_is_not_read(house, target):
+    (house.root / "outside").write_text("OTHERS=secret\n")
+    (house.project / "conf").mkdir()
+    (house.project / "hop").symlink_to("../outside")
+    (house.project / ".env").symlink_to(target.format(root=house.root))
+    found, done = environment(house, tool={"OTHERS": "${OTHERS}"}, trace=True)
+    assert found["OTHERS"] == ""
+    (told,) = [one for one in events(done.trace, "resolve_env") if one["contributed_by"] == ".env"]
+    assert "leaves the project" in told["not_read"]
+    assert "Put the file itself" in told["next_step"]
+    (house.project / ".env").unlink()
+    (house.project / ".env").symlink_to("conf/own")
+    (house.project / "conf/own").write_text("OTHERS=own\n")
+    found, _ = environment(house, tool={"OTHERS": "${OTHERS}"})
+    assert found["OTHERS"] == "own"
+
+
+def test_who_executed_a_tool_that_failed_is_told_that_the_dotenv_was_not_read(house):
+    (house.root / "outside").write_text("OTHERS=secret\n")
+    (house.project / ".env").symlink_to("../outside")
+    done = house.execute("tool:rye/bash", {"command": "exit 3"})
+    assert "leaves the project" in str(done.to_dict())
+
+
+@pytest.mark.parametrize("line", ["A=b{}x", "A=b{}#x", "A={}", "export{}A=b", "#{}x"])
+def test_a_dotenv_that_would_hold_up_its_reader_is_refused_at_once(house, line):
+    for blank in (" ", "\t", "\v", "\u3000"):
+        dotenv(house, line.format(blank * 100_000))
+        with pytest.raises(ConfigError, match="blanks in a row"):
+            environment(house)
+
+
 def test_a_folder_called_dotenv_is_not_a_dotenv(house):
     (house.project / ".env").mkdir()
     found, _ = environment(house)

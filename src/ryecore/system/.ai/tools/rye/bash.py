@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:6Wj3cbgHQw3E4T4F4o2E9DNvhpG_sCU7oU1yPpEVYZeEEwQIlkFAK00L-OzGcLaBx1sbTPDlekH4SAEghCnsCA:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:S-kah-q7qY_gJjDXaw08wUqNa0wk7lzSIPgpIvJqnV0DfBIFicbm1aYB7EIq8u_TERNSRJ-5Ij7CWbPejEC3DA:a5199df06c86d42c
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

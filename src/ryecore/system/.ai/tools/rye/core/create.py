@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:g9jbcCEJYzrI0z017ffWt_KdTu-NdEnEredWgGF0WiSrp7bh1bgKSYFtE7bdKdb9OEaFiw3jZw_-aNsxFgbeAQ:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:ttgT-y5zFoBb9CRyYbvmEPNHfCWX8r2tLHrNQcr-2J61Iq3PLizUFrHZbul8vynb4C86cdvxVYjpi73KBjhjBg:a5199df06c86d42c
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

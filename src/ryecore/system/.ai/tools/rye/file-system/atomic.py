@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:_2isCxfl5jtQeiYOTui-TqpC2nryfc-72JR0QlETqsbwuyRhjwLxJZU6z6A46UGLOFuSqH8y2yRyYyCZWsKjDA:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:BDyjuPjBD9HXunpTvUoLAyVBl5MarSDtXwfRrwIr_HkjTJBbO-CFwcz-YBP7jWdTobDTAJCc2Ne_VkribHApCA:a5199df06c86d42c
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

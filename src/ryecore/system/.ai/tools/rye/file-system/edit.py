@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:KXwodv1gu4aJf-V0MtetiTzvNGHqWhNHVYucrj36frVCfs9F-bio_7DFElmrS6FHOSLS0219s0JFgCF6ONdOCA:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:hSHWx09KkeGMEAiZeHGdcvEbIlR8DJIp0ot8skSLf0-41t87AEAv80aIcHoo6-waprvFqk7Oii9dZ3c-a8krAw:a5199df06c86d42c
 """Replace a piece of a text file."""
 
 from __future__ import annotations

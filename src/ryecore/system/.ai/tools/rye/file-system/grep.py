@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:7gkMIOjrsUtdhrQfh7_KdIyenDofHGjNApYXjKEslzcZ7udoePvCGKZZKI0GnlIdsKNw_r4FO92OZTwl8U9QDA:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:_bKPpBDwoBDxOIVoD2IIaFqCa6kTE7Ww-H4wcl8xTG5E5Bt7UvR1VKgmJewrbe0g2HnT_qS8D9nzYRYkaWcfAA:a5199df06c86d42c
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:5H2W5-IlnTEv4HFnGdJjuw1IL1lMCLYJ0RQKalQXn1H2dmXLoPezIKzABao_uBSJwmu6e7RjFUOLauefGBYVCQ:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:iPEhMsO93UohhZ0kBBlT75DqFIYRgnrcDBBet8PgHXR9goGTCbhyErFe418R_s5l3AfRi2O0ql9X-0rMRPuLDQ:a5199df06c86d42c
 """List what lies in a folder."""
 
 from __future__ import annotations

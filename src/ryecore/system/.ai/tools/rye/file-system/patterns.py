@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:A8x5LT5GY6fNsq3ZT4F4cnUew6V2XElL4aVDEftqTfdWBAtbYxsMmAuLbXq1azCqQHuHisYf8TK-urcn5mWRAg:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:qq012whj9RmR9qLaPK4nd4AwVMTb6uFHWBpvg0E0mWHd2j11eHWtJDEjFv_75olARncQ4_jPcIJX9D399avOAg:a5199df06c86d42c
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:POT3DzcpSCw8VuNk4S6g_wAJjNm86SPO0zHrW0ZHzoW45wRtx9wLex6VdRVnBRkjs-yIqjbWrQJa6kMJgcElDA:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:MKznl5rS8p-EWKku07zcEUi8LsZpgJQOOlre_C9shGrbnmadtm1ZS8sYGGqXv8gJuhmlkFgeqLk9imKPyg3oBw:a5199df06c86d42c
 """Read a part of a text file."""
 
 from __future__ import annotations

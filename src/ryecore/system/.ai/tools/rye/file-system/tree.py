@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:gKYdAvoir1CJCA9PqO37XDIvJ7bQRBO8EYYoW-RDOYNfh8uW-mnvA69i5kqCXDT2M45CMXe7kVmd2wnWRmjpDQ:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:O71iQwj3KmDdly33o7cUhKyOrhK96CGaadD7bg8fMIfms81Ghi1xIxObirO_av0b2wYrlXDeJc1_84Ygh2taCQ:a5199df06c86d42c
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:G1UXbPzdwoPf8JjXWq8NVs9c4n5eHPyf__Xa0vb5-q0itNF2GwxK2dt4gBObo89VhXeZT-ww4YtyD-XThZ-TBA:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:ZV7RMCiPxIzC_FYvtBPFEPAXchwH5Hik7cEW3mJR-blM_EqEvorXjwg2ggbpr_7fH5Za0lsI0yV2m55GBkUNAw:a5199df06c86d42c
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:sVPzceh3_YCBVBfe6tCdq01j5w13tocB1RMLzXw-oyNGeODMUel6jZ-78_Ns62A0StB9pJ_RFbPSg5CjQeMuBQ:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:VJKaonaeqtHolQ9I4DzKyhRM1sB7ajY9XgAOQJnU8FKTt1jtY-fN5ejXv_UGedeTZLEfTdIOPApqlfjVcH7DAw:a5199df06c86d42c
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:23:11Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:WF64gyp5Rn6BUcyD5eOo5-KVDqZ3arqmHvTwOQh4UxsvVPYgV3vaR9zBo7wK0FmJ6Lx3yWdfOrNK6d03M8yhCQ:0b0180518c45e627
+# rye:signed:2026-11-23T01:32:30Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:0JcnxRWRWxgOtP3Fg-EmQtvH5DWHSnUkyNH4yxEgtwXPcjO_kEC0nCFbUUdXFszguC9VM9pa9zpWkN-K08awDg:a5199df06c86d42c
 """Walks a graph. The state-graph runtime starts it, with the call on standard input; what it does is
 ryecore.walker.
 """

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:23:11Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:90QE1KpuW6crx_NKvK8eaA9IPG1ucRL7BF8ryih_-rGtslgD3k0TQqWrpFjHY3vXiTYhSfSEbSD35yMF3RrkDQ:0b0180518c45e627
+// rye:signed:2026-11-23T01:32:30Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:nBw48OGDCTcqjWBGJHqCS7NQQUo2mE1x_cqzW3MxIGxkNWCV_lbu44BZfM6VjyRQeoGc0CHsvk-61nfZ_SWTDA:a5199df06c86d42c
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:23:11Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:m4Bg6YXpdHIxIywRb29ANtysUdjSmwt1ldA_I_Spafx2qt86-sumeiGuoTrCFZZfIEKMK1Zm-iBmKUxlvzWNDQ:0b0180518c45e627
+// rye:signed:2026-11-23T01:32:30Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:CrbiRsgLyfAvsDX7awqb2mI5OOsMVO406GlwKQPWzIEmqNVrmu4xF2DuGdlhLyT_knSV8eMnJjFoCL9sal5BCQ:a5199df06c86d42c
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
