@@ -49,7 +49,7 @@ _LINKED: Final = (
     f" AND thread_id NOT IN {_AMONG} LIMIT 1"
 )
 _NESTED: Final = (  # "0" is the character behind "/"
-    "SELECT 1 FROM json_each(?1) AS one JOIN threads ON threads.thread_id > one.value || '/'"
+    "SELECT 1 FROM json_each(?1) AS one CROSS JOIN threads ON threads.thread_id > one.value || '/'"
     f" AND threads.thread_id < one.value || '0' WHERE threads.thread_id NOT IN {_AMONG} LIMIT 1"
 )
 _FORGET: Final = tuple(
