@@ -144,7 +144,7 @@ def _store(project_root: Path, user_root: Path) -> Iterator[Check]:
         message = f"{path} was written by a newer ryecore (version {version})."
         yield Check("store", "problem", message, "Upgrade ryecore.")
         return
-    yield Check("store", "ok", f"The registry is whole and lists {count} threads.")
+    yield Check("store", "ok", f"The registry is whole. Threads in it: {count}.")
 
 
 def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
@@ -186,7 +186,8 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
                 "End them by looking: rye threads list. Then go on: rye threads resume ID",
             )
         else:
-            yield Check("orphans", "ok", f"{len(active)} threads run, and their processes live.")
+            message = f"Threads that run: {len(active)}. Each has a living process."
+            yield Check("orphans", "ok", message)
     left = [str(one) for one in _files(project_root) if is_left_over(one.name)]
     if left:
         named = ", ".join(left[:_MAX_LISTED])
