@@ -270,7 +270,7 @@ class Parts:
     def _graph_processes(self) -> "GraphProcesses":
         from ryecore.actions.graph_process import GraphProcesses  # noqa: PLC0415
 
-        return GraphProcesses(self.store.open, self._settings)
+        return GraphProcesses(self.store.open, self._settings, self._environ)
 
     @cached_property
     def _launch(self) -> "LaunchAction":

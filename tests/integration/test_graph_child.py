@@ -209,7 +209,7 @@ async def test_another_runtime_of_the_same_name_is_not_taken_for_ours(house: Hou
 async def test_who_is_started_gets_the_safe_environment_and_no_name_of_a_parent(
     house: House,
 ) -> None:
-    house.environ |= {"ACME_API_KEY": SECRET, "RYE_PARENT_THREAD_ID": "somebody/else"}
+    house.environ["ACME_API_KEY"] = SECRET
     house.shell("acme/env", "env -0 | base64 -w0; echo; base64 -w0 < /proc/$PPID/environ; echo; "
                 "base64 -w0 < /proc/$PPID/cmdline")  # fmt: skip
     inner = {"look": {"action": {"item_id": "tool:acme/env"},

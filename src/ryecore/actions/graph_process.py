@@ -25,7 +25,7 @@ from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
 from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.cancelling import run_to_end
-from ryecore.runs.above import count_start
+from ryecore.runs.above import count_start, refuse_unproved_parent
 from ryecore.runs.naming import PARENT_ID, register_thread
 
 if TYPE_CHECKING:
@@ -46,11 +46,18 @@ class GraphProcesses:
     Args:
         threads: Opens the project's threads.
         settings: How such a process opens the same Rye.
+        environ: The environment of this Rye.
     """
 
-    def __init__(self, threads: "Callable[[], ThreadStore]", settings: Settings) -> None:
+    def __init__(
+        self,
+        threads: "Callable[[], ThreadStore]",
+        settings: Settings,
+        environ: Mapping[str, str],
+    ) -> None:
         self._threads = threads
         self._settings = settings
+        self._environ = environ
 
     async def run(self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext) -> ProcessResult:
         """Run a graph, and wait for its end.
@@ -67,7 +74,7 @@ class GraphProcesses:
             RyeError: Nothing ran: the run can't be registered, or the process can't be started.
         """
         # Not on another thread: from here to the `try` nothing may be cancelled.
-        payload = run_payload(self._threads(), self._settings, plan, ref, ctx)
+        payload = run_payload(self._threads(), self._settings, self._environ, plan, ref, ctx)
         run_id = payload.thread_id
         why = "It was stopped before it began."
         document: Mapping[str, object] = {}
@@ -121,13 +128,19 @@ class GraphProcesses:
 
 
 def run_payload(
-    store: "ThreadStore", settings: Settings, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext
+    store: "ThreadStore",
+    settings: Settings,
+    environ: Mapping[str, str],
+    plan: ExecutionPlan,
+    ref: ItemRef,
+    ctx: CallContext,
 ) -> Payload:
     """Register the run of a graph, for a process that is about to start, and write what it is told.
 
     Args:
         store: The project's threads.
         settings: How the process opens the same Rye.
+        environ: The environment of this Rye, which alone proves no parent.
         plan: What to run; see `GraphProcesses.run`.
         ref: The graph.
         ctx: On whose behalf, within what.
@@ -137,9 +150,10 @@ def run_payload(
 
     Raises:
         LimitReached: The parent has started as many children as it may.
-        StateError: Nothing can be written.
+        StateError: Nothing can be written, or the environment alone names a parent.
     """
     call = json.loads(plan.stdin)
+    refuse_unproved_parent(environ, ctx.budget_account)
     count_start(store, settings.user_root, ctx.budget_account)
     run_id = register_thread(store.registry, ref, ctx.budget_account)
     try:

@@ -195,13 +195,17 @@ class LaunchAction:
         )
 
     def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
-        from ryecore.runs.above import count_start  # noqa: PLC0415 - threads alone
+        from ryecore.runs.above import (  # noqa: PLC0415 - threads alone
+            count_start,
+            refuse_unproved_parent,
+        )
         from ryecore.runs.naming import PARENT_ID, register_thread  # noqa: PLC0415
 
         planner, log = self._planner(), Trace(ctx.event_sink)
         planner.inputs(planner.load(wish.ref, log), wish.inputs, log)
         threads = self._threads()
         registry = threads.registry
+        refuse_unproved_parent(self._environ, ctx.budget_account)
         count_start(threads, self._settings.user_root, ctx.budget_account)
         thread_id = register_thread(registry, wish.ref, ctx.budget_account)
         with self._ended_by_failure(thread_id, str(wish.ref)):
@@ -246,7 +250,7 @@ class LaunchAction:
         """Start the run itself, which is a thread already: there is none around it."""
         from ryecore.actions.graph_process import parent_of, run_payload  # noqa: PLC0415
 
-        payload = run_payload(self._threads(), self._settings, plan, ref, ctx)
+        payload = run_payload(self._threads(), self._settings, self._environ, plan, ref, ctx)
         return payload.thread_id, self._start(payload, parent_of(ctx))
 
     @contextmanager

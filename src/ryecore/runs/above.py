@@ -23,7 +23,7 @@ from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
 __all__ = [
     "Above", "bounds_of", "carried_limits", "count_child", "count_start", "depth_used_up",
-    "is_host", "read_asked", "resolve_parent", "within_bounds",
+    "is_host", "read_asked", "refuse_unproved_parent", "resolve_parent", "within_bounds",
 ]  # fmt: skip
 
 
@@ -114,13 +114,29 @@ def resolve_parent(
             )
     if parent_id is not None:
         return _read_above(host.store, host.key.public, parent_id)
-    if PARENT_ID in host.environ and registered is None:
+    if registered is None:
+        refuse_unproved_parent(host.environ, None)
+    return None
+
+
+def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) -> None:
+    """Refuse to register a thread or run whose environment alone names a parent.
+
+    Args:
+        environ: The environment.
+        parent_id: The caller's thread, which proves the parent; None for the host.
+
+    Raises:
+        StateError: The environment names a parent, and there is no caller.
+
+    Source: decision 41.
+    """
+    if parent_id is None and PARENT_ID in environ:
         raise StateError(
             f"{PARENT_ID} names a parent, and only a process that this parent has started for one "
             "of its threads may do so.",
             next_step=f"Unset {PARENT_ID}, or let the parent start the thread.",
         )
-    return None
 
 
 def count_child(store: ThreadStore, above: Above | None) -> None:
