@@ -7,9 +7,11 @@ Source: decision 79; docs/adr/020-text-never-becomes-code.md.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from attrs import define, field, frozen
+
+from ryecore.policy.dialects import COMMAND, DIALECTS, PYTHON, SHELLS, Dialect
 
 __all__ = ["CommandLine", "ProgramText", "program_name", "read_command_line"]
 
@@ -46,113 +48,13 @@ class CommandLine:
     stdin: ProgramText | None
 
 
-_Operands = Literal["file", "program", "second", "after_first", "all", "eval", "wrapped", "none"]
-
-
-@frozen
-class _Dialect:
-    """How an interpreter reads its arguments.
-
-    Attributes:
-        programs: Short options whose value is a program.
-        values: Short options with another value, attached or in the next word.
-        rests: Short options whose value is attached, if there is one.
-        long_programs: Long options whose value is a program.
-        long_values: Long options with other values, and how many words those are.
-        files: Options that name the program's file.
-        operands: What the operands are: first the program's file, the program itself, ...
-        stops: Whether all behind a program is an argument of it.
-        permutes: Whether options may stand behind operands.
-        keeps_variables: Whether `${NAME}` is the language's own.
-        reads_stdin: Whether it reads a program on standard input where none is named.
-    """
-
-    programs: str = ""
-    values: str = ""
-    rests: str = ""
-    long_programs: tuple[str, ...] = ()
-    long_values: Mapping[str, int] = {}
-    files: str = ""
-    operands: _Operands = "file"
-    stops: bool = False
-    permutes: bool = False
-    keeps_variables: bool = False
-    reads_stdin: bool = True
-
-
-_NODE: Final = _Dialect(
-    programs="ep",
-    values="rC",
-    long_programs=("--eval", "--print"),
-    long_values={"--require": 1, "--import": 1, "--loader": 1, "--conditions": 1, "--env-file": 1,
-                 "--title": 1, "--input-type": 1, "--experimental-loader": 1},
-    keeps_variables=True,
-)  # fmt: skip
-_AWK: Final = _Dialect(
-    programs="e", values="vF", files="f", long_programs=("--source",), long_values={"--file": 1,
-    "--assign": 1, "--field-separator": 1}, operands="program", reads_stdin=False,
-)  # fmt: skip
-_SED: Final = _Dialect(
-    programs="e", files="f", rests="iEl", long_programs=("--expression",),
-    long_values={"--file": 1}, operands="program", permutes=True, reads_stdin=False,
-)  # fmt: skip
-_JQ: Final = _Dialect(
-    values="L", files="f", long_values={"--arg": 2, "--argjson": 2, "--slurpfile": 2,
-    "--rawfile": 2, "--indent": 1, "--from-file": 1}, operands="program", permutes=True,
-    reads_stdin=False,
-)  # fmt: skip
-_PYTHON: Final = _Dialect(
-    programs="c", values="WX", long_values={"--check-hash-based-pycs": 1}, stops=True
-)
-_EVAL: Final = _Dialect(
-    programs="eE", long_programs=("--eval", "--execute", "-eval", "--print"), values="l"
-)
-_COMMAND: Final = _Dialect(
-    programs="c", values="sgGTE", long_programs=("--command", "--session-command"),
-    operands="none", permutes=True, keeps_variables=True,
-)  # fmt: skip
-_SHELLS: Final = frozenset(
-    {"sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "yash", "csh", "tcsh"}
-)
-_DIALECTS: Final[Mapping[str, _Dialect]] = {
-    **dict.fromkeys(("python", "pypy", "ipython"), _PYTHON),
-    **dict.fromkeys(("node", "nodejs", "bun", "tsx", "ts-node"), _NODE),
-    "deno": _Dialect(programs="ep", operands="eval", keeps_variables=True),
-    "perl": _Dialect(programs="eEMm", values="I", rests="DdFiVx", keeps_variables=True),
-    "ruby": _Dialect(programs="e", values="ICEr", rests="0FKTWix"),
-    "php": _Dialect(programs="rBRE", values="cdfFSt", long_programs=("--run",),
-                    keeps_variables=True),
-    **dict.fromkeys(("lua", "luajit"), _Dialect(programs="e", values="l")),
-    **dict.fromkeys(("r", "rscript"), _Dialect(programs="e", long_values={"--file": 1})),
-    **dict.fromkeys(
-        ("julia", "elixir", "erl", "groovy", "scala", "osascript", "racket", "sbcl", "emacs"), _EVAL
-    ),
-    "guile": _Dialect(programs="c", values="lL"),
-    **dict.fromkeys(("pwsh", "powershell"), _Dialect(
-        long_programs=("-c", "-command", "-encodedcommand"), operands="all", keeps_variables=True,
-    )),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK),
-    **dict.fromkeys(("sed", "gsed"), _SED),
-    **dict.fromkeys(("jq", "gojq", "jaq"), _JQ),
-    "psql": _Dialect(programs="c", values="hpUdvFRPo", files="f", long_programs=("--command",),
-                     operands="none", permutes=True),
-    **dict.fromkeys(("mysql", "mariadb"), _Dialect(
-        programs="e", values="hPuD", rests="p", long_programs=("--execute",), operands="none",
-        permutes=True)),
-    "sqlite": _Dialect(long_programs=("-cmd",), operands="second", permutes=True),
-    **dict.fromkeys(("su", "runuser", "script", "flock"), _COMMAND),
-    "watch": _Dialect(values="n", operands="all", reads_stdin=False, keeps_variables=True),
-    "ssh": _Dialect(values="BbcDEeFIiJLlmOopQRSWw", operands="after_first", reads_stdin=False),
-    "env": _Dialect(programs="S", values="uC", long_programs=("--split-string",),
-                    operands="wrapped", reads_stdin=False),
-    "busybox": _Dialect(operands="wrapped", reads_stdin=False),
-}  # fmt: skip
 _WRAPPERS: Final = frozenset(
     {"env", "busybox", "timeout", "nice", "nohup", "setsid", "stdbuf", "sudo", "doas", "xargs"}
 )
 _SHELL_VALUES: Final = ("--rcfile", "--init-file")
 _SHELL_PROGRAMS: Final = ("--command", "--init-command")
-_VERSION: Final = re.compile(r"-?[0-9]+(\.[0-9]+)*(\.exe)?\Z|\.exe\Z")
+_VERSION: Final = re.compile(r"-?[0-9]+(\.[0-9]+)*(?:t|d|-dbg|-debug)?(\.exe)?\Z|\.exe\Z")
+_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def program_name(word: str) -> str:
@@ -176,10 +78,10 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
     while at < len(words):
         name = program_name(words[at])
         reader.is_start = reader.is_start and (at == 0 or _is_started(words[:at]))
-        if name in _SHELLS:
+        if name in SHELLS:
             at = reader.shell(name, at + 1)
-        elif name in _DIALECTS:
-            at = reader.dialect(name, _DIALECTS[name], at + 1)
+        elif name in DIALECTS:
+            at = reader.dialect(name, DIALECTS[name], at + 1)
         else:
             at += 1
     return CommandLine(
@@ -229,8 +131,6 @@ class _Reader:
             self.operands.add(at)
         if has_program:
             self.programs[at] = text
-        elif self.words[at] == "-":
-            self._reads_stdin(text)
         else:
             self._file(at, text)
         self.is_start = False
@@ -247,28 +147,45 @@ class _Reader:
             return 1
         return 1 if name in _SHELL_VALUES and not equals else 0
 
-    def dialect(self, name: str, dialect: _Dialect, at: int) -> int:
+    def dialect(self, name: str, dialect: Dialect, at: int) -> int:
         """Read an interpreter's arguments; the index behind what decides its program."""
         text = ProgramText(name, dialect.keeps_variables)
         has_program, takes_options, count = False, True, 0
+        is_behind_verb = False
         while at < len(self.words):
             word = self.words[at]
             if takes_options and word == "--":
-                takes_options = False
+                takes_options = dialect is COMMAND  # what follows is the shell's, and its -c too
                 at += 1
                 continue
             if takes_options and word.startswith("-") and len(word) > 1:
-                was, (at, found) = at, self._option(dialect, text, at)
+                was, (at, found) = (
+                    at,
+                    self._option(dialect, text, at, has_operand=count > 0 or is_behind_verb),
+                )
                 has_program = has_program or found
-                is_module = dialect is _PYTHON and _names_module(self.words[was])
+                is_module = dialect is PYTHON and _names_module(self.words[was])
+                if is_module and self.words[at - 1].endswith("timeit"):
+                    self.programs |= dict.fromkeys(range(at, len(self.words)), text)
                 if (found or is_module) and dialect.stops:
                     self.is_start = False
                     return at
                 continue
             if dialect.operands == "wrapped":
                 return at
-            if takes_options:
+            if takes_options and dialect.operands not in ("none", "verbs"):
                 self.operands.add(at)
+            if dialect.marked is not None and dialect.marked.match(word):
+                self.programs[at] = _attached(text)
+            if word.lower() in dialect.verbs and not is_behind_verb:
+                is_behind_verb, takes_options, at = True, dialect.permutes, at + 1
+                continue
+            if dialect.operands == "verbs":
+                if is_behind_verb:
+                    self.programs[at] = text
+                    is_behind_verb = not dialect.stops
+                at, count = at + 1, count + 1
+                continue
             if dialect.operands in ("file", "eval"):
                 return self._first_operand(dialect, text, at, has_program)
             if _is_program(dialect, count, has_program):
@@ -282,7 +199,7 @@ class _Reader:
         return at
 
     def _first_operand(
-        self, dialect: _Dialect, text: ProgramText, at: int, has_program: bool
+        self, dialect: Dialect, text: ProgramText, at: int, has_program: bool
     ) -> int:
         if dialect.operands == "eval" and self.words[at] == "eval":
             while at + 1 < len(self.words) and self.words[at + 1].startswith("-"):
@@ -294,16 +211,29 @@ class _Reader:
         self.is_start = False
         return at + 1
 
-    def _option(self, dialect: _Dialect, text: ProgramText, at: int) -> tuple[int, bool]:
+    def _option(
+        self, dialect: Dialect, text: ProgramText, at: int, *, has_operand: bool
+    ) -> tuple[int, bool]:
         """Read an option; the index behind it and its values, and whether it brings a program."""
         word = self.words[at]
         name, equals, _ = word.partition("=")
         folded = name.lower() if dialect.operands == "all" else name
+        for setting in dialect.settings:
+            if word.startswith(setting) and not has_operand:
+                return self._setting(dialect, text, at, setting), False
         if folded in dialect.long_programs:
             self.programs[at if equals else at + 1] = _attached(text) if equals else text
             return (at + 1 if equals else at + 2), True
+        if name in dialect.long_values and not word.startswith("--"):
+            return at + 1 + (0 if equals else dialect.long_values[name]), False
         if word.startswith("--"):
             following = 0 if equals else dialect.long_values.get(name, 0)
+            if name in ("--file", "--from-file") and dialect.files and following:
+                self._file(at + 1, text)
+            if name in ("--import", "--require", "--loader") and not equals:
+                self._data_url(at + 1, text)
+            elif equals and word.partition("=")[2].startswith("data:"):
+                self.programs[at] = _attached(text)
             return at + 1 + following, name in ("--file", "--from-file") and bool(dialect.files)
         for index, letter in enumerate(word[1:], start=1):
             is_last = index == len(word) - 1
@@ -313,16 +243,40 @@ class _Reader:
             if letter in dialect.programs:
                 self.programs[at] = _attached(text)
                 return at + 1, letter not in "Mm"  # Perl's module, and no program yet
+            if letter in dialect.files and is_last:
+                self._file(at + 1, text)
+            elif letter in dialect.files and word[index + 1 :] in _STDIN:
+                self._reads_stdin(text)
             if letter in dialect.files or letter in dialect.values:
                 return (at + 2 if is_last else at + 1), letter in dialect.files
             if letter in dialect.rests:
                 break
-            if dialect is _PYTHON and letter == "m":
+            if dialect is PYTHON and letter == "m":
                 return (at + 2 if is_last else at + 1), False
         return at + 1, False
 
+    def _setting(self, dialect: Dialect, text: ProgramText, at: int, option: str) -> int:
+        """Read an option with a setting, such as `-c KEY=VALUE`; the index behind it."""
+        is_attached = len(self.words[at]) > len(option)
+        place = at if is_attached else at + 1
+        setting = self.words[place][len(option) if is_attached else 0 :] if self._has(place) else ""
+        pattern = dialect.program_settings
+        key = re.split(r"[= ]", setting.lstrip("="), maxsplit=1)[0]
+        if pattern is not None and ("\0" in key or pattern.match(key)):
+            self.programs[place] = _attached(text)
+        return place + 1
+
+    def _data_url(self, at: int, text: ProgramText) -> None:
+        if self._has(at) and self.words[at].startswith("data:"):
+            self.programs[at] = _attached(text)
+
+    def _has(self, at: int) -> bool:
+        return at < len(self.words)
+
     def _file(self, at: int, text: ProgramText) -> None:
-        if self.words[at] in ("-", "/dev/stdin", "/proc/self/fd/0"):
+        if not self._has(at):
+            return
+        if self.words[at] in _STDIN:
             self._reads_stdin(text)
         else:
             self.files.add(at)
@@ -336,7 +290,7 @@ def _attached(text: ProgramText) -> ProgramText:
     return ProgramText(text.interpreter, text.keeps_variables, is_attached=True)
 
 
-def _is_program(dialect: _Dialect, index: int, has_program: bool) -> bool:
+def _is_program(dialect: Dialect, index: int, has_program: bool) -> bool:
     match dialect.operands:
         case "program":
             return index == 0 and not has_program

@@ -17,8 +17,17 @@ __all__ = ["SCRIPT_KEYWORD", "SplicedScript", "check_scripts", "spliced_scripts"
 SCRIPT_KEYWORD: Final = "x-rye-script"
 """The keyword with which a schema says that a text is a program, or with false that it is none."""
 
-_NAMES: Final = frozenset({"command", "cmd", "script", "shell"})
+_NAMES: Final = re.compile(
+    r"(?:.*[_-])?(?:command|cmd|script|shell|sql|bash)|(?:.*[_-])?(?:command|cmd)_?line"
+    r"|code|(?:source|python|js|javascript|shell|bash)[_-]?code|eval|snippet|statement",
+    re.IGNORECASE,
+)
 """What tools call a program, where their schema doesn't say."""
+
+_LISTS: Final = re.compile(r"(?:.*[_-])?(?:commands|cmds|scripts|statements)", re.IGNORECASE)
+"""What they call a list of programs."""
+
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _MAX_DEPTH: Final = 64
 _MAX_SHOWN: Final = 80
@@ -143,7 +152,12 @@ def _is_script(schema: object, place: tuple[str | int, ...]) -> bool:
     marked = schema.get(SCRIPT_KEYWORD) if isinstance(schema, Mapping) else None
     if marked is not None:
         return marked is not False
-    return bool(place) and isinstance(place[-1], str) and place[-1].lower() in _NAMES
+    if not place:
+        return False
+    if isinstance(place[-1], str):
+        return _NAMES.fullmatch(_CAMEL.sub("_", place[-1])) is not None
+    above = place[-2] if len(place) > 1 else ""
+    return isinstance(above, str) and _LISTS.fullmatch(_CAMEL.sub("_", above)) is not None
 
 
 def _is_spliced(text: str) -> bool:

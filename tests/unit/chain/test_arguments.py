@@ -62,14 +62,55 @@ def inputs(**parameters: object) -> PlanInputs:
         ("psql", ["-c", "select '{name}'"]),
         ("ssh", ["host", "ls {name}"]),
         ("su", ["-c", "ls {name}", "root"]),
+        ("su", ["-", "root", "--", "-c", "ls {name}"]),
+        ("find", [".", "-exec", "sh", "-c", "ls {name}", ";"]),
+        ("xargs", ["-I@", "sh", "-c", "ls {name}"]),
+        ("docker", ["run", "--rm", "img", "sh", "-c", "ls {name}"]),
+        ("env", ["-iS", "bash -c {name}"]),
+        ("git", ["-c", "alias.x=!sh -c {name}", "x"]),
+        ("git", ["-c", "core.sshCommand=ssh -i {name}", "fetch"]),
+        ("git", ["-c", "{name}", "status"]),
+        ("git", ["rebase", "--exec", "make {name}"]),
+        ("git", ["submodule", "foreach", "git checkout {name}"]),
+        ("ssh", ["-o", "ProxyCommand=nc {name} 22", "host"]),
+        ("ssh", ["-oProxyCommand=nc {name} 22", "host"]),
+        ("rsync", ["-ave", "ssh -p {name}", "a", "b"]),
+        ("tar", ["-xf", "x.tar", "--to-command=sh {name}"]),
+        ("make", ["all", "NAME={name}"]),
+        ("make", ["--eval", "X={name}"]),
+        ("tclsh8.6", []),
+        ("expect", ["-c", "send {name}"]),
+        ("fish", ["-d", "3", "-c", "ls {name}"]),
+        ("nu", ["-c", "ls {name}"]),
+        ("osh", ["-c", "ls {name}"]),
+        ("python3.13t", ["-c", "print({name})"]),
+        ("python3", ["-m", "timeit", "f({name})"]),
+        ("node", ["--import", "data:text/javascript,{name}", "x.mjs"]),
+        ("raku", ["-e", "say '{name}'"]),
+        ("octave-cli", ["--eval=f({name})"]),
+        ("vim", ["+e {name}"]),
+        ("gdb", ["-ex", "p {name}"]),
+        ("duckdb", ["x.db", "-c", "select '{name}'"]),
+        ("sqlite3", ["-separator", ",", "x.db", "select '{name}'"]),
+        ("mongosh", ["--eval", "f({name})"]),
+        ("redis-cli", ["EVAL", "return '{name}'", "0"]),
+        ("mlr", ["--icsv", "put", "$a = {name}", "f.csv"]),
+        ("yq", ["eval", ".a = {name}", "f.yaml"]),
+        ("npx", ["-c", "tsc {name}"]),
+        ("parallel", ["-j2", "convert {name}", ":::", "x"]),
+        ("tmux", ["new-session", "-s", "x", "vim {name}"]),
+        ("adb", ["shell", "ls", "x{name}"]),
+        ("socat", ["-", "SYSTEM:cat {name}"]),
+        ("cmd.exe", ["/c", "dir {name}"]),
     ],
 )
 def test_a_placeholder_in_a_program_is_refused_before_there_are_parameters(command, args):
+    more = {"input_data": "puts {name}"} if not args else {}
     with pytest.raises(PlaceholderInScript, match="no part of a program") as caught:
-        check_programs(chain(command, args), inputs())
+        check_programs(chain(command, args, **more), inputs())
     assert caught.value.next_step
     with pytest.raises(PlaceholderInScript):
-        build_plan(chain(command, args), inputs(name="a"))
+        build_plan(chain(command, args, **more), inputs(name="a"))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +128,35 @@ def test_a_placeholder_in_a_program_is_refused_before_there_are_parameters(comma
         ("jq", ["--arg", "x", "{name}", ".[$x]"], ["--arg", "x", "v", ".[$x]"]),
         ("/usr/bin/tool", ["--at={project_path}/{name}", "${HOME}/x"], ["--at=/p/v", "/h/x"]),
         ("/usr/bin/tool", ["-c", "say {name}"], ["-c", "say v"]),
+        (
+            "git",
+            ["-C", "{project_path}", "switch", "-c", "x/{name}"],
+            ["-C", "/p", "switch", "-c", "x/v"],
+        ),
+        (
+            "git",
+            ["-c", "user.name={name}", "commit", "-m", "add {name}"],
+            ["-c", "user.name=v", "commit", "-m", "add v"],
+        ),
+        ("git", ["clean", "-fdx", "{project_path}"], ["clean", "-fdx", "/p"]),
+        ("git", ["clone", "--", "{name}"], ["clone", "--", "v"]),
+        ("make", ["-C", "{project_path}", "{name}"], ["-C", "/p", "v"]),
+        ("tar", ["-xzf", "{project_path}/a.tgz", "-C", "{name}"], ["-xzf", "/p/a.tgz", "-C", "v"]),
+        ("rsync", ["-av", "{project_path}/", "{name}"], ["-av", "/p/", "v"]),
+        ("npx", ["-y", "tool", "--dir={project_path}"], ["-y", "tool", "--dir=/p"]),
+        ("npm", ["run", "build", "--", "-c", "x {name}"], ["run", "build", "--", "-c", "x v"]),
+        (
+            "redis-cli",
+            ["EVAL", "return KEYS[1]", "1", "user:{name}"],
+            ["EVAL", "return KEYS[1]", "1", "user:v"],
+        ),
+        ("mlr", ["--icsv", "head", "{project_path}/f"], ["--icsv", "head", "/p/f"]),
+        (
+            "ssh",
+            ["-o", "ConnectTimeout={name}", "-i", "{project_path}/key", "host"],
+            ["-o", "ConnectTimeout=v", "-i", "/p/key", "host"],
+        ),
+        ("vim", ["-es", "{project_path}/f"], ["-es", "/p/f"]),
     ],
 )
 def test_beside_a_program_a_value_is_an_argument(command, args, expected):
@@ -166,7 +236,21 @@ def test_a_bound_of_the_runtime_may_be_an_argument():
 
 
 @pytest.mark.parametrize(
-    ("command", "args"), [("bash", []), ("/bin/bash", ["-s"]), ("python3", ["-"]), ("node", [])]
+    ("command", "args"),
+    [
+        ("bash", []),
+        ("/bin/bash", ["-s"]),
+        ("python3", ["-"]),
+        ("node", []),
+        ("python3", ["/dev/fd/0"]),
+        ("awk", ["-f", "-"]),
+        ("awk", ["-f-"]),
+        ("sed", ["-nf", "/dev/stdin"]),
+        ("psql", ["-f", "-"]),
+        ("sqlite3", ["x.db"]),
+        ("make", ["-f", "-"]),
+        ("expect", ["-f", "-"]),
+    ],
 )
 @pytest.mark.parametrize("text", ["{params_json}", "run {name}"])
 def test_a_placeholder_in_a_program_on_standard_input_is_refused(command, args, text):

@@ -1,0 +1,231 @@
+"""How interpreters, and programs that run others, read their arguments. Pure data.
+
+Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from attrs import frozen
+
+__all__ = ["COMMAND", "DIALECTS", "PYTHON", "SHELLS", "Dialect", "Operands"]
+
+Operands = Literal[
+    "file", "program", "second", "after_first", "all", "eval", "wrapped", "none", "verbs"
+]
+
+
+@frozen
+class Dialect:
+    """How an interpreter reads its arguments.
+
+    Attributes:
+        programs: Short options whose value is a program.
+        values: Short options with another value, attached or in the next word.
+        rests: Short options whose value is attached, if there is one.
+        long_programs: Long options whose value is a program.
+        long_values: Long options with other values, and how many words those are.
+        files: Options that name the program's file.
+        operands: What the operands are: first the program's file, the program itself, ...
+        stops: Whether all behind a program is an argument of it.
+        permutes: Whether options may stand behind operands.
+        keeps_variables: Whether `${NAME}` is the language's own.
+        reads_stdin: Whether it reads a program on standard input where none is named.
+        verbs: Words behind which operands are a program: the next one where it `stops`, else all.
+        settings: Options before all operands with a setting, as `-c KEY=VALUE`; some are a program.
+        program_settings: Which of them do.
+        marked: What an operand begins with that is a program, such as vim's `+`.
+    """
+
+    programs: str = ""
+    values: str = ""
+    rests: str = ""
+    long_programs: tuple[str, ...] = ()
+    long_values: Mapping[str, int] = {}
+    files: str = ""
+    operands: Operands = "file"
+    stops: bool = False
+    permutes: bool = False
+    keeps_variables: bool = False
+    reads_stdin: bool = True
+    verbs: frozenset[str] = frozenset()
+    settings: tuple[str, ...] = ()
+    program_settings: re.Pattern[str] | None = None
+    marked: re.Pattern[str] | None = None
+
+
+_GIT_PROGRAMS: Final = (
+    "--exec", "--upload-pack", "--receive-pack", "--extcmd", "--tree-filter", "--index-filter",
+    "--msg-filter", "--env-filter", "--commit-filter", "--parent-filter", "--tag-name-filter",
+)  # fmt: skip
+_GIT_SETTINGS: Final = re.compile(
+    r"\0|alias\.|(?:core\.(?:sshcommand|pager|editor|askpass|fsmonitor|hookspath|gitproxy|"
+    r"alternaterefscommand)|sequence\.editor|diff\.external|gpg\..*program|pager\.|credential\.|"
+    r"include|protocol\.|http\.proxy|(?:diff|merge|filter|difftool|mergetool|browser|man|remote|"
+    r"trailer|guitool|sendemail|uploadpack|tar)\..*(?:command|driver|clean|smudge|process|cmd|"
+    r"textconv|uploadpack|receivepack|vcs|hook))",
+    re.IGNORECASE,
+)
+_SSH_SETTINGS: Final = re.compile(
+    r"\0|(?:proxy|local|remote|knownhosts|authorizedkeys)command|match|include|proxyusefdpass|"
+    r"pkcs11provider|securitykeyprovider|xauthlocation",
+    re.IGNORECASE,
+)
+_NODE: Final = Dialect(
+    programs="ep",
+    values="rC",
+    long_programs=("--eval", "--print"),
+    long_values={"--require": 1, "--import": 1, "--loader": 1, "--conditions": 1, "--env-file": 1,
+                 "--title": 1, "--input-type": 1, "--experimental-loader": 1},
+    keeps_variables=True,
+)  # fmt: skip
+_AWK: Final = Dialect(
+    programs="e", values="vF", files="f", long_programs=("--source",), long_values={"--file": 1,
+    "--assign": 1, "--field-separator": 1}, operands="program", reads_stdin=False,
+)  # fmt: skip
+_SED: Final = Dialect(
+    programs="e", files="f", rests="iEl", long_programs=("--expression",),
+    long_values={"--file": 1}, operands="program", permutes=True, reads_stdin=False,
+)  # fmt: skip
+_JQ: Final = Dialect(
+    values="L", files="f", long_values={"--arg": 2, "--argjson": 2, "--slurpfile": 2,
+    "--rawfile": 2, "--indent": 1, "--from-file": 1}, operands="program", permutes=True,
+    reads_stdin=False,
+)  # fmt: skip
+PYTHON: Final = Dialect(
+    programs="c", values="WX", long_values={"--check-hash-based-pycs": 1}, stops=True
+)
+_EVAL: Final = Dialect(
+    programs="eE", long_programs=("--eval", "--execute", "-eval", "--print"), values="l"
+)
+COMMAND: Final = Dialect(
+    programs="c", values="sgGTE", long_programs=("--command", "--session-command"),
+    operands="none", permutes=True, keeps_variables=True,
+)  # fmt: skip
+SHELLS: Final = frozenset(
+    {
+        "osh",
+        "ysh",
+        "posh",
+        "oksh",
+        "loksh",
+        "sh",
+        "bash",
+        "rbash",
+        "dash",
+        "ash",
+        "zsh",
+        "ksh",
+        "mksh",
+        "yash",
+        "csh",
+        "tcsh",
+    }
+)
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    **dict.fromkeys(("python", "pypy", "ipython", "jython", "micropython"), PYTHON),
+    **dict.fromkeys(("node", "nodejs", "bun", "tsx", "ts-node"), _NODE),
+    "deno": Dialect(programs="ep", operands="eval", keeps_variables=True),
+    "perl": Dialect(programs="eEMm", values="I", rests="DdFiVx", keeps_variables=True),
+    "ruby": Dialect(programs="e", values="ICEr", rests="0FKTWix"),
+    "php": Dialect(programs="rBRE", values="cdfFSt", long_programs=("--run",),
+                    keeps_variables=True),
+    **dict.fromkeys(("lua", "luajit"), Dialect(programs="e", values="l")),
+    **dict.fromkeys(("r", "rscript"), Dialect(programs="e", long_values={"--file": 1})),
+    **dict.fromkeys(
+        ("julia", "elixir", "iex", "erl", "groovy", "scala", "osascript", "racket", "sbcl",
+         "ecl", "emacs", "raku", "perl6", "octave", "octave-cli", "clojure", "clj", "bb", "janet",
+         "fennel", "irb", "kotlin", "swift", "gnuplot", "mongosh", "mongo", "csi", "ocaml", "ghc"),
+        _EVAL,
+    ),
+    **dict.fromkeys(("fish", "nu", "elvish", "xonsh"), Dialect(
+        programs="cCe", values="dop", long_programs=("--command", "--commands", "--init-command",
+        "--execute"), keeps_variables=True)),
+    "cmd": Dialect(long_programs=("/c", "/k"), operands="all", reads_stdin=False),
+    **dict.fromkeys(("tclsh", "wish", "expect"), Dialect(programs="c", files="f")),
+    **dict.fromkeys(("vim", "nvim", "vi", "ex"), Dialect(
+        programs="c", values="uT", files="sS", long_programs=("--cmd",), operands="none",
+        permutes=True, reads_stdin=False, marked=re.compile(r"\+"))),
+    **dict.fromkeys(("gdb", "lldb"), Dialect(
+        programs="oO", values="p", long_programs=("-ex", "-iex", "-eval-command", "--eval-command",
+        "--one-line"), operands="none", permutes=True)),
+    "bpftrace": Dialect(programs="e", reads_stdin=False),
+    "dtrace": Dialect(programs="nPmfi", values="xo", operands="none", permutes=True,
+                      reads_stdin=False),
+    "guile": Dialect(programs="c", values="lL"),
+    **dict.fromkeys(("pwsh", "powershell"), Dialect(
+        long_programs=("-c", "-command", "-encodedcommand"), operands="all", keeps_variables=True,
+    )),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK),
+    **dict.fromkeys(("sed", "gsed"), _SED),
+    **dict.fromkeys(("jq", "gojq", "jaq"), _JQ),
+    "psql": Dialect(programs="c", values="hpUdvFRPo", files="f", long_programs=("--command",),
+                     operands="none", permutes=True),
+    **dict.fromkeys(("mysql", "mariadb"), Dialect(
+        programs="e", values="hPuD", rests="p", long_programs=("--execute",), operands="none",
+        permutes=True)),
+    "sqlite": Dialect(
+        long_programs=("-cmd",), operands="second", permutes=True,
+        long_values={"-separator": 1, "-nullvalue": 1, "-newline": 1, "-init": 1}),
+    "duckdb": Dialect(programs="cs", long_programs=("-c", "-s", "-cmd"), operands="second",
+                      permutes=True, long_values={"-separator": 1, "-init": 1}),
+    **dict.fromkeys(("clickhouse-client", "clickhouse"), Dialect(
+        programs="q", long_programs=("--query",), operands="none", permutes=True)),
+    **dict.fromkeys(("cqlsh", "trino", "presto"), Dialect(
+        programs="e", values="ukf", long_programs=("--execute",), operands="none", permutes=True)),
+    **dict.fromkeys(("sqlcmd", "snowsql"), Dialect(
+        programs="Qq", values="SUPdi", long_programs=("--query",), operands="none",
+        permutes=True)),
+    "redis-cli": Dialect(stops=True, values="hpan", operands="verbs", reads_stdin=False,
+                         verbs=frozenset({"eval", "eval_ro"})),
+    "mlr": Dialect(stops=True, operands="verbs", verbs=frozenset({"put", "filter"}), permutes=True,
+                   reads_stdin=False),
+    "yq": Dialect(values="iop", operands="program", permutes=True, reads_stdin=False,
+                  verbs=frozenset({"e", "eval", "ea", "eval-all"})),
+    **dict.fromkeys(("su", "runuser", "script", "flock"), COMMAND),
+    **dict.fromkeys(("npx", "npm", "bunx"), Dialect(
+        programs="c", values="pw", long_programs=("--call",), operands="none", permutes=True,
+        reads_stdin=False)),
+    "nix-shell": Dialect(values="pAI", long_programs=("--run", "--command", "--expr"),
+                         operands="none", permutes=True, reads_stdin=False),
+    "hyperfine": Dialect(values="wmMrns", operands="all", reads_stdin=False),
+    "concurrently": Dialect(values="nc", operands="all", reads_stdin=False),
+    **dict.fromkeys(("parallel", "sem"), Dialect(
+        values="jaIn", operands="program", reads_stdin=False)),
+    **dict.fromkeys(("pdsh", "pssh", "parallel-ssh"), Dialect(
+        values="whHlp", operands="all", reads_stdin=False)),
+    "adb": Dialect(values="sHP", operands="verbs", verbs=frozenset({"shell"}),
+                   reads_stdin=False),
+    "tmux": Dialect(values="ncstxyFLSf", operands="verbs", permutes=True, reads_stdin=False,
+                    verbs=frozenset({"new", "new-session", "neww", "new-window", "split-window",
+                                     "splitw", "run", "run-shell", "send-keys", "send"})),
+    "git": Dialect(
+        values="C", long_programs=_GIT_PROGRAMS, operands="verbs", permutes=True,
+        reads_stdin=False, verbs=frozenset({"foreach"}), settings=("-c", "--config"),
+        program_settings=_GIT_SETTINGS, keeps_variables=True),
+    **dict.fromkeys(("gmake", "make", "remake"), Dialect(
+        values="CIjloW", files="f", long_programs=("--eval",), long_values={"--file": 1,
+        "--directory": 1}, operands="none", permutes=True, reads_stdin=False,
+        marked=re.compile(r"[\w.]*[:?+!]*="))),
+    "rsync": Dialect(programs="e", long_programs=("--rsh", "--rsync-path"), operands="none",
+                     permutes=True, reads_stdin=False),
+    "tar": Dialect(
+        programs="IF", values="fCTXbg", long_programs=("--to-command", "--checkpoint-action",
+        "--use-compress-program", "--rsh-command", "--info-script", "--new-volume-script"),
+        operands="none", permutes=True, reads_stdin=False),
+    "socat": Dialect(operands="none", permutes=True, reads_stdin=False,
+                     marked=re.compile(r"(?i:exec|system|shell)[:,]")),
+    **dict.fromkeys(("nc", "ncat", "netcat"), Dialect(
+        programs="ce", long_programs=("--exec", "--sh-exec"), operands="none", permutes=True,
+        reads_stdin=False)),
+    **dict.fromkeys(("scp", "sftp"), Dialect(
+        programs="SD", values="cFiJlPXBR", settings=("-o",), program_settings=_SSH_SETTINGS,
+        operands="none", permutes=True, reads_stdin=False)),
+    "watch": Dialect(values="n", operands="all", reads_stdin=False, keeps_variables=True),
+    "ssh": Dialect(values="BbcDEeFIiJLlmOpQRSWw", operands="after_first", settings=("-o",),
+                   program_settings=_SSH_SETTINGS, reads_stdin=False),
+    "env": Dialect(programs="S", values="uC", long_programs=("--split-string",),
+                    operands="wrapped", reads_stdin=False),
+    "busybox": Dialect(operands="wrapped", reads_stdin=False),
+}  # fmt: skip
