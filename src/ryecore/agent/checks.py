@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ryecore.errors import ConfigError
 
-__all__ = ["Check", "function", "of", "plain_function", "tuple_of_names"]
+__all__ = ["Check", "at_least", "function", "of", "plain_function", "tuple_of_names"]
 
 Check: TypeAlias = Callable[[object, Any, Any], None]
 
@@ -25,6 +25,26 @@ def of(what: str, *kinds: type) -> Check:
     def check(owner: object, attribute: Any, value: object) -> None:
         if not isinstance(value, kinds):
             raise _wrong(owner, attribute, value, what)
+
+    return check
+
+
+def at_least(least: int) -> Check:
+    """A validator of attrs: the value is a number that is no smaller than another.
+
+    Args:
+        least: The smallest that is allowed.
+    """
+
+    def check(owner: object, attribute: Any, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _wrong(owner, attribute, value, f"a number of at least {least}")
+        if not value >= least:  # what is no number is refused too
+            field, shown = f"{type(owner).__name__}.{attribute.name}", f"{value:g}"
+            raise ConfigError(
+                f"{field} must be a number of at least {least}, and is {shown}.",
+                next_step=f"Write {attribute.name}={least} or more.",
+            )
 
     return check
 

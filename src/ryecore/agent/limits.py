@@ -1,9 +1,9 @@
 """What an agent's turns are bounded by."""
 
 from attrs import field, frozen
-from attrs.validators import ge, gt, optional
+from attrs.validators import gt, optional
 
-from ryecore.agent.checks import of
+from ryecore.agent.checks import at_least, of
 from ryecore.llm.plan import Backoff
 
 __all__ = ["AgentTurnLimits"]
@@ -29,12 +29,12 @@ class AgentTurnLimits:
     Source: seed 004; decisions 50 and 51.
     """
 
-    max_tool_turns: int = field(default=24, validator=ge(0))
-    max_calls_a_turn: int = field(default=128, validator=ge(1))
-    correction_budget: int = field(default=3, validator=ge(0))
+    max_tool_turns: int = field(default=24, validator=at_least(0))
+    max_calls_a_turn: int = field(default=128, validator=at_least(1))
+    correction_budget: int = field(default=3, validator=at_least(0))
     max_output_tokens: int | None = field(default=None, validator=optional(gt(0)))
     max_answer_chars: int = field(default=16_000_000, validator=gt(0))
     stall_s: float = field(default=60.0, validator=gt(0))
     media_timeout_s: float = field(default=300.0, validator=gt(0))
-    cooldown_s: float = field(default=30.0, validator=ge(0))
+    cooldown_s: float = field(default=30.0, validator=at_least(0))
     backoff: Backoff = field(factory=Backoff, validator=of("a Backoff", Backoff))

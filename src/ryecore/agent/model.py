@@ -5,9 +5,9 @@ from types import NoneType
 from typing import Any, Final, Literal, Self, TypeVar, cast, get_args
 
 from attrs import field, frozen
-from attrs.validators import ge, min_len, optional
+from attrs.validators import min_len, optional
 
-from ryecore.agent.checks import of, tuple_of_names
+from ryecore.agent.checks import at_least, of, tuple_of_names
 from ryecore.agent.prompts import PromptTemplate, mentions_secrets
 from ryecore.errors import ConfigError
 from ryecore.llm.plan import Backoff
@@ -33,7 +33,7 @@ class RetrySpec:
     Source: seed 004; decision 50.
     """
 
-    max: int = field(default=1, validator=[_COUNT, ge(1)])
+    max: int = field(default=1, validator=[_COUNT, at_least(1)])
     backoff: Backoff | None = field(default=None, validator=of("a Backoff", Backoff, NoneType))
 
 
@@ -49,7 +49,7 @@ class FallbackChoice:
 
     provider: str = field(validator=[_TEXT, min_len(1)])
     model: str = field(validator=[_TEXT, min_len(1)])
-    max_attempts: int = field(default=1, validator=[_COUNT, ge(1)])
+    max_attempts: int = field(default=1, validator=[_COUNT, at_least(1)])
 
 
 def _made(kind: type[T], declared: object) -> T:
@@ -137,7 +137,7 @@ class Agent:
     retry: RetrySpec | None = field(default=None, converter=_retry, validator=_RETRY)
     output_schema: Mapping[str, Any] | None = field(default=None, validator=_SCHEMA)
     temperature: float | None = field(default=None, validator=of("a number", float, int, NoneType))
-    max_output_tokens: int | None = field(default=None, validator=optional([_COUNT, ge(1)]))
+    max_output_tokens: int | None = field(default=None, validator=optional([_COUNT, at_least(1)]))
     reasoning: ReasoningEffort | None = field(default=None, validator=_reasoning)
     description: str = ""
 

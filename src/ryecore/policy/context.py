@@ -78,7 +78,9 @@ class CallContext:
 
     Attributes:
         capabilities: What the caller may do; None for the host itself, which may do everything.
-        budget_account: The ledger account that pays; None where nothing is spent.
+        budget_account: The ledger account that pays: the thread or run that calls; None for the
+            host. Whatever is started or launched for it becomes its child, bounded by its signed
+            file; without that file it is refused.
         depth: How many actions lie between this one and the host.
         deadline: The monotonic time in seconds (`time.monotonic`) when it must have ended.
         cancellation: Cancels the action from outside.

@@ -1,5 +1,7 @@
 """What is of the wrong type is refused where it is written, and isn't shown."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ryecore.agent.deps import AgentRunnerDeps
@@ -77,3 +79,21 @@ async def test_what_is_no_provider_is_internal_and_named():
 
     assert done.failure.code == "internal"
     assert "resolve_provider gave list for 'scripted'" in done.failure.message
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: RetrySpec(0), "RetrySpec.max"),
+        (lambda: Agent(**AGENT, retry={"max": 0}), "RetrySpec.max"),
+        (lambda: FallbackChoice("p", "m", max_attempts=-1), "FallbackChoice.max_attempts"),
+        (lambda: AgentTurnLimits(max_calls_a_turn=0), "AgentTurnLimits.max_calls_a_turn"),
+        (lambda: AgentTurnLimits(cooldown_s=float("nan")), "AgentTurnLimits.cooldown_s"),
+    ],
+)
+def test_a_number_that_is_too_small_is_named_with_the_least(
+    make: Callable[[], object], field: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{field} must be a number of at least") as refused:
+        make()
+    assert field.partition(".")[2] in refused.value.next_step

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ryecore import CallContext
@@ -228,3 +229,30 @@ async def test_what_a_model_starts_in_the_background_counts_as_a_spawn(
     assert len([row for row in store.registry.list_children(done.thread_id) if row.ended]) == (
         3 if kind == "directive" else 2  # one that runs here is registered before it is counted
     )
+
+
+async def test_those_that_resume_again_at_once_share_what_was_left(tmp_path: Path) -> None:
+    def model(request: Any) -> Any:
+        is_more = any(one.text == "More." for one in request.messages)
+        return endless(request) if is_more else say("One.")
+
+    stage = Stage(tmp_path, model=model)
+    stage.house.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
+    ref = stage.write("acme/x", limits='turns="3"')
+    async with stage.open() as rye:
+        first = await rye.execute(ref, thread="fork")
+        assert (first.state, first.cost.turns) == ("completed", 1)
+        refused: list[LimitReached] = []
+
+        async def again() -> None:
+            try:
+                await rye.threads.resume(first.thread_id, "More.", again=True)
+            except LimitReached as error:
+                refused.append(error)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(again)
+        rows = await rye.threads.list(all=True)
+    assert sum(row.cost.turns for row in rows) == 3
+    assert len(refused) == 2
