@@ -29,6 +29,9 @@ class Page:
 
     append = tell
 
+    async def synced(self) -> None:
+        pass
+
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
@@ -43,7 +46,8 @@ def small(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path) -> None:
+@pytest.mark.anyio
+async def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path) -> None:
     books = Books(small)
     books.root("t", 10**9, 10**6)
     deps = AgentRunnerDeps(
@@ -53,7 +57,7 @@ def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path) -> N
     )
     spending = Spending("t", books.ledger, Limits(spend_usd=10), deps, Page(), CancelToken())
     spending.begin_turn(1)
-    assert spending.before_media("p", "m", 100) is GO
+    assert await spending.before_media("p", "m", 100) is GO
     filler = fill(small)
     with pytest.raises(StateError):
         spending.settle_open()

@@ -38,7 +38,7 @@ class TurnBudget(Protocol):
         """Hold what a try may cost at most; it is refused where that is too much."""
         ...
 
-    def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
+    async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
         """The same for media, which are made at an endpoint of their own.
 
         Args:

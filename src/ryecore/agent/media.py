@@ -68,7 +68,7 @@ class MediaFork:
             )
         maker, store = self._able(entry.provider)
         await self._gate(entry.provider.provider_id, entry.model)
-        self._hold(entry, prompt)
+        await self._hold(entry, prompt)
         request = MediaRequest(entry.model, prompt, wanted[0] if wanted else _ANY_IMAGE)
         return await self._outcome(
             name, entry, lambda key: maker.generate_media(request, key=key, media=store)
@@ -112,13 +112,13 @@ class MediaFork:
         if refused is not None:
             raise turn_error("budget_exceeded", refused.message)
 
-    def _hold(self, entry: FallbackPlanEntry, prompt: str) -> None:
+    async def _hold(self, entry: FallbackPlanEntry, prompt: str) -> None:
         """Hold what it may cost. A job's is settled once somebody has seen its end."""
         if self.budget is None:
             return
         self.budget.begin_turn(1, entry, None)
         provider_id, tokens = entry.provider.provider_id, text_tokens(prompt)
-        said = self.budget.before_media(provider_id, entry.model, tokens)
+        said = await self.budget.before_media(provider_id, entry.model, tokens)
         if isinstance(said, Refuse):
             raise turn_error("budget_exceeded", said.message)
 

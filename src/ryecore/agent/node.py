@@ -1,6 +1,6 @@
 """The seam to a run loop: what it asks of a vertex's executor."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from attrs import Factory, field, frozen
@@ -51,6 +51,7 @@ class NodeExecContext:
         signal: Cancels the vertex.
         call: On whose behalf the vertex's tools run, and within what.
         budget: What its tries are held and settled in; None where nothing bounds what they cost.
+        recorded: Awaited before a tool runs, so that the record of its call is kept by then.
 
     Raises:
         ConfigError: A field is of the wrong type.
@@ -67,6 +68,7 @@ class NodeExecContext:
     )
     call: CallContext = field(factory=CallContext, validator=of("a CallContext", CallContext))
     budget: TurnBudget | None = None
+    recorded: Callable[[], Awaitable[None]] | None = None
 
 
 class NodeExecutor(Protocol):

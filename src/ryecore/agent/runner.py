@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+from attrs import evolve
+
 from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.media import MediaFork
@@ -197,6 +199,7 @@ class _AgentRun:
             policy=NodePolicy(self._deps.pre_egress, node.id, output, spender),
             meter=self.meter,
         )
+        setup = evolve(setup, tool_context=evolve(setup.tool_context, recorded=ctx.recorded))
         return _completed(await run_turns(setup, [Message.user(prompt)]), self.meter)
 
 

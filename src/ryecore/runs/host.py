@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import ConfigError
@@ -13,12 +13,16 @@ from ryecore.runs.ports import Dispatcher
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
+from ryecore.state.syncing import write_off_loop
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
 
 __all__ = ["RunHost"]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
 
 
 class RunHost:
@@ -70,6 +74,10 @@ class RunHost:
     def ledger(self) -> BudgetLedger:
         """Their accounts."""
         return self.store.ledger
+
+    async def write(self, write: Callable[[*Values], T], *values: *Values) -> T:
+        """Call what writes files, off the event loop where it waits for the disk."""
+        return await write_off_loop(self.durability, write, *values)
 
     @cached_property
     def key(self) -> SigningKey:

@@ -57,6 +57,10 @@ class Book(Protocol):
         """Record something; it is written with what is told next."""
         ...
 
+    async def synced(self) -> None:
+        """Wait until all that was told so far survives what the durability says."""
+        ...
+
 
 @frozen
 class _Held:
@@ -174,11 +178,12 @@ class Spending:
     ) -> AttemptVerdict:
         """Record the intent, and hold the worst case. The try is refused where that is too much."""
         self.input_estimate = self._estimate.of(request)
-        await self._ledger.until_free()
         output = request.max_output_tokens or MAX_OUTPUT_TOKENS
-        return self._hold(entry.provider.provider_id, entry.model, output, len(request.messages))
+        return await self._hold(
+            entry.provider.provider_id, entry.model, output, len(request.messages)
+        )
 
-    def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
+    async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
         """The same for a medium that is to be made: one, and as many tokens as an answer may have.
 
         Args:
@@ -187,13 +192,15 @@ class Spending:
             input_tokens: How much is about to be read, roughly.
         """
         self.input_estimate = input_tokens
-        return self._hold(provider, model, MAX_OUTPUT_TOKENS, 1, media=1)
+        return await self._hold(provider, model, MAX_OUTPUT_TOKENS, 1, media=1)
 
-    def _hold(
+    async def _hold(
         self, provider: str, model: str, output: int, messages: int, *, media: int = 0
     ) -> AttemptVerdict:
         self.limit = None
+        await self._ledger.until_free()
         self.settle_open()
+        self.settle_unwritten()
         spend = self.tracker.worst_case(provider, model, self.input_estimate, output, media)
         if spend is None and not self._may_be_unpriced(provider, model):
             return Refuse(
@@ -218,6 +225,7 @@ class Spending:
                 "messages": messages,
             },
         )
+        await self._book.synced()  # the hold's row names a checkpoint
         try:
             self._ledger.hold(self._thread_id, turn, self._attempt, amount, head=at)
         except InsufficientBudget as error:
@@ -225,10 +233,22 @@ class Spending:
             self._tell_end(Amount(), "refused", None, 0, 0, "freed")
             return Refuse(self.limit.code, self.limit.message)
         self._held = _Held(turn, self._attempt, amount)
+        try:
+            await self._ledger.synced()
+        except BaseException:
+            self._free_open()
+            raise
         if not self._is_counted:
             self._is_counted = True
             self.cost = evolve(self.cost, turns=self.cost.turns + 1)
         return GO
+
+    def _free_open(self) -> None:
+        """Give back what is held for a try that provably never left."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._unwritten.append(held.settled(Amount(), "counted"))
+            self._tell_end(Amount(), "cancelled", None, 0, 0, "freed")
 
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
         """Settle what a try has cost."""
@@ -267,7 +287,8 @@ class Spending:
         )
         self._unwritten.append(held.settled(actual, mark))
         self._tell_end(actual, record.outcome, record.kind, read, written, mark)
-        self.settle_unwritten()
+        if not self._ledger.is_held_up:  # else the next hold or the end writes it
+            self.settle_unwritten()
 
     def settle_unwritten(self) -> None:
         """Write the settlements that are known and not yet in the ledger, such as on a full disk.

@@ -21,6 +21,8 @@ from ryecore.state.advice import advice
 from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.model import Durability
 from ryecore.state.read_only import connect_read_only
+from ryecore.state.syncing import GroupSync
+from ryecore.state.write_ahead_log import LogKeeper, sync_log
 
 __all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 
@@ -30,7 +32,6 @@ Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
 
 _READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
-_LOG_BYTES: Final = 4 * 2**20
 # SQLite's shared memory needs one kernel: on these file systems two machines could both write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
     r"9p|afs|beegfs|ceph|cifs|gfs2|glusterfs|lustre|ncpfs|nfs4?|ocfs2|smb3|smbfs"
@@ -100,6 +101,7 @@ class Database:
             undo.callback(connection.close)
             connection.row_factory = sqlite3.Row
             self._pid, self._gate, self._connection = os.getpid(), gate, connection
+            self._renew_keepers()
             self._wait_for(self._configure)
             if not self._wait_for(self._is_set_up):  # a reader needs no gate
                 with self._through_the_gate():
@@ -113,15 +115,20 @@ class Database:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA trusted_schema = OFF")
         self._pid, self._gate, self._connection = os.getpid(), -1, connection
+        self._renew_keepers()
         self._file = _file_at(self._path)
         _OPEN.add(self)
+
+    def _renew_keepers(self) -> None:
+        """Make what syncs the log: a forked child's own, whose threads are its own."""
+        self._sync = GroupSync(lambda: sync_log(self._path))
+        self._log = LogKeeper(self._path)
 
     def _configure(self) -> None:
         run = self._connection.execute
         run("PRAGMA trusted_schema = OFF")
-        # Each time the log is brought home it is synced: the rarer, the cheaper a commit is.
-        run(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // self._page_size_bytes}")
-        run(f"PRAGMA synchronous = {'FULL' if self._durability == 'machine' else 'NORMAL'}")
+        run("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: `LogKeeper` does it
+        run("PRAGMA synchronous = NORMAL")  # in machine durability, `GroupSync` syncs each commit
         run("PRAGMA foreign_keys = ON")
 
     def _is_set_up(self) -> bool:
@@ -202,6 +209,21 @@ class Database:
             if is_quiet:
                 self._lock.release()
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a write would wait for the disk now, because the log begins again."""
+        return self._log.holds_gate
+
+    async def synced(self) -> None:
+        """Wait until all that was committed so far survives what the durability says.
+
+        Raises:
+            StateError: It can't be synced.
+        """
+        if self._durability == "machine":
+            with self._failing("synced"):
+                await self._sync.synced()
+
     def is_in_place(self) -> bool:
         """Whether the file that is open still stands at its path."""
         try:
@@ -213,6 +235,7 @@ class Database:
         """Close the file. Another use of this object opens nothing again."""
         with self._lock:
             if self._pid == os.getpid():
+                self._log.pause()  # for ever
                 self._connection.close()
                 self._close_gate()
                 self._pid = -1
@@ -220,11 +243,15 @@ class Database:
     def before_fork(self) -> None:
         """Wait until no thread writes: SQLite's locks would be closed in the child for ever."""
         self._lock.acquire()
+        if self._pid != -1:
+            self._log.pause()
 
     def after_fork(self) -> None:
         """Go on; a child lets go of the gate, which it would else hold for a parent that dies."""
         if self._pid not in (-1, os.getpid()):
             self._close_gate()
+        if self._pid != -1:
+            self._log.resume()
         self._lock.release()
 
     def _close_gate(self) -> None:
@@ -350,6 +377,11 @@ class Database:
             self._lock.release()
         if problem is not None:
             self._raise_as_state_error(problem, "written")
+            return
+        self._log.after_commit()
+        if self._durability == "machine":
+            with self._failing("synced"):
+                self._sync.after_write()
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

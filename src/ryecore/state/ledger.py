@@ -99,6 +99,19 @@ class BudgetLedger:
         """
         await self._database.until_free()
 
+    async def synced(self) -> None:
+        """Wait until all that was written so far survives what the durability says.
+
+        Raises:
+            StateError: It can't be synced.
+        """
+        await self._database.synced()
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a write would wait for the disk now; `until_free` waits with the event loop."""
+        return self._database.is_held_up
+
     def register(self, thread_id: str, ceiling: Amount) -> None:
         """Open the account of a root. One that is open stays as it is.
 

@@ -10,7 +10,6 @@ import errno
 import fcntl
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Event
@@ -22,6 +21,7 @@ import anyio.to_thread
 
 from ryecore.errors import StateLocked
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
+from ryecore.state.syncing import is_event_loop
 
 __all__ = ["LOCK_WAIT_S", "LockWait", "run_in_thread", "try_flock"]
 
@@ -54,7 +54,7 @@ class LockWait:
         self._lock_files = lock_files or (path,)
         self._began = time.monotonic()
         self._pause_s = _SHORTEST_S
-        self._most_s = LOOP_WAIT_S if _is_event_loop() else LOCK_WAIT_S
+        self._most_s = LOOP_WAIT_S if is_event_loop() else LOCK_WAIT_S
 
     def pause(self) -> None:
         """Sleep a little, before the next attempt.
@@ -151,9 +151,3 @@ async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
         await anyio.lowlevel.checkpoint_if_cancelled()
         raise failed[0]
     return done[0]
-
-
-def _is_event_loop() -> bool:
-    with suppress(RuntimeError):
-        return anyio.get_current_task() is not None
-    return False

@@ -44,6 +44,7 @@ from ryecore.state.pruning import ThreadPruning
 from ryecore.state.records import indented_json, load_run_key
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.signs import Signs
+from ryecore.state.syncing import is_event_loop
 from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file
 
 __all__ = ["ThreadStore"]
@@ -92,6 +93,14 @@ class ThreadStore:
         """
         place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
         return cls(place, durability, user_root)
+
+    async def synced(self) -> None:
+        """Wait until all that was written so far survives what the durability says.
+
+        Raises:
+            StateError: It can't be synced.
+        """
+        await self._database.synced()
 
     def is_in_place(self) -> bool:
         """Whether the registry that is open is the one that stands in the folder."""
@@ -224,13 +233,17 @@ class ThreadStore:
             raise
         self.announce(thread_id, status)
 
+    @property
+    def _syncs_files(self) -> bool:
+        return self._durability == "machine" and not is_event_loop()
+
     def _copy_result(self, thread_id: str, result: object) -> None:
         body = indented_json(result).encode(
             errors="backslashreplace"
         )  # half a character, as JSON escapes it
         with suppress(OSError):  # what counts is in the registry
             path = self.folder_of(thread_id) / "result.json"
-            write_atomically(path, body, mode=0o600, durable=self._durability == "machine")
+            write_atomically(path, body, mode=0o600, durable=self._syncs_files)
 
     # Everyone's side
 

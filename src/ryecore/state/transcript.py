@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
@@ -24,6 +25,7 @@ from ryecore.state.advice import advice
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.locking import try_flock
 from ryecore.state.model import Durability
+from ryecore.state.syncing import GroupSync
 from ryecore.state.transcript_check import Chain
 from ryecore.state.transcript_lines import encode_payload, head_of, lines_of, open_plain, stamp
 
@@ -78,7 +80,7 @@ class Transcript:
         self._thread_id = thread_id
         self._key = key
         self._checkpoints = CheckpointLines(thread_id)
-        self._is_synced = durability == "machine"
+        self._group = GroupSync(self._sync) if durability == "machine" else None
         self._heads: dict[str, str] = {}
         self._lines: list[str] = []
         self._pieces: list[str] = []
@@ -199,17 +201,30 @@ class Transcript:
                 told(self._thread_id, at_us / 1e6, event_type, payload)
 
     def commit(self) -> None:
-        """Write what is kept. It survives what the durability says once this returns.
+        """Write what is kept. It survives the process's death once this returns.
+
+        In machine durability it survives the loss of power too; on an event loop's thread only
+        once `synced` was awaited, which keeps the wait for the disk off the loop.
 
         Raises:
             StateError: It can't be written. It is kept, and the next commit tries again.
         """
         if self._pieces:
             self._keep_delta()
-        if self._lines:
+        has_more = bool(self._lines)
+        if has_more:
             self._write_kept()
-        if self._is_synced:
-            self._sync()
+        if self._group is not None and (has_more or self._group.is_behind):
+            self._group.after_write()
+
+    async def synced(self) -> None:
+        """Wait until all that was committed so far survives what the durability says.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        if self._group is not None:
+            await self._group.synced()
 
     def record(self, event_type: str, payload: Mapping[str, Any]) -> None:
         """Keep a record, and commit.
@@ -267,8 +282,8 @@ class Transcript:
         following = segment(said.digest)
         following.update(line)
         self._write(data + line, (following, said.digest, 0))
-        if self._is_synced:
-            self._sync()
+        if self._group is not None:
+            self._group.after_write()
         if self.on_record:
             payload = {"turn": turn, "offset": said.offset, "digest": said.digest}
             for told in self.on_record:
@@ -335,8 +350,12 @@ class Transcript:
         try:
             self.commit()
         finally:
-            os.close(self._descriptor)
-            self._descriptor, self._failure = -1, "it is closed"
+            descriptor, self._descriptor = self._descriptor, -1
+            self._failure = "it is closed"
+            if self._group is not None and self._group.is_behind:
+                Thread(target=_sync_and_close, args=(descriptor,), daemon=True).start()
+            else:
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -371,6 +390,15 @@ def _lock(descriptor: int, path: Path) -> None:
 
 def _sync_data(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)  # not every system has it
+
+
+def _sync_and_close(descriptor: int) -> None:
+    """Sync what nobody waits for any more, such as the end of a run that failed."""
+    try:
+        with suppress(OSError):
+            _sync_data(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """What a tool is called with besides its arguments: on whose behalf, within what of the host's."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -76,6 +76,7 @@ class ToolContext:
         results: Where results are kept that are too long for the model.
         media: Where media are kept that tools give.
         present: Decides how much of a result the model sees; by default the registry's limits do.
+        recorded: Awaited before a tool runs, so that the record of its call is kept by then.
     """
 
     call: CallContext = field(factory=CallContext)
@@ -87,3 +88,4 @@ class ToolContext:
     results: ResultStore | None = None
     media: MediaStore | None = None
     present: PresentResult | None = None
+    recorded: Callable[[], Awaitable[None]] | None = None

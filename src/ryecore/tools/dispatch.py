@@ -49,6 +49,8 @@ async def serve(
         return await _served(tool, call, arguments, ctx, limits)
     on_event(ToolCalled(tool.name, _shown_input(tool, text, sent, limits)))
     try:
+        if ctx.recorded is not None:
+            await ctx.recorded()
         outcome = await _served(tool, call, arguments, ctx, limits)
     except BaseException as error:
         said = str(error) if isinstance(error, ToolCallError) else "It was cancelled."

@@ -219,12 +219,17 @@ def test_a_closed_one_leaves_no_descriptor(tmp_path: Path) -> None:
     assert descriptors_below(tmp_path) == []
 
 
-@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("machine", 2)])
-def test_durability_is_what_sqlite_is_told(
-    tmp_path: Path, durability: str, synchronous: int
+@pytest.mark.parametrize(("durability", "syncs"), [("process", 0), ("machine", 3)])
+def test_a_commit_off_an_event_loop_waits_for_the_disk_in_machine_durability(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, syncs: int
 ) -> None:
     found = database(tmp_path, durability=durability)
-    assert found.read("PRAGMA synchronous")[0][0] == synchronous
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    for _ in range(3):
+        increase(found)
+    assert len(synced) == syncs
+    assert found.read("PRAGMA synchronous")[0][0] == 1  # the log is synced here, not by SQLite
     assert found.read("PRAGMA journal_mode")[0][0] == "wal"
     assert found.read("PRAGMA trusted_schema")[0][0] == 0
 

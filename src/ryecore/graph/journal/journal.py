@@ -24,6 +24,7 @@ from ryecore.state.checkpoints import CHECKPOINT, Head
 from ryecore.state.events import EventBus, EventsMissed, EventStream
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Durability
+from ryecore.state.syncing import is_event_loop
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records
 
@@ -65,6 +66,8 @@ class Journal:
         self._set_head = set_head
         self._bus: EventBus[GraphEvent] | None = None
         self._is_closed = False
+        self._is_durable = states.is_durable
+        self._is_head_due = False
 
     @classmethod
     def create(
@@ -98,12 +101,19 @@ class Journal:
         return cls(path, run_id, transcript, states, sink, set_head)
 
     @property
+    def is_durable(self) -> bool:
+        """Whether what is told survives a power cut, once `synced` was awaited."""
+        return self._is_durable
+
+    @property
     def path(self) -> Path:
         """The journal's file."""
         return self._path
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record something: it stands in the journal before this returns, as an intent must.
+        """Record something: it stands in the journal before this returns.
+
+        An effect awaits `synced` behind its intent.
 
         Raises:
             StateError: It can't be written.
@@ -171,8 +181,29 @@ class Journal:
         if self._bus is not None:
             said = {"turn": step, "offset": head.offset, "digest": head.digest}
             self._bus.emit(GraphEvent(self._run_id, time.time(), CHECKPOINT, said))
-        if self._set_head is not None:
+        if self._set_head is None:
+            return
+        if self._is_durable and is_event_loop():
+            self._is_head_due = True  # it must not name what a power cut can still take
+        else:
             self._set_head(head)
+
+    async def synced(self) -> None:
+        """Wait until all that was told so far survives what the durability says.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        if not self._is_durable:
+            return
+        await self._states.synced()
+        await self._transcript.synced()
+        self._tell_head()
+
+    def _tell_head(self) -> None:
+        if self._is_head_due and self._set_head is not None and self.head is not None:
+            self._is_head_due = False
+            self._set_head(self.head)
 
     def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Say how the run ends whose position can't be kept, and sign that with all before it.

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import NodeError, NodeResult, Position
 from ryecore.lillux.store import ContentStore
+from ryecore.state.syncing import is_event_loop, write_off_loop
 
 __all__ = ["PositionStore"]
 
@@ -56,8 +57,37 @@ class PositionStore:
         self._run_id = run_id
         self._known: dict[str, tuple[object, str]] = {}  # by key: the value, and what stands for it
         self._last_result: tuple[object, str] = (None, "")
+        self._unsynced: list[bytes] = []
         try:
-            self._store = ContentStore(objects, durable=durable)
+            self._store = ContentStore(objects, durable=False)
+            self._durable_store = ContentStore(objects, durable=True) if durable else None
+        except StoreError as problem:
+            raise self._unwritten(problem) from problem
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is put survives a power cut."""
+        return self._durable_store is not None
+
+    async def synced(self) -> None:
+        """Wait until all that was put so far survives a power cut, where it is to.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        if self._unsynced:
+            await write_off_loop("machine", self._sync)
+
+    def _sync(self) -> None:
+        waiting = tuple(self._unsynced)
+        for content in waiting:
+            self._put_durable(content)
+        del self._unsynced[: len(waiting)]
+
+    def _put_durable(self, content: bytes) -> str:
+        store = self._durable_store or self._store
+        try:
+            return store.put(content)  # of what is there already, this is a sync
         except StoreError as problem:
             raise self._unwritten(problem) from problem
 
@@ -178,10 +208,15 @@ class PositionStore:
             raise StoreError(f"The object {digest} is no JSON.") from None
 
     def _put(self, text: str) -> str:
+        content = text.encode("ascii")
+        if self._durable_store is None or not is_event_loop():
+            return self._put_durable(content)
         try:
-            return self._store.put(text.encode("ascii"))
+            digest = self._store.put(content)
         except StoreError as problem:
             raise self._unwritten(problem) from problem
+        self._unsynced.append(content)
+        return digest
 
     def _unwritten(self, problem: StoreError) -> StateError:
         return StateError(

@@ -132,7 +132,7 @@ class GraphLife:
             self._call_root = (taken and taken.call_root) or self.run_id
             self._open_account(above)
             self._claim()
-            self._open_journal(inputs, begun)
+            await self._open_journal(inputs, begun)
             self._prepare(inputs, begun)
             await self._walk.hooks.check()
         except BaseException as error:
@@ -204,7 +204,7 @@ class GraphLife:
         """
         return frozenset(attenuate(graph.permissions, self._held))
 
-    def _open_journal(self, inputs: dict[str, object], begun: Begun) -> None:
+    async def _open_journal(self, inputs: dict[str, object], begun: Begun) -> None:
         host, graph, run_id = self._host, self._loaded.graph, self.run_id
         folder = host.store.make_folder(run_id)
         row = host.registry.get_thread(run_id)
@@ -224,22 +224,16 @@ class GraphLife:
             chain_root_id=row.chain_root_id or run_id,
             continuation_of=self._wish.goes_on.run_id if self._wish.goes_on else None,
         )
-        write_thread_file(folder / THREAD_FILE, self._file, host.key, host.durability)
+        path = folder / THREAD_FILE
+        await host.write(write_thread_file, path, self._file, host.key, host.durability)
         objects = host.project_root.joinpath(*OBJECTS)
         registry = host.registry  # asked for once: each look makes sure that it is in its place
 
         def set_head(head: Head) -> None:
             registry.set_head(run_id, (head.offset, head.digest))
 
-        self.journal = Journal.create(
-            folder,
-            objects,
-            run_id,
-            host.key,
-            host.durability,
-            sink=self._ctx.event_sink,
-            set_head=set_head,
-        )
+        create = partial(Journal.create, sink=self._ctx.event_sink, set_head=set_head)
+        self.journal = await host.write(create, folder, objects, run_id, host.key, host.durability)
         host.running[run_id] = self
         self._position = begun.position
         started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": inputs}
@@ -254,6 +248,8 @@ class GraphLife:
             going = {"from": self._wish.goes_on.run_id, "step": begun.position.step}
             self.journal.append("run_resumed", going)
         self.journal.checkpoint(begun.position, begun.known)
+        await self.journal.synced()
+        await host.store.synced()
 
     def _prepare(self, inputs: dict[str, object], begun: Begun) -> None:
         host, graph, journal = self._host, self._loaded.graph, self.journal
@@ -383,12 +379,14 @@ class GraphLife:
         said = document_of(run_id, position, total)
         self.journal.append(f"run_{status}", {key: said[key] for key in said if key != "state"})
         self.journal.checkpoint(position)
+        await self.journal.synced()
         head = self.journal.head
         self.journal.close()
         with suppress(StateError):  # a full disk there takes no result from its caller
             file = evolve(self._file, status=status, cost=cost, updated_at=utc_now())
             folder = host.store.folder_of(run_id)
-            write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
+            path = folder / THREAD_FILE
+            await host.write(write_thread_file, path, file, host.key, host.durability)
         result = made_result(
             self._loaded,
             run_id,
@@ -398,14 +396,12 @@ class GraphLife:
             time.monotonic() - self._started,
             self._walk.sight,
         )
-        host.store.settle(
-            run_id,
-            status,
-            result.to_dict(),
-            self._fence or 0,
+        settle = partial(
+            host.store.settle,
             head=None if head is None else (head.offset, head.digest),
             snapshot=cost,
         )
+        await host.write(settle, run_id, status, result.to_dict(), self._fence or 0)
         return result
 
     def _end_badly(self, error: BaseException) -> None:

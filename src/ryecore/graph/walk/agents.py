@@ -101,8 +101,10 @@ class AgentWork:
             emit=self._emit,
             call=call,
             budget=NodeBudget(self._spending, self._most_turns),
+            recorded=self._journal.synced if self._journal.is_durable else None,
         )
         self._journal.tell("node_started", {"node": vertex.id, "type": vertex.type})
+        await self._journal.synced()
         try:
             outcome = await self._executor(ctx)
             if outcome.job_id is not None:
@@ -129,6 +131,7 @@ class AgentWork:
             wait_s = _POLL_S[min(looked, len(_POLL_S) - 1)]
             if ctx.call.deadline is not None:
                 wait_s = min(wait_s, max(ctx.call.deadline - time.monotonic(), 0))
+            await self._journal.synced()
             await self._offers.deps.sleep(wait_s)
             looked += 1
             outcome = await self._executor.poll(outcome.job_id, ctx)

@@ -53,9 +53,9 @@ class NodeBudget:
         """Hold what a try may cost at most."""
         return await self._spending.before_attempt(entry, request, number)
 
-    def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
+    async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
         """Hold what a medium may cost at most."""
-        return self._spending.before_media(provider, model, input_tokens)
+        return await self._spending.before_media(provider, model, input_tokens)
 
     def asks_again(self) -> bool:
         """Whether what was refused is to be asked once more, for as short an answer as is left."""

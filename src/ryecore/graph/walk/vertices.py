@@ -89,6 +89,7 @@ class Vertices:
         self._journal.tell(
             "node_started", {"node": vertex.id, "type": vertex.type, "count": len(members)}
         )
+        await self._journal.synced()
         known, self._known = self._known, {}  # they are of the first foreach that is gone on with
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
@@ -146,6 +147,7 @@ class Vertices:
             tried += 1
             began = time.perf_counter()
             self._journal.tell(f"{what}_started", {**about, "try": tried})
+            await self._journal.synced()
             called = await self._caller(call)
             outcome, failure = called.outcome, called.outcome.failure
             told = _facts_of(called, tried, began)

@@ -127,8 +127,10 @@ class Walker:
         self._keep(vertex, following, result, control, (ended - began) * 1000)
         self.position = following
         if walk.hooks.listens("after_step"):
+            await walk.journal.synced()
             await walk.hooks.run("after_step", self._told(vertex))
         if ended - self._yielded > _YIELD_EVERY_S:
+            await walk.journal.synced()
             await anyio.lowlevel.checkpoint()
             self._yielded = time.perf_counter()
 

@@ -38,7 +38,8 @@ async def run_after_complete(
         return
     with suppress(StateError, LinkLeavesSpace):  # so that they find what was said
         said = evolve(file, status=ending.status, cost=cost)
-        leave_knowledge(host, host.store.folder_of(file.thread_id), said)
+        folder = host.store.folder_of(file.thread_id)
+        await host.write(leave_knowledge, host, folder, said)
     context = {
         "thread_id": file.thread_id,
         "directive": file.directive,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
-from ryecore.state.thread_file import ThreadFile
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.host import ThreadHost
@@ -25,7 +26,7 @@ from ryecore.threads.records.export import (
 )
 from ryecore.threads.wish import Continuation
 
-__all__ = ["leave_capabilities", "leave_knowledge", "started_payload", "thread_file"]
+__all__ = ["leave_knowledge", "make_files", "started_payload", "thread_file"]
 
 
 def thread_file(
@@ -68,7 +69,27 @@ def started_payload(
     }
 
 
-def leave_capabilities(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
+def make_files(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> Transcript:
+    """Write a thread's own file and what it may do, and begin its transcript.
+
+    Args:
+        host: What all threads of the Rye have in common.
+        folder: The thread's folder.
+        file: What its file says.
+        palette: Which tools it is offered.
+
+    Returns:
+        The transcript, still empty.
+
+    Raises:
+        StateError: They can't be written.
+    """
+    write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
+    _leave_capabilities(host, folder, file, palette)
+    return Transcript.create(folder / TRANSCRIPT, file.thread_id, host.key, host.durability)
+
+
+def _leave_capabilities(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
     """Write what the thread may do and which tools it is offered."""
     tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
     text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)

@@ -31,10 +31,8 @@ from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Cost
-from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
-from ryecore.state.transcript import Transcript
+from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.harness import SafetyHarness, limits_until
@@ -50,7 +48,7 @@ from ryecore.threads.lifecycle.closing import (
 )
 from ryecore.threads.lifecycle.continuing import continued_record, handoff_of
 from ryecore.threads.lifecycle.leaving import (
-    leave_capabilities,
+    make_files,
     started_payload,
     thread_file,
 )
@@ -136,7 +134,7 @@ class ThreadLifecycle:
             self._check_spawns()  # 9
             await self._build_harness()  # 10
             await self._reserve_budget()  # 11
-            self._write_thread_file()  # 12
+            await self._write_thread_file()  # 12
             self._name_itself_as_parent()  # 13
         except BaseException as error:
             if self.thread_id:
@@ -269,7 +267,7 @@ class ThreadLifecycle:
 
     # Steps 12 and 13: from here on it is known
 
-    def _write_thread_file(self) -> None:
+    async def _write_thread_file(self) -> None:
         """Step 12. The thread runs from here on."""
         host, thread_id = self._host, self.thread_id
         host.registry.set_limits(thread_id, self._limits.to_dict(), model=self._model)
@@ -288,9 +286,7 @@ class ThreadLifecycle:
             capabilities=self._harness.capabilities,
             continues=self._wish.continues,
         )
-        write_thread_file(folder / THREAD_FILE, self._file, host.key, host.durability)
-        leave_capabilities(host, folder, self._file, self._palette)
-        transcript = Transcript.create(folder / TRANSCRIPT, thread_id, host.key, host.durability)
+        transcript = await host.write(make_files, host, folder, self._file, self._palette)
         self.recorder = Recorder(thread_id, transcript, self._ctx.event_sink)
         began = started_payload(self._file, self._inputs, self._palette, self._wish.muted_hooks)
         self.recorder.append("thread_started", began)
@@ -298,6 +294,8 @@ class ThreadLifecycle:
             # In one write: from its first line on, what it goes on from can be taken up again.
             self.recorder.append(*continued_record(self._wish.continues))
         transcript.commit()
+        await self.recorder.synced()
+        await host.store.synced()
 
     def _name_itself_as_parent(self) -> None:
         """Step 13. What acts on its behalf says so: `CallContext.budget_account` names it.
@@ -427,17 +425,16 @@ class ThreadLifecycle:
             warnings=self._warnings,
         )
         record_end(self._recorder, ending, cost)
-        leave_files(host, self._file, ending, cost)
+        await self._recorder.synced()
+        await host.write(leave_files, host, self._file, ending, cost)
         head = self._recorder.head
         # Releases the account, and sets status, result and head, in one transaction.
-        host.store.settle(
-            thread_id,
-            ending.status,
-            result.to_dict(),
-            self._fence or 0,
+        settle = partial(
+            host.store.settle,
             head=None if head is None else (head.offset, head.digest),
             snapshot=cost,
         )
+        await host.write(settle, thread_id, ending.status, result.to_dict(), self._fence or 0)
         return result
 
     async def _hand_off(self, ending: Ending) -> Ending:

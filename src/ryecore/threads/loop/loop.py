@@ -277,7 +277,8 @@ class ThreadLoop:
             ),
         )
         request = setup.request if native else evolve(setup.request, tools=())
-        context = evolve(setup.tool_context, present=inputs.guard, grant=None)
+        recorded = self._recorder.synced if self._host.durability == "machine" else None
+        context = evolve(setup.tool_context, present=inputs.guard, grant=None, recorded=recorded)
         return evolve(setup, request=request, tool_context=context)
 
 

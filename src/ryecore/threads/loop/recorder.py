@@ -58,6 +58,13 @@ class Recorder:
             about = payload.get("tool", self._thread_id)
             self._sink({"step": kind, "item_id": about, "turn": self.turn})
 
+    async def synced(self) -> None:
+        """Wait until all that was told so far survives what the durability says.
+
+        An effect waits for its intent here, and a registry's row for the checkpoint it names.
+        """
+        await self.transcript.synced()
+
     def checkpoint(self, turn: int) -> None:
         """Close a turn in the transcript."""
         self.head = head = self.transcript.checkpoint(turn)

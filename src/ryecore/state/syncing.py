@@ -1,0 +1,117 @@
+"""Syncs to disk, away from event loops and shared by whoever waits for one.
+
+In machine durability a write on an event loop's thread goes to the operating system at once, and
+to the disk before its effect: who causes the effect awaits `synced`. On any other thread a write
+is synced before it returns.
+
+Source: ADR 028; decision 38.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import Final, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from ryecore.state.model import Durability
+
+__all__ = ["GroupSync", "is_event_loop", "write_off_loop"]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
+
+_MOST_AT_ONCE: Final = 32
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("sync_limiter")
+
+
+def is_event_loop() -> bool:
+    """Return whether this code runs in a task of an event loop, which a wait would hold up."""
+    with suppress(RuntimeError):
+        return anyio.get_current_task() is not None
+    return False
+
+
+async def write_off_loop(
+    durability: Durability, write: Callable[[*Values], T], *values: *Values
+) -> T:
+    """Call what writes files, in a worker thread where it waits for the disk.
+
+    Args:
+        durability: What the write survives. In process durability nothing waits for the disk, so
+            it is called here, which is faster.
+        write: What is called.
+        values: What it is called with.
+
+    Returns:
+        What it returns.
+    """
+    if durability == "process":
+        return write(*values)
+    return await anyio.to_thread.run_sync(partial(write, *values), limiter=_sync_limiter())
+
+
+class GroupSync:
+    """Syncs one file; writers that wait at the same time share a sync.
+
+    Args:
+        sync: Syncs the file. It is called in a worker thread where an event loop is.
+    """
+
+    def __init__(self, sync: Callable[[], None]) -> None:
+        self._sync = sync
+        self._lock = Lock()
+        self._written = 0
+        self._synced = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something was written that is not synced."""
+        return self._synced < self._written
+
+    def after_write(self) -> None:
+        """Count a write. Off an event loop it is synced before this returns.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        self._written += 1
+        if not is_event_loop():
+            self._sync_until(self._written)
+
+    async def synced(self) -> None:
+        """Wait until all that was written so far is synced.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        until = self._written
+        if self._synced < until:
+            await anyio.to_thread.run_sync(self._sync_until, until, limiter=_sync_limiter())
+
+    def sync_now(self) -> None:
+        """Sync what was written so far, on this thread.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        self._sync_until(self._written)
+
+    def _sync_until(self, until: int) -> None:
+        with self._lock:
+            if self._synced >= until:
+                return  # by the sync of another writer that waited
+            covered = self._written
+            self._sync()
+            self._synced = covered
+
+
+def _sync_limiter() -> anyio.CapacityLimiter:
+    limiter = _limiter.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(_MOST_AT_ONCE)
+        _limiter.set(limiter)
+    return limiter
