@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
 from ryecore.actions.graphs import Graphs
 from ryecore.actions.options import ExecuteOptions
+from ryecore.actions.recovering import Recovered
+from ryecore.actions.recovering import recover as recover_all
 from ryecore.actions.running import Running
 from ryecore.actions.settings import (
     WARM_MEMORY_MIB,
@@ -61,9 +62,10 @@ class Rye:
         env: Which names of the project's `.env` count.
         graphs: The project's graphs, walked in this process.
         threads: What runs, and ran, in processes of its own.
+        recovered: What died before and was to be resumed as this was entered.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, *, recover: bool = False) -> None:
         self.project = parts.project
         self.spaces = parts.spaces
         self.trust = parts.trust
@@ -71,6 +73,8 @@ class Rye:
         self.env = parts.env
         self._parts = parts
         self._running = Running()
+        self._recovers = recover
+        self.recovered: tuple[Recovered, ...] = ()
         self.graphs = Graphs(
             parts.spaces,
             self._running,
@@ -99,6 +103,7 @@ class Rye:
         deps_factory: str | None = None,
         durability: Durability = "process",
         warm_memory_mib: int = WARM_MEMORY_MIB,
+        recover: bool = False,
     ) -> Self:
         """Open a project.
 
@@ -126,6 +131,7 @@ class Rye:
                 loss of power too (`machine`).
             warm_memory_mib: What the templates that Python tools start warm from may take, in MiB,
                 with what they have forked ahead; with 0 every process starts cold.
+            recover: Whether to resume all that died, once it is entered; see `recovered`.
 
         Returns:
             The open Rye, to be used as an asynchronous context manager.
@@ -152,7 +158,7 @@ class Rye:
             deps_factory=check_factory(deps_factory),
             warm_memory_mib=check_warm_memory(warm_memory_mib),
         )
-        return cls(Parts(settings, environ, approve, agent))
+        return cls(Parts(settings, environ, approve, agent), recover=recover)
 
     async def execute(
         self,
@@ -236,6 +242,34 @@ class Rye:
         """
         call = partial(self._parts.execute.start, ref, inputs, model, limits, ctx or CallContext())
         return await self._running.run(ref, call)
+
+    async def recover(
+        self,
+        *,
+        dry_run: bool = False,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> tuple[Recovered, ...]:
+        """Resume all threads and runs of graphs whose process died, as tasks of this Rye.
+
+        Not those that somebody stopped, that are resumed already, or that another one started. Of
+        several processes that do this at once, one resumes each.
+
+        Args:
+            dry_run: Only say what would be resumed.
+            limits: What bounds each, as for `rye.threads.resume`.
+            ctx: On whose behalf; the host's own by default.
+
+        Returns:
+            Each that died, with the handle of what resumes it, or why it can't be resumed.
+
+        Raises:
+            StateError: The registry can't be read.
+        """
+        parts, ctx = self._parts, ctx or CallContext()
+        store, runs = parts.store.open_existing(), (self.threads, self.graphs)
+        call = partial(recover_all, store, lambda: parts.threads, *runs, limits, ctx)
+        return await self._running.run("threads", partial(call, dry_run=dry_run))
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
         """Show a tool's chain and every decision that leads to it, and run nothing of it.
@@ -438,14 +472,15 @@ class Rye:
 
     async def __aenter__(self) -> Self:
         await self._parts.tasks.open()
+        if self._recovers:
+            try:
+                self.recovered = await self.recover()
+            except BaseException:
+                await self.__aexit__()
+                raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
         await self._parts.tasks.close()
 

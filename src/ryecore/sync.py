@@ -22,6 +22,7 @@ from ryecore.sync_loop import EventLoopThread, check_process, closed
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.pruning import PruneReport
+    from ryecore.actions.recovering import Recovered
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
@@ -109,6 +110,18 @@ class SyncRye:
             RyeError: Nothing ran.
         """
         return self._call(ref, partial(self._rye.execute, ref, parameters, **options))
+
+    @property
+    def recovered(self) -> "tuple[Recovered, ...]":
+        """What died before and was resumed on opening; see `Rye.open(recover=True)`."""
+        return self._rye.recovered
+
+    def recover(self, **options: Any) -> "tuple[Recovered, ...]":
+        """Resume all threads and runs of graphs whose process died; see `Rye.recover`.
+
+        They run on; `threads.wait` waits for `resumed_by` of each.
+        """
+        return self._call("threads", partial(self._rye.recover, **options))
 
     def start(
         self, ref: str | ItemRef, inputs: Mapping[str, Any] | None = None, **options: Any

@@ -315,6 +315,26 @@ class Graphs:
 
         return await self._running.run(run_id, start)
 
+    async def check_resume(
+        self,
+        run_id: str,
+        *,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+    ) -> None:
+        """Find out whether a run can be resumed, and change nothing.
+
+        Args:
+            run_id: The run, or as much of its id as names it alone.
+            limits: What would bound the new run.
+            ctx: On whose behalf; the host's own by default.
+
+        Raises:
+            RyeError: It can't; see `resume`.
+        """
+        wish = await self._going_on(run_id, GoingOn(run_id), limits, ctx)
+        await self._running.run(run_id, partial(self._service().check, wish, ctx or CallContext()))
+
     async def _going_on(
         self,
         run_id: str,

@@ -16,6 +16,7 @@ from ryecore.cli.threads_adopt import adopt
 from ryecore.cli.threads_going_on import fork, handoff, resume
 from ryecore.cli.threads_proof import replay, verify
 from ryecore.cli.threads_prune import prune
+from ryecore.cli.threads_recover import recover
 from ryecore.cli.threads_view import transcript, tree, watch
 from ryecore.errors import RyeError
 from ryecore.state.model import ThreadRecord
@@ -218,5 +219,8 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     return text
 
 
-for _command in (tree, watch, transcript, verify, replay, resume, fork, handoff, adopt, prune):
+for _command in (
+    *(tree, watch, transcript, verify, replay),
+    *(resume, recover, fork, handoff, adopt, prune),
+):
     threads.add_command(_command)

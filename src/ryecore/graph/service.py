@@ -55,6 +55,14 @@ class GraphService:
         cache = self._host.cache
         return 0 if cache is None else await cache.clear()
 
+    async def check(self, wish: GraphWish, ctx: CallContext) -> None:
+        """Find out whether a run can begin, and change nothing.
+
+        Raises:
+            RyeError: It can't.
+        """
+        await GraphLife(self._host, wish, ctx).check()
+
     async def run(self, wish: GraphWish, ctx: CallContext) -> GraphResult:
         """Run a graph to its end.
 

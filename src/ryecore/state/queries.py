@@ -17,6 +17,8 @@ __all__ = ["ThreadQueries"]
 
 _PROCESS: Final = "boot_id, pid_namespace, pid, start_ticks, time_namespace"
 
+_CONTINUES: Final = "substr(item_id, 1, 10) = 'directive:'"
+
 _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
         SELECT thread_id, parent_id FROM threads WHERE thread_id = ?
         UNION SELECT parent.thread_id, parent.parent_id
@@ -74,6 +76,23 @@ class ThreadQueries:
             f"WHERE {IS_RUN} ORDER BY rowid DESC LIMIT ? OFFSET ?",
             (limit, offset),
         )
+
+    def list_died(self) -> tuple[ThreadRecord, ...]:
+        """Directives' threads and graphs' runs whose process died, oldest first.
+
+        Those that another thread has started are its to start again; those that were stopped, or
+        that another one continues or has continued to its end, aren't among them.
+        """
+        rows = self._database.read(
+            "SELECT threads.* FROM threads JOIN results USING (thread_id)"
+            f" WHERE status = 'error' AND parent_id IS NULL AND ({_CONTINUES} OR {IS_RUN})"
+            " AND body LIKE '%\"died\": true%' AND json_extract(body, '$.died') IS 1"
+            " AND NOT EXISTS (SELECT 1 FROM threads AS later"
+            " WHERE later.continuation_of = threads.thread_id"
+            " AND later.chain_root_id IS NOT NULL AND later.status <> 'error')"
+            " ORDER BY threads.rowid"
+        )
+        return tuple(map(record_of, rows))
 
     def count_threads(self, *, only_runs: bool = False) -> int:
         """How many threads there are, or how many of them are runs of graphs."""

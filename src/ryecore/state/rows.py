@@ -128,7 +128,10 @@ def epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
     who = f"The process {record.pid} that ran it" if record.pid else "The process that ran it"
     began = "ended" if record.status == "running" else "ended before it began"
     error = "It was killed." if status == "killed" else f"{who} {began} without a word."
-    return {"status": "error", "error": error, "error_type": status, "item_id": record.item_id}
+    result: dict[str, object] = {"status": "error", "error": error, "error_type": status}
+    # Nobody has stopped it, so it may be recovered.
+    died = status == "error" and not record.cancel_requested
+    return {**result, "item_id": record.item_id, **({"died": True} if died else {})}
 
 
 def conflict(record: ThreadRecord, what: str) -> ThreadConflict:

@@ -166,6 +166,18 @@ class ThreadService:
 
         return await run_in_thread(wish)
 
+    async def check_resume(
+        self, thread_id: str, limits: Limits | Mapping[str, float] | None, ctx: CallContext
+    ) -> None:
+        """Find out whether a thread can be resumed, and change nothing.
+
+        Raises:
+            RyeError: It can't; see `resumed`.
+        """
+        wish = await self.resumed(thread_id, "", limits)
+        _ = self._host.deps  # it raises where there are no models
+        await run_in_thread(ThreadLifecycle(self._host, wish, ctx).check)
+
     async def forked(
         self, thread_id: str, turn: int, message: str, limits: Limits | Mapping[str, float] | None
     ) -> ThreadWish:

@@ -105,6 +105,24 @@ class GraphLife:
     def want_handoff(self) -> None:
         """A run isn't handed off: nothing of it grows too long."""
 
+    async def check(self) -> None:
+        """Find out whether the run can begin, and change nothing.
+
+        Raises:
+            RyeError: It can't.
+        """
+        self._loaded = await self._host.load(self._wish.ref, self._ctx)
+        self._starting_point()
+
+    def _starting_point(self) -> tuple[TakenUp | None, dict[str, object], Begun]:
+        """Return the run that this one continues, the inputs, and where it begins."""
+        goes_on, graph = self._wish.goes_on, self._loaded.graph
+        taken = None if goes_on is None else take_up(self._host, goes_on)
+        found = None if taken is None else taken.found
+        inputs = checked_inputs(graph, self._wish, found)
+        check_means(graph, self._host, self._wish.only)
+        return taken, inputs, self._begun(found, inputs)
+
     async def begin(self) -> None:
         """Do all that comes before the first node.
 
@@ -113,14 +131,9 @@ class GraphLife:
         """
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
-            goes_on = self._wish.goes_on
-            taken = None if goes_on is None else take_up(self._host, goes_on)
+            taken, inputs, begun = self._starting_point()
             found = None if taken is None else taken.found
-            graph = self._loaded.graph
-            inputs = checked_inputs(graph, self._wish, found)
-            check_means(graph, self._host, self._wish.only)
-            begun = self._begun(found, inputs)
-            self._offers = await offers_of(graph, self._deps(), self._host.dispatcher)
+            self._offers = await offers_of(self._loaded.graph, self._deps(), self._host.dispatcher)
             above = self._above()
             self._held = within_bounds(
                 self._ctx.capabilities,

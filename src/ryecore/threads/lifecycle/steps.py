@@ -116,6 +116,14 @@ class ThreadLifecycle:
         self.cancellation = CancelToken()
         self.continuation: ThreadLifecycle | None = None
 
+    def check(self) -> None:
+        """Find out whether its directive verifies and its model is known, and change nothing.
+
+        Raises:
+            RyeError: The thread can't begin.
+        """
+        self._load_directive()
+
     async def begin(self) -> None:
         """Take steps 1 to 13.
 

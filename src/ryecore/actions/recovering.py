@@ -1,0 +1,141 @@
+"""Resume all threads and runs of graphs whose process died.
+
+Of several processes that recover at once, one resumes each: to resume is done once.
+
+Source: decisions 35, 47 and 76.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from ryecore.errors import RyeError, ThreadConflict
+from ryecore.policy import CallContext
+from ryecore.state.locking import run_in_thread
+from ryecore.state.model import ThreadRecord
+from ryecore.styled import StyledText
+
+if TYPE_CHECKING:
+    from ryecore.actions.graphs import Graphs
+    from ryecore.actions.threads import Threads
+    from ryecore.graph.run import GraphRun
+    from ryecore.policy.limits import Limits
+    from ryecore.state.store import ThreadStore
+    from ryecore.threads.service import ThreadService
+    from ryecore.threads.thread import Thread
+
+__all__ = ["Recovered", "recover"]
+
+
+@frozen
+class Recovered:
+    """A thread or a run whose process died, and whether it is resumed.
+
+    Attributes:
+        record: Its row.
+        run: The handle of the thread or run that resumes it; None in a dry run, and where it can't
+            be resumed.
+        error: Why it can't be resumed; None where it can.
+    """
+
+    record: ThreadRecord
+    run: "Thread | GraphRun | None" = None
+    error: RyeError | None = None
+
+    @property
+    def thread_id(self) -> str:
+        """The id of the one that died."""
+        return self.record.thread_id
+
+    @property
+    def resumed_by(self) -> str | None:
+        """The id of the thread or run that resumes it, if any does."""
+        if self.run is None:
+            return None
+        return _id_of(self.run)
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as a JSON-ready object."""
+        document: dict[str, object] = {
+            "thread_id": self.thread_id,
+            "item_id": self.record.item_id,
+            "resumed_by": self.resumed_by,
+        }
+        if self.error is not None:
+            document |= {"error": self.error.message, "error_type": self.error.error_type}
+            document["next_step"] = self.error.next_step
+        return document
+
+    def render(self) -> StyledText:
+        """The same for a terminal."""
+        text = StyledText()
+        mark = ("✗ ", "bad") if self.error else ("▸ ", "id")
+        text.line(mark, (self.thread_id, "id"), (f"  {self.record.item_id}", "dim"))
+        if self.error is not None:
+            text.line("  ", (self.error.message, "bad"))
+            text.line(("  next: ", "dim"), self.error.next_step)
+        elif self.run is not None:
+            text.line(("  resumed by ", "dim"), (_id_of(self.run), "id"))
+        return text
+
+
+def _id_of(run: "Thread | GraphRun") -> str:
+    from ryecore.graph.run import GraphRun  # noqa: PLC0415 - once something is resumed
+
+    return run.run_id if isinstance(run, GraphRun) else run.thread_id
+
+
+async def recover(
+    store: "ThreadStore | None",
+    service: "Callable[[], ThreadService]",
+    threads: "Threads",
+    graphs: "Graphs",
+    limits: "Limits | Mapping[str, float] | None",
+    ctx: CallContext,
+    *,
+    dry_run: bool,
+) -> tuple[Recovered, ...]:
+    """Resume each thread and each run whose process died, as tasks of the Rye.
+
+    Args:
+        store: The project's threads; None where there are none yet.
+        service: Runs the threads of directives.
+        threads: Starts those that resume others.
+        graphs: Starts the runs that resume others.
+        limits: What bounds each, as for a resume.
+        ctx: On whose behalf.
+        dry_run: Whether to say only what would be resumed.
+
+    Returns:
+        The ones that died, oldest first, without those that another process resumes meanwhile.
+
+    Raises:
+        StateError: The registry can't be read.
+    """
+    if store is None:
+        return ()
+    died = await run_in_thread(store.look_at_all, lambda found: found.list_died())
+    ids = {one.thread_id for one in died}
+    recovered: list[Recovered] = []
+    for record in died:
+        run: Thread | GraphRun | None = None
+        thread_id, is_thread = record.thread_id, record.item_id.startswith("directive:")
+        starts = threads if is_thread else graphs
+        try:
+            # First, so that one which can't be resumed leaves no row of its try.
+            if is_thread:
+                await service().check_resume(thread_id, limits, ctx)
+            else:
+                await graphs.check_resume(thread_id, limits=limits, ctx=ctx)
+            if not dry_run:
+                run = await starts.start_resume(thread_id, limits=limits, ctx=ctx)
+        except ThreadConflict:
+            continue  # another process was quicker
+        except RyeError as error:
+            # One that died before it began leaves the one that it was to resume, which is here too.
+            if record.continuation_of not in ids:
+                recovered.append(Recovered(record, error=error))
+            continue
+        recovered.append(Recovered(record, run))
+    return tuple(recovered)
