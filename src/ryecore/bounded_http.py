@@ -21,7 +21,11 @@ MAX_ERROR_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _MAX_END_BYTES: Final = 4
-_COMMENT: Final = re.compile(rb"(?m)^:[^\r\n]*(?:\r\n|\n|\r)")
+# A comment goes with the line end before it: the one behind it may be the half of an event's end.
+# Behind a lone \r, dropping a line could join two line ends to one.
+_COMMENT: Final = re.compile(
+    rb"\A(?::[^\r\n]*(?:\r\n|\n|\r))+|(?<!\r)(?:\r\n|\n|\r):[^\r\n]*(?=[\r\n])"
+)
 _MAX_CAUSES: Final = 16
 
 

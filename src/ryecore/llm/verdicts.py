@@ -71,7 +71,7 @@ def verdict_of(
         attempt: Which try of this entry it was, from 1.
         max_attempts: How often the entry is tried.
         backoff: How long to wait between tries.
-        random: The jitter, from 0 to 1.
+        random: The jitter, from 0 to 1; 1 where it is not finite.
         retry_after_s: How long the provider asks to wait; None where it didn't say.
         content_started: Whether a part of the answer has been given out.
         refreshed: Whether a renewal of a credential was tried in this call.
@@ -97,5 +97,5 @@ def verdict_of(
     if asked_s is None:
         bound_s = backoff.base_s * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS)
         asked_s = bound_s if bound_s < backoff.cap_s else backoff.cap_s
-        asked_s *= min(max(random, 0.0), 1.0)
+        asked_s *= min(max(random, 0.0), 1.0) if isfinite(random) else 1.0
     return Retry(min(asked_s, backoff.cap_s))

@@ -41,6 +41,8 @@ def decide(kind, **facts):
                 (kind, {"attempt": 2}, Retry(0.5)),
                 (kind, {"attempt": 2, "random": 0.5}, Retry(0.25)),
                 (kind, {"random": 0.0}, Retry(0.0)),
+                (kind, {"random": math.nan}, Retry(0.25)),
+                (kind, {"random": -1.0}, Retry(0.0)),
                 (kind, {"attempt": 3}, Failover(30.0)),
                 (kind, {"attempt": 9, "max_attempts": 99}, Retry(8.0)),
                 (kind, {"attempt": 9999, "max_attempts": 99999}, Retry(8.0)),

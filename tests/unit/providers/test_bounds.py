@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ryecore.bounded_http import BodyBounds, bound_body
@@ -338,6 +338,17 @@ def _lines(stream: bytes) -> list[bytes]:
     return [one for one in stream.splitlines() if one and not one.startswith(b":")]
 
 
+def _events(stream: bytes) -> list[list[bytes]]:
+    """The events of a stream, as its specification tells them apart: by a line that is empty."""
+    events: list[list[bytes]] = [[]]
+    for line in stream.splitlines():
+        if not line:
+            events.append([])
+        elif not line.startswith(b":"):
+            events[-1].append(line)
+    return [one for one in events if one]
+
+
 @given(
     st.lists(
         st.sampled_from([b"data: a", b": c", b"\n", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r\r"]),
@@ -345,6 +356,9 @@ def _lines(stream: bytes) -> list[bytes]:
     ),
     st.integers(1, 7),
 )
+@example([b"data: a", b"\n", b": c", b"\r\n\r\n", b"data: a"], 6)
+@example([b": c", b"\n", b": c", b"\n", b"data: a", b"\r\n", b": c", b"\n\n", b"data: a"], 7)
+@example([b"data: a", b"\r\r", b": c", b"\n", b"data: a", b"\n\n"], 7)
 def test_a_stream_comes_in_whole_events_without_comments(
     lines: list[bytes], size_bytes: int
 ) -> None:
@@ -363,4 +377,5 @@ def test_a_stream_comes_in_whole_events_without_comments(
     pieces = anyio.run(read)
 
     assert _lines(b"".join(pieces)) == _lines(sent)
+    assert _events(b"".join(pieces)) == _events(sent)
     assert all(one.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")) for one in pieces[:-1])
