@@ -12,6 +12,7 @@ import pytest
 
 from ryecore import SigningKey
 from ryecore import errors as e
+from ryecore.items.key_files import render_trusted_key
 from tests.house import BASH, House, events
 
 HEADER = f"# __executor_id__ = '{BASH}'\n"
@@ -67,6 +68,13 @@ def by_a_revoked_key(house: House) -> None:
 
 
 def by_a_key_that_only_the_project_vouches_for(house: House) -> None:
+    key = SigningKey.generate()
+    vouch = render_trusted_key(key.public, "Eve", space="project", project=house.project)
+    house.write(f"config/keys/trusted/{key.public.fingerprint}.toml", vouch.decode(), key=key)
+    house.write("tools/a/t.sh", RAN, key=key)
+
+
+def by_a_key_whose_vouch_names_no_space(house: House) -> None:
     key = SigningKey.generate()
     pem = key.public.pem.decode()
     house.write(
@@ -152,6 +160,7 @@ FAULTS = [
     (by_an_untrusted_key, e.UntrustedKey, "not trusted"),
     (by_a_revoked_key, e.RevokedKey, "was revoked"),
     (by_a_key_that_only_the_project_vouches_for, e.UntrustedKey, "not signed by a key"),
+    (by_a_key_whose_vouch_names_no_space, e.UntrustedKey, "without the name of a space"),
     (broken_yaml, e.MetadataError, r"t\.yaml, line \d: broken YAML"),
     (broken_python, e.MetadataError, r"t\.py, line 3: invalid Python"),
     (linked_out_of_the_space, e.InvalidItemId, "link that leaves"),

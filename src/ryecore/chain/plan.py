@@ -215,6 +215,8 @@ def check_programs(chain: ValidChain, inputs: PlanInputs) -> None:
         UnresolvedPlaceholder: A program is a placeholder that nothing stands for.
     """
     config, bound = merge_configs(chain.elements)
+    if "command" not in config:  # such as the item of an MCP server; a plan needs one
+        return
     values = _values(chain, config, bound, inputs, {})
     for args in (config.get("args", []), *_alternatives(config).values()):
         line = _line(config, args, chain, values)
