@@ -4,7 +4,6 @@ A call that its caller leaves by an exception, such as KeyboardInterrupt, is can
 ended before that exception propagates.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,8 @@ from anyio.lowlevel import checkpoint
 from ryecore.errors import InputError, RyeClosed
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ryecore.rye import Rye
 
 __all__ = ["EventLoopThread", "check_process", "closed"]
@@ -178,6 +179,8 @@ class EventLoopThread:
             self._submit(call.cancel)
 
     def _start(self, call: _Call[T]) -> None:
+        import asyncio  # noqa: PLC0415 - anyio has imported it by now
+
         # In the caller's context, which may say that the running library is trio.
         if sniffio := sys.modules.get("sniffio"):
             sniffio.current_async_library_cvar.set("asyncio")
@@ -198,6 +201,8 @@ class EventLoopThread:
                 call.end()
 
     async def _serve(self, started: _Call[None]) -> None:
+        import asyncio  # noqa: PLC0415 - for the calls alone
+
         async with self.rye:
             self._end, self._loop = anyio.Event(), asyncio.get_running_loop()
             await started.run()

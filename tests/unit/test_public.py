@@ -68,6 +68,16 @@ def test_importing_the_library_imports_none_of_what_it_stands_on():
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+def test_importing_rye_and_sync_rye_imports_no_database_event_loop_or_search_index():
+    heavy = ["asyncio", "sqlite3", "ssl", "subprocess", "ryecore.search.index"]
+    program = (
+        "from ryecore import Rye, SyncRye; import sys; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = run(program)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
 def test_every_module_says_what_is_public():
     root = Path(ryecore.__file__).parent
     for path in sorted(root.rglob("*.py")):

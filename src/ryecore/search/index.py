@@ -7,7 +7,7 @@ one whose content changed is indexed anew. What the index holds is for finding, 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from attrs import frozen
 
@@ -17,11 +17,12 @@ from ryecore.items.signature import CommentForm, FileTypesReader, comment_form, 
 from ryecore.items.spaces import ItemSource, Space, Spaces
 from ryecore.lillux.digests import read_digest
 from ryecore.search.excerpt import plain
+from ryecore.search.model import Extent
 from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import IndexStore, Store
 from ryecore.search.walk import FileSeen, walk, walk_exports
 
-__all__ = ["Extent", "Found", "SearchIndex", "Shown"]
+__all__ = ["Found", "SearchIndex", "Shown"]
 
 _MAX_INDEXED_BYTES: Final = 4 * 1024 * 1024
 _MAX_INDEXED: Final = 64 * 1024
@@ -35,10 +36,6 @@ _GRAIN_NS: Final = 200_000_000
 _FILES_AT_ONCE: Final = 200
 _WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
 """What a word counts in each of `FIELDS`."""
-
-
-Extent: TypeAlias = Literal["whole", "part", "name"]
-"""How much of a file is indexed: a large one in part, one that is no text by its name alone."""
 
 
 @frozen

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from attrs import frozen
 
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
-from ryecore.search.index import Extent
 from ryecore.styled import StyledText
 
-__all__ = ["SearchResult", "SearchResults"]
+__all__ = ["Extent", "SearchResult", "SearchResults"]
+
+Extent: TypeAlias = Literal["whole", "part", "name"]
+"""How much of a file is indexed: a large file only in part, and a binary file by its name alone."""
 
 Copies = tuple[tuple[Path, Space], ...]
 
