@@ -1,5 +1,6 @@
 """Pictures from the command line: as an SVG file, or as mermaid text."""
 
+import errno
 import functools
 import os
 import time
@@ -102,7 +103,9 @@ def drawing_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _write(name: str, text: str) -> None:
     try:
-        with open(name, "w", encoding="utf-8") as file:
+        # A clone's link of this name would have the picture replace a file elsewhere.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(name, flags, 0o666), "w", encoding="utf-8") as file:
             file.write(text)
     except (OSError, ValueError) as problem:  # a name with a NUL is a ValueError
         reason = (
@@ -110,7 +113,8 @@ def _write(name: str, text: str) -> None:
             if isinstance(problem, OSError) and problem.errno
             else (str(problem))
         )
+        is_link = isinstance(problem, OSError) and problem.errno == errno.ELOOP
         raise InputError(
-            f"{name!r} can't be written: {reason}.",
+            f"{name!r} can't be written: {'it is a link' if is_link else reason}.",
             next_step="Name a file in a folder that is there and that you may write to.",
         ) from None

@@ -156,7 +156,7 @@ class Keeper:
     async def _opened(self) -> ThreadStore:
         """The store, once it can be opened. Whoever began a thread was told why it can't."""
         while True:
-            with suppress(StateError):
+            with suppress(RyeError):
                 return self._store()
             await anyio.sleep(_OPEN_AGAIN_S)
 

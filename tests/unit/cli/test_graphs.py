@@ -259,3 +259,15 @@ def test_a_graph_is_found_and_fetched_as_the_tool_that_it_is(run: Run, flow: str
     (found,) = run("search", "flow", "--json").json["results"]
     assert (found["id"], found["type"]) == (flow, "tool")
     assert "tool_type" in run("fetch", flow).out
+
+
+def test_a_run_in_a_project_whose_ai_is_a_link_out_of_it_is_refused(
+    run: Run, house: House, flow: str
+) -> None:
+    (house.project / ".ai").rename(house.root / "elsewhere")
+    (house.project / ".ai").symlink_to("../elsewhere")
+    done = run("graph", "run", flow, "n=4")
+    assert done.code == 2
+    assert "link that leaves" in done.err
+    assert "Traceback" not in done.err
+    assert not (house.root / "elsewhere/state").exists()

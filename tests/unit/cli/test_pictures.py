@@ -83,3 +83,17 @@ def test_an_unknown_thread_is_refused_as_ever(house, run):
 def test_without_them_everything_is_as_it_was(run, ref):
     assert "verify_integrity" in run("trace", ref).out
     assert json.loads(run("trace", ref, "--json").out)["status"] == "success"
+
+
+def test_a_picture_is_not_written_through_a_link(house, run, ref):
+    victim = house.root / "victim"
+    victim.write_text("mine")
+    for target in (victim, house.root / "new"):
+        link = house.project / "chain.svg"
+        link.symlink_to(target)
+        done = run("trace", ref, "--svg", "chain.svg")
+        assert done.code != 0
+        assert "'chain.svg' can't be written: it is a link" in done.err
+        link.unlink()
+    assert victim.read_text() == "mine"
+    assert not (house.root / "new").exists()
