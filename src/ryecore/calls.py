@@ -18,7 +18,7 @@ __all__ = ["answer", "rye_execute", "rye_fetch", "rye_sign"]
 
 _EXECUTE: Final = frozenset({
     "parameters", "dry_run", "target", "thread", "async", "async_", "model", "limit_overrides",
-    "trace", "timeout_s",
+    "trace", "timeout_s", "idempotency_key",
 })  # fmt: skip
 
 _SIGN: Final = frozenset({"source"})
@@ -52,7 +52,8 @@ async def rye_execute(
         limit_overrides: For directives.
         deps: The host's, for directives: `module:function`, which makes the models of threads; by
             default the keys in the environment open them.
-        **more: `async` (a word that Python keeps for itself), `trace` and `timeout_s`.
+        **more: `async` (a word that Python keeps for itself), `trace`, `timeout_s` and
+            `idempotency_key`.
 
     Returns:
         Seed 001's response or error object; never an exception for what a tool or caller did.
@@ -197,6 +198,7 @@ async def _execute(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict
         limit_overrides=given.get("limit_overrides"),
         trace=given.get("trace", False),
         timeout_s=given.get("timeout_s"),
+        idempotency_key=given.get("idempotency_key"),
         ctx=ctx,
     )
     return done.to_dict()

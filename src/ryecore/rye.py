@@ -174,6 +174,7 @@ class Rye:
         timeout_s: float | None = None,
         trace: bool = False,
         output_log: str | os.PathLike[str] | None = None,
+        idempotency_key: str | None = None,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
         """Execute a tool in a fresh process, or get a directive's directions; all verified first.
@@ -191,6 +192,7 @@ class Rye:
             timeout_s: A tool's: after how many seconds its whole process group ends.
             trace: Whether the result carries the events of every decision.
             output_log: A file that a tool's output is also written to as it comes.
+            idempotency_key: With `async_` or `fork`: a start repeated with it finds its run.
             ctx: On whose behalf; the host's own by default, which may do everything.
 
         Returns:
@@ -200,17 +202,11 @@ class Rye:
         Raises:
             RyeError: Nothing ran. The error says why and what to do, with the partial chain.
         """
+        log = None if output_log is None else os.fspath(output_log)
         options = ExecuteOptions(
-            dry_run,
-            target,
-            thread,
-            async_,
-            model,
-            limit_overrides,
-            timeout_s,
-            trace,
-            None if output_log is None else os.fspath(output_log),
-        )
+            dry_run, target, thread, async_, model, limit_overrides, timeout_s, trace, log,
+            idempotency_key=idempotency_key,
+        )  # fmt: skip
         call = partial(self._parts.execute, ref, parameters, options, ctx or CallContext())
         return await self._running.run(ref, call)
 
@@ -221,6 +217,7 @@ class Rye:
         *,
         model: str | None = None,
         limits: Limits | Mapping[str, float] | None = None,
+        idempotency_key: str | None = None,
         ctx: CallContext | None = None,
     ) -> "Thread":
         """Start a directive in a managed thread, and return as soon as it runs.
@@ -230,6 +227,7 @@ class Rye:
             inputs: The directive's inputs, each checked against its declared type.
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: What bounds it, above what the directive and configuration say.
+            idempotency_key: A start repeated with it, here or elsewhere, finds its thread.
             ctx: On whose behalf; the host's own by default.
 
         Returns:
@@ -240,7 +238,9 @@ class Rye:
             RyeError: Nothing runs: the Rye has no models or was not entered, or the directive
                 can't be found, verified or afforded.
         """
-        call = partial(self._parts.execute.start, ref, inputs, model, limits, ctx or CallContext())
+        ctx = ctx or CallContext()
+        key, start = idempotency_key, self._parts.execute.start
+        call = partial(start, ref, inputs, model, limits, ctx, key)
         return await self._running.run(ref, call)
 
     async def recover(

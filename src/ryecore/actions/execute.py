@@ -13,17 +13,18 @@ from ryecore.actions.options import ExecuteOptions
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.prepared import PreparedChain
-from ryecore.errors import InputError, InvalidItemId, RyeError
+from ryecore.errors import AlreadyStarted, InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
+from ryecore.policy.limits import Limits
 from ryecore.runs.ports import Planned
 from ryecore.threads.served import ORCHESTRATOR
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
-    from ryecore.policy.limits import Limits
+    from ryecore.state.start_keys import StartKey
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
     from ryecore.threads.wish import ThreadWish
@@ -91,6 +92,7 @@ class ExecuteAction:
             _check_options(ref.kind, options)
             check_capability("execute", ref, ctx)
             given = checked_mapping(parameters)
+            start_key = _start_key(ref, given, options)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -101,7 +103,7 @@ class ExecuteAction:
         if ref.id == ORCHESTRATOR and not options.async_ and not options.dry_run:
             return await self._orchestrate(ref, given, ctx)
         if options.async_:
-            return await self._launch()(ref, given, options.timeout_s, ctx)
+            return await self._launch()(ref, given, options.timeout_s, ctx, start_key)
         done = await self._executor.execute(
             ref,
             given,
@@ -128,7 +130,10 @@ class ExecuteAction:
         try:
             wish = thread_wish(ref, inputs, options)
             if not options.async_:
-                return await self._threads().run(wish, ctx)
+                try:
+                    return await self._threads().run(wish, ctx)
+                except AlreadyStarted as found:
+                    return await self._threads().thread(found.thread_id).result()
             if self._launch().can_rebuild_models:
                 return await self._launch().fork(wish, ctx)
             return await self._threads().launch(wish, ctx)
@@ -170,6 +175,7 @@ class ExecuteAction:
         model: str | None,
         limits: "Limits | Mapping[str, float] | None",
         ctx: CallContext,
+        idempotency_key: str | None = None,
     ) -> "Thread":
         """Start a directive's thread; see `Rye.start`.
 
@@ -180,10 +186,17 @@ class ExecuteAction:
             ref = item if isinstance(item, ItemRef) else self._directive_ref(item)
             check_cell(ref.kind, "local", "fork", async_=False)
             check_capability("execute", ref, ctx)
-            options = ExecuteOptions(thread="fork", model=model, limit_overrides=limits)
-            return await self._threads().start(
-                thread_wish(ref, checked_mapping(inputs), options), ctx
+            options = ExecuteOptions(
+                thread="fork",
+                model=model,
+                limit_overrides=limits,
+                idempotency_key=idempotency_key,
             )
+            wish = thread_wish(ref, checked_mapping(inputs), options)
+            try:
+                return await self._threads().start(wish, ctx)
+            except AlreadyStarted as found:
+                return self._threads().thread(found.thread_id)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -274,7 +287,32 @@ def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions
         options.model,
         read_overrides(options.limit_overrides),
         options.muted_hooks,
+        start_key=_start_key(ref, inputs, options),
     )
+
+
+def _start_key(
+    ref: ItemRef, given: Mapping[str, Any], options: ExecuteOptions
+) -> "StartKey | None":
+    """The idempotency key of a call, with what it asks for.
+
+    Raises:
+        InputError: It can't be a key, or the call starts nothing that is kept.
+    """
+    key = options.idempotency_key
+    if key is None:
+        return None
+    if options.dry_run or not (options.async_ or options.thread == "fork"):
+        raise InputError(
+            "idempotency_key is for what is started: a tool with async, a directive's thread.",
+            next_step="Pass async as well, or leave it out.",
+        )
+    from ryecore.state.start_keys import StartKey  # noqa: PLC0415 - for what is started alone
+
+    limits = options.limit_overrides
+    asked = limits.to_dict() if isinstance(limits, Limits) else limits
+    request = {"parameters": given, "model": options.model, "limits": asked or {}}
+    return StartKey.of(key, str(ref), request)
 
 
 def _check_options(kind: str, options: ExecuteOptions) -> None:

@@ -27,6 +27,7 @@ from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.cancelling import run_to_end
 from ryecore.runs.above import count_start, refuse_unproved_parent
 from ryecore.runs.naming import PARENT_ID, register_thread
+from ryecore.state.start_keys import StartKey
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -134,6 +135,7 @@ def run_payload(
     plan: ExecutionPlan,
     ref: ItemRef,
     ctx: CallContext,
+    start_key: StartKey | None = None,
 ) -> Payload:
     """Register the run of a graph, for a process that is about to start, and write what it is told.
 
@@ -144,6 +146,7 @@ def run_payload(
         plan: What to run; see `GraphProcesses.run`.
         ref: The graph.
         ctx: On whose behalf, within what.
+        start_key: The idempotency key that it is started with.
 
     Returns:
         What the process is told.
@@ -154,8 +157,10 @@ def run_payload(
     """
     call = json.loads(plan.stdin)
     refuse_unproved_parent(environ, ctx.budget_account)
+    if start_key is not None:
+        store.registry.check_start(start_key, ctx.budget_account)
     count_start(store, settings.user_root, ctx.budget_account)
-    run_id = register_thread(store.registry, ref, ctx.budget_account)
+    run_id = register_thread(store.registry, ref, ctx.budget_account, start=start_key)
     try:
         store.make_folder(run_id)
         return Payload.within(

@@ -21,13 +21,14 @@ from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionPlan, ExecutionResult
 from ryecore.chain.trace import Trace
-from ryecore.errors import InputError, ProcessError, RyeError, StateError
+from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
 from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.inheritance import for_own_process
 from ryecore.state.locking import run_in_thread
+from ryecore.state.start_keys import EarlierStart, StartKey
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -48,11 +49,13 @@ class LaunchedThread(ExecutionResult):
 
     Attributes:
         thread_id: What `rye.threads` knows it by.
-        pid: The number of its process.
+        pid: The number of its process; 0 where it has none any more.
+        earlier: How it stands, where it was started before with the same idempotency key.
     """
 
     thread_id: str
     pid: int
+    earlier: EarlierStart | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The response object of an asynchronous call.
@@ -70,6 +73,7 @@ class LaunchedThread(ExecutionResult):
             "pid": self.pid,
             "chain": list(self.chain.ids),
             "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
+            **(self.earlier.to_dict() if self.earlier is not None else {}),
         }
 
     def render(self) -> StyledText:
@@ -120,6 +124,7 @@ class LaunchAction:
         parameters: Mapping[str, Any],
         timeout_s: float | None,
         ctx: CallContext,
+        start_key: StartKey | None = None,
     ) -> LaunchedThread:
         """Launch a tool.
 
@@ -128,6 +133,7 @@ class LaunchAction:
             parameters: What it is given.
             timeout_s: The caller's timeout in seconds.
             ctx: On whose behalf. Its cancellation and its event sink end with this call.
+            start_key: The idempotency key that it is started with.
 
         Returns:
             The thread that the tool runs in.
@@ -143,10 +149,14 @@ class LaunchAction:
         )
         try:
             if checked.plan is not None and checked.chain.is_own_process:
-                launch = partial(self._launch_graph, checked.plan, ref, ctx)
+                launch = partial(self._launch_graph, checked.plan, ref, ctx, start_key)
             else:
-                launch = partial(self._launch_tool, ref, parameters, timeout_s, ctx)
+                launch = partial(self._launch_tool, ref, parameters, timeout_s, ctx, start_key)
             thread_id, process = await run_in_thread(launch)
+            pid, earlier = process.pid, None
+        except AlreadyStarted as found:
+            thread_id = found.thread_id
+            pid, earlier = await run_in_thread(self.earlier, thread_id)
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
@@ -158,8 +168,15 @@ class LaunchAction:
             chain=checked.chain,
             duration_ms=(time.perf_counter() - started) * 1000,
             thread_id=thread_id,
-            pid=process.pid,
+            pid=pid,
+            earlier=earlier,
         )
+
+    def earlier(self, thread_id: str) -> "tuple[int, EarlierStart]":
+        """Look at a thread that was started before with the same idempotency key."""
+        store = self._threads()
+        record = store.look(thread_id)
+        return record.pid or 0, EarlierStart(record.status, store.registry.get_result(thread_id))
 
     @property
     def can_rebuild_models(self) -> bool:
@@ -183,7 +200,13 @@ class LaunchAction:
         from ryecore.threads.result import StartedThread  # noqa: PLC0415 - for threads alone
 
         started = time.perf_counter()
-        thread_id, process = await run_in_thread(self._fork, wish, ctx)
+        earlier: EarlierStart | None = None
+        try:
+            thread_id, process = await run_in_thread(self._fork, wish, ctx)
+            pid = process.pid
+        except AlreadyStarted as found:
+            thread_id = found.thread_id
+            pid, earlier = await run_in_thread(self.earlier, thread_id)
         return StartedThread(
             status="success",
             item_id=str(wish.ref),
@@ -191,7 +214,8 @@ class LaunchAction:
             error=None,
             duration_ms=(time.perf_counter() - started) * 1000,
             thread_id=thread_id,
-            pid=process.pid,
+            pid=pid,
+            earlier=earlier,
         )
 
     def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
@@ -206,8 +230,10 @@ class LaunchAction:
         threads = self._threads()
         registry = threads.registry
         refuse_unproved_parent(self._environ, ctx.budget_account)
+        if wish.start_key is not None:
+            registry.check_start(wish.start_key, ctx.budget_account)
         count_start(threads, self._settings.user_root, ctx.budget_account)
-        thread_id = register_thread(registry, wish.ref, ctx.budget_account)
+        thread_id = register_thread(registry, wish.ref, ctx.budget_account, start=wish.start_key)
         with self._ended_by_failure(thread_id, str(wish.ref)):
             token = registry.mint_token(thread_id)
         payload = Payload.within(
@@ -227,6 +253,7 @@ class LaunchAction:
         parameters: Mapping[str, Any],
         timeout_s: float | None,
         ctx: CallContext,
+        start_key: StartKey | None,
     ) -> tuple[str, ProcessId]:
         from ryecore.runs.above import count_start  # noqa: PLC0415 - threads alone
 
@@ -239,18 +266,23 @@ class LaunchAction:
             parameters=parameters,
             timeout_s=timeout_s,
         )
+        if start_key is not None:
+            threads.registry.check_start(start_key, ctx.budget_account)
         count_start(threads, self._settings.user_root, ctx.budget_account)
-        threads.make_folder(thread_id)
-        threads.registry.register(thread_id, str(ref), ctx.budget_account)
+        threads.registry.register(thread_id, str(ref), ctx.budget_account, start=start_key)
+        with self._ended_by_failure(thread_id, str(ref)):
+            threads.make_folder(thread_id)
         return thread_id, self._start(payload)
 
     def _launch_graph(
-        self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext
+        self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext, start_key: StartKey | None
     ) -> tuple[str, ProcessId]:
         """Start the run itself, which is a thread already: there is none around it."""
         from ryecore.actions.graph_process import parent_of, run_payload  # noqa: PLC0415
 
-        payload = run_payload(self._threads(), self._settings, self._environ, plan, ref, ctx)
+        payload = run_payload(
+            self._threads(), self._settings, self._environ, plan, ref, ctx, start_key
+        )
         return payload.thread_id, self._start(payload, parent_of(ctx))
 
     @contextmanager

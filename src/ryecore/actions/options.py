@@ -22,6 +22,7 @@ class ExecuteOptions:
         limit_overrides: Limits of a directive's thread.
         timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
         trace: Whether the result carries the events.
+        idempotency_key: Under which a repeated start finds the run that there is.
         muted_hooks: The ids of hooks that don't act in a directive's thread.
         output_log: A file that a tool's output is also written to as it comes.
     """
@@ -36,3 +37,4 @@ class ExecuteOptions:
     trace: bool = False
     output_log: str | None = None
     muted_hooks: frozenset[str] = frozenset()
+    idempotency_key: str | None = None

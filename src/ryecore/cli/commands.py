@@ -77,6 +77,7 @@ def rye() -> None:
 @click.option("--target", default="local", metavar="WHERE", help="local, remote or remote:NAME.")
 @click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
+@click.option("--idempotency-key", metavar="KEY", help="A start that is repeated finds its run.")
 @click.option("--trace", is_flag=True, help="Show every decision.")
 @deps_option
 @json_option
@@ -92,6 +93,7 @@ def execute(
     target: str,
     thread: str,
     async_: bool,
+    idempotency_key: str | None,
     trace: bool,
     deps: str | None,
     as_json: bool,
@@ -109,6 +111,7 @@ def execute(
             is_shown=not as_json and can_redraw(sys.stderr),
             timeout_s=timeout_s, model=model, limit_overrides=read_overrides(limits),
             dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
+            idempotency_key=idempotency_key,
         )  # fmt: skip
         with stopped_by_signals():
             done = anyio.run(run)

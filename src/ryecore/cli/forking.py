@@ -35,7 +35,9 @@ async def execute_fork(
     """
     if not has_models:
         # Whatever else is wrong with the call is said first.
-        await rye.execute(ref, inputs, **{**options, "dry_run": True, "async_": False})
+        await rye.execute(
+            ref, inputs, **{**options, "dry_run": True, "async_": False, "idempotency_key": None}
+        )
         raise missing_models()
     is_plain = options["target"] == "local" and options["timeout_s"] is None
     if options["async_"] or not is_plain or ref.startswith("tool:"):
@@ -43,7 +45,12 @@ async def execute_fork(
     return await run_to_end(
         rye,
         lambda ctx: rye.start(
-            ref, inputs, model=options["model"], limits=options["limit_overrides"], ctx=ctx
+            ref,
+            inputs,
+            model=options["model"],
+            limits=options["limit_overrides"],
+            idempotency_key=options["idempotency_key"],
+            ctx=ctx,
         ),
         is_shown=is_shown,
     )

@@ -37,6 +37,7 @@ RyeError
 ├── StateError              `.ai/state` can't be used
 │   ├── ThreadNotFound          (also a LookupError)
 │   ├── ThreadConflict          the thread's status doesn't allow what was asked for
+│   │   └── AlreadyStarted          the same, with the same idempotency key
 │   ├── LimitReached            a limit of a thread, which `limit_code` names
 │   ├── StateLocked             another process holds a lock for too long
 │   ├── UnattestedState         it was made elsewhere, or by another user space
@@ -80,6 +81,7 @@ from ryecore.errors.base import (
     RyeError,
 )
 from ryecore.errors.calls import (
+    AlreadyStarted,
     CallCancelled,
     InputError,
     InvalidInputs,
@@ -143,6 +145,7 @@ from ryecore.errors.threads import (
 
 __all__ = [
     "AgentTurnError",
+    "AlreadyStarted",
     "AmbiguousItem",
     "AnchorError",
     "BadSignature",

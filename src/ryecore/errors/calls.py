@@ -109,6 +109,12 @@ class ThreadConflict(StateError):
     state: str
 
 
+class AlreadyStarted(ThreadConflict):
+    """A thread was started with the same idempotency key and request; `thread_id` is that one."""
+
+    error_type = "already_started"
+
+
 class McpError(RyeError):
     """An MCP server can't be reached, broke off, or answered what is no answer."""
 

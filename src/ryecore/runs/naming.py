@@ -9,10 +9,11 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.errors import ThreadConflict, ThreadNotFound
+from ryecore.errors import AlreadyStarted, ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
 from ryecore.state.model import Follows
 from ryecore.state.registry import ThreadRegistry
+from ryecore.state.start_keys import StartKey
 
 __all__ = ["PARENT_ID", "Registered", "register_thread"]
 
@@ -38,6 +39,7 @@ def register_thread(
     ref: ItemRef,
     parent_id: str | None,
     follows: Follows | None = None,
+    start: StartKey | None = None,
 ) -> str:
     """Register a thread.
 
@@ -46,11 +48,13 @@ def register_thread(
         ref: The directive, or the graph.
         parent_id: The thread that starts it.
         follows: What it goes on from.
+        start: The idempotency key that it is started with.
 
     Returns:
         Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
 
     Raises:
+        AlreadyStarted: The same was started with this key.
         ThreadConflict: Another one goes on from the same already.
         StateError: Nothing can be written.
     """
@@ -60,11 +64,13 @@ def register_thread(
         registry.get_thread(thread_id)
     except ThreadNotFound:
         try:
-            registry.register(thread_id, str(ref), parent_id, follows=follows)
+            registry.register(thread_id, str(ref), parent_id, follows=follows, start=start)
+        except AlreadyStarted:
+            raise
         except ThreadConflict:
             pass  # another process was quicker
         else:
             return thread_id
     thread_id = f"{thread_id}-{os.urandom(4).hex()}"
-    registry.register(thread_id, str(ref), parent_id, follows=follows)
+    registry.register(thread_id, str(ref), parent_id, follows=follows, start=start)
     return thread_id

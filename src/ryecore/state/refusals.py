@@ -14,6 +14,7 @@ from ryecore.state.model import (
 
 __all__ = [
     "gone_on_with",
+    "id_taken",
     "insufficient",
     "not_registered",
     "refuse_another",
@@ -92,6 +93,16 @@ def insufficient(
         remaining=left,
         requested=wanted,
         dimension=dimension,
+    )
+
+
+def id_taken(thread_id: str) -> ThreadConflict:
+    """The error that says that a thread's id is another one's."""
+    return ThreadConflict(
+        f"There is a thread {thread_id} already.",
+        next_step="Give it another id.",
+        thread_id=thread_id,
+        state="created",
     )
 
 

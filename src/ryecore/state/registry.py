@@ -26,9 +26,10 @@ from ryecore.state.model import (
     thread_not_found,
 )
 from ryecore.state.queries import ThreadQueries
-from ryecore.state.refusals import refuse_another
+from ryecore.state.refusals import id_taken, refuse_another
 from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of, tenure
 from ryecore.state.schema import ENDED, MIGRATIONS, NOW, below
+from ryecore.state.start_keys import StartKey, keep_start_key, refuse_started
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
 
@@ -55,32 +56,31 @@ class ThreadRegistry(ThreadQueries):
         model: str | None = None,
         limits: Mapping[str, object] | None = None,
         follows: Follows | None = None,
+        start: StartKey | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
-        A parent's wish to stop holds for a child that is registered behind it, too. Whether the
-        parent may start one more is asked of `count_spawn`.
+        A parent's wish to stop holds for a later child. `count_spawn` says if it may start one.
 
         Args:
             thread_id: Its id, which no other thread has.
             item_id: What will run in it, as a canonical ref.
             parent_id: The thread that starts it.
-            owner: The process that answers for it until another one claims it; the calling one.
+            owner: The process that answers for it until one claims it; the calling one.
             model: The model that its turns will use.
             limits: Its limits by name, JSON-ready.
             follows: What it goes on from.
-
-        Returns:
-            The row.
+            start: The idempotency key that it is started with.
 
         Raises:
-            ThreadNotFound: There is no such parent.
+            AlreadyStarted: The same was started with this key.
             ThreadConflict: A thread has this id, or another one goes on from the same already.
             StateError: Nothing can be written.
         """
         written = None if limits is None else as_json(limits)
         with self._database.write() as run:
             refuse_another(run, follows)
+            refuse_started(run, start, parent_id)
             root_id, cancelled, killed = thread_id, False, False
             if parent_id is not None:
                 parent = self._row(run, parent_id)
@@ -99,13 +99,14 @@ class ThreadRegistry(ThreadQueries):
                     ),
                 )
             except sqlite3.IntegrityError:
-                raise ThreadConflict(
-                    f"There is a thread {thread_id} already.",
-                    next_step="Give it another id.",
-                    thread_id=thread_id,
-                    state="created",
-                ) from None
+                raise id_taken(thread_id) from None
+            keep_start_key(run, thread_id, start, parent_id)
             return self._row(run, thread_id)
+
+    def check_start(self, start: StartKey | None, parent_id: str | None) -> None:
+        """Refuse a start whose idempotency key another one has, before anything is counted."""
+        with self._database.write() as run:
+            refuse_started(run, start, parent_id)
 
     def count_spawn(self, parent_id: str, most: int | None) -> int:
         """Count one more child of a thread, unless that would pass its limit.

@@ -139,5 +139,12 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     ),
     # Threads whose rows are gone, and whose files are about to go.
     ("CREATE TABLE pruned (thread_id TEXT PRIMARY KEY NOT NULL) STRICT",),
+    (
+        "ALTER TABLE threads ADD COLUMN start_scope TEXT",
+        "ALTER TABLE threads ADD COLUMN start_key TEXT",
+        "ALTER TABLE threads ADD COLUMN start_digest TEXT",
+        "CREATE UNIQUE INDEX threads_by_start_key ON threads (start_scope, start_key)"
+        " WHERE start_key IS NOT NULL",
+    ),
 )
 """The statements that lead from each version of the file's schema to the next."""

@@ -8,6 +8,7 @@ from attrs import field, frozen
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.policy.budget import Amount
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status, ThreadRecord
+from ryecore.state.start_keys import EarlierStart
 from ryecore.styled import StyledText
 
 __all__ = ["StartedThread", "ThreadResult", "cost_to_dict", "kept_result"]
@@ -129,12 +130,14 @@ class StartedThread(ExecutionResult):
 
     Attributes:
         thread_id: What `rye.threads` knows it by.
-        pid: The number of its process.
+        pid: The number of its process; 0 where it has none any more.
+        earlier: How it stands, where it was started before with the same idempotency key.
     """
 
     chain: ValidChain = _NO_CHAIN
     thread_id: str
     pid: int
+    earlier: EarlierStart | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The response object of an asynchronous fork.
@@ -151,6 +154,7 @@ class StartedThread(ExecutionResult):
             "state": "running",
             "pid": self.pid,
             "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
+            **(self.earlier.to_dict() if self.earlier is not None else {}),
         }
 
     def render(self) -> StyledText:

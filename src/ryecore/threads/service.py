@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
-from ryecore.errors import ConfigError, RyeClosed, ThreadConflict
+from ryecore.errors import AlreadyStarted, ConfigError, RyeClosed, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.locks import find_lock_holders
 from ryecore.lillux.processes import current_process
@@ -20,6 +20,7 @@ from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.pruning import Retention
+from ryecore.state.start_keys import EarlierStart
 from ryecore.state.transcript_check import TranscriptReport, verify_transcript
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.continuing import fork_of, resume_of
@@ -94,7 +95,13 @@ class ThreadService:
         """Start a thread as a task of this Rye; see `start`."""
         began = time.perf_counter()
         # Whoever listens does so for the length of this call.
-        thread = await self.start(wish, evolve(ctx, event_sink=None))
+        earlier: EarlierStart | None = None
+        try:
+            thread = await self.start(wish, evolve(ctx, event_sink=None))
+        except AlreadyStarted as found:
+            thread = self.thread(found.thread_id)
+            kept = self._host.registry.get_result(thread.thread_id)
+            earlier = EarlierStart(thread.record.status, kept)
         return StartedThread(
             status="success",
             item_id=thread.item_id,
@@ -102,7 +109,8 @@ class ThreadService:
             error=None,
             duration_ms=(time.perf_counter() - began) * 1000,
             thread_id=thread.thread_id,
-            pid=current_process().pid,
+            pid=current_process().pid if earlier is None else thread.record.pid or 0,
+            earlier=earlier,
         )
 
     def thread(self, thread_id: str) -> Thread:

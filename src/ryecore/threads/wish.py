@@ -11,6 +11,7 @@ from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.runs.naming import Registered
 from ryecore.state.model import Follows
+from ryecore.state.start_keys import StartKey
 
 __all__ = ["Continuation", "ContinuationKind", "ThreadWish"]
 
@@ -72,6 +73,7 @@ class ThreadWish:
         muted_hooks: The ids of hooks that don't act in it.
         registered: The thread that it runs in, where there is one already.
         continues: What it goes on from; None for a fresh thread.
+        start_key: The idempotency key that it is started with.
     """
 
     ref: ItemRef
@@ -81,6 +83,7 @@ class ThreadWish:
     muted_hooks: frozenset[str] = frozenset()
     registered: Registered | None = None
     continues: Continuation | None = None
+    start_key: StartKey | None = None
 
     @property
     def owns_process(self) -> bool:

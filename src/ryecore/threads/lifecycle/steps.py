@@ -167,6 +167,7 @@ class ThreadLifecycle:
             self._wish.ref,
             self._ctx.budget_account,
             goes_on.follows if goes_on else None,
+            self._wish.start_key,
         )
 
     def _load_directive(self) -> None:

@@ -1,0 +1,145 @@
+"""Idempotency keys: a start that is repeated with the same key finds the run that there is.
+
+A key counts within the chain of the thread that starts something, so that one which is handed off
+or resumed still finds its own; what the host starts shares one scope.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final, Self
+
+from attrs import field, frozen
+
+from ryecore.errors import AlreadyStarted, InputError
+from ryecore.state.model import Status, has_ended
+
+__all__ = ["EarlierStart", "StartKey", "keep_start_key", "refuse_started"]
+
+_KEY: Final = re.compile(r"[!-~]{1,200}")
+_NEVER_CLAIMED: Final = 1
+"""The fence of a thread that ended before any process claimed it: it counts the end alone."""
+
+
+@frozen
+class StartKey:
+    """An idempotency key, and the request that it was given for.
+
+    Attributes:
+        key: The key.
+        item_id: What is started, as a canonical ref.
+        digest: The SHA-256 (hex) of all that the request says.
+    """
+
+    key: str
+    item_id: str
+    digest: str
+
+    @classmethod
+    def of(cls, key: object, item_id: str, request: Mapping[str, object]) -> Self:
+        """Make the key of a request.
+
+        Args:
+            key: The caller's key: 1 to 200 visible ASCII characters.
+            item_id: What is started, as a canonical ref.
+            request: Its parameters, and whatever else makes it another request.
+
+        Raises:
+            InputError: It can't be a key.
+        """
+        if not isinstance(key, str) or _KEY.fullmatch(key) is None:
+            raise InputError(
+                f"The idempotency key {key!r:.80} can't be used.",
+                next_step="Pass 1 to 200 visible ASCII characters, such as order-17.",
+            )
+        said = json.dumps([item_id, request], sort_keys=True, default=str)
+        return cls(key, item_id, sha256(said.encode()).hexdigest())
+
+
+@frozen
+class EarlierStart:
+    """How a run stands that was started before with the same idempotency key.
+
+    Attributes:
+        status: Its status.
+        result: Its result; None while it runs.
+    """
+
+    status: Status
+    result: object = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        """What the response of a repeated start says besides."""
+        document: dict[str, object] = {"already_started": True, "state": self.status}
+        if has_ended(self.status):
+            document["result"] = self.result
+        return document
+
+
+def _scope_of(run: sqlite3.Connection, parent_id: str | None) -> str:
+    if parent_id is None:
+        return ""
+    query = "SELECT coalesce(chain_root_id, thread_id) FROM threads WHERE thread_id = ?"
+    row = run.execute(query, (parent_id,)).fetchone()
+    return parent_id if row is None else str(row[0])
+
+
+def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: str | None) -> None:
+    """Refuse a start whose key another one has; one that ended before it began frees its key.
+
+    Args:
+        run: The transaction.
+        start: The key; None for none.
+        parent_id: The thread that starts it.
+
+    Raises:
+        AlreadyStarted: The same request was started with it.
+        InputError: Another request was.
+    """
+    if start is None:
+        return
+    row = run.execute(
+        "SELECT thread_id, item_id, status, fence, start_digest FROM threads"
+        " WHERE start_scope = ? AND start_key = ?",
+        (_scope_of(run, parent_id), start.key),
+    ).fetchone()
+    if row is None:
+        return
+    thread_id, item_id, status, fence, digest = row
+    if has_ended(status) and fence <= _NEVER_CLAIMED:
+        run.execute("UPDATE threads SET start_key = NULL WHERE thread_id = ?", (thread_id,))
+        return
+    if digest != start.digest:
+        other = item_id if item_id != start.item_id else f"{item_id} with other parameters"
+        raise InputError(
+            f"The idempotency key {start.key} was used to start {other}, as {thread_id}; "
+            f"this call starts {start.item_id}.",
+            next_step="Use a key of its own for each request.",
+        )
+    raise AlreadyStarted(
+        f"{item_id} was started with the idempotency key {start.key} already, as {thread_id}.",
+        next_step=f"See it: rye threads show {thread_id}",
+        thread_id=thread_id,
+        state=status,
+    )
+
+
+def keep_start_key(
+    run: sqlite3.Connection, thread_id: str, start: StartKey | None, parent_id: str | None
+) -> None:
+    """Note the key that a thread was started with.
+
+    Args:
+        run: The transaction that registers it.
+        thread_id: The thread.
+        start: The key; None for none.
+        parent_id: The thread that starts it.
+    """
+    if start is not None:
+        run.execute(
+            "UPDATE threads SET start_scope = ?, start_key = ?, start_digest = ?"
+            " WHERE thread_id = ?",
+            (_scope_of(run, parent_id), start.key, start.digest, thread_id),
+        )

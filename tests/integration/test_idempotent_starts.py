@@ -1,0 +1,154 @@
+"""A start that is repeated with the same idempotency key finds the run that there is."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ryecore import Rye
+from ryecore.errors import AlreadyStarted, InputError, RyeError
+from ryecore.state.model import Follows
+from ryecore.state.start_keys import StartKey
+from tests.graphs import graph
+from tests.house import House
+from tests.thread_host import Theatre
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 60.0
+
+STARTS = """
+import sys, anyio, json
+from pathlib import Path
+from ryecore import Rye
+from tests.thread_host import _deps
+root = Path(sys.argv[1])
+async def main():
+    opened = Rye.open(root / 'project', user_space=root / 'user', **_deps(root))
+    async with opened as rye:
+        print('ready', flush=True)
+        sys.stdin.readline()
+        if sys.argv[2].startswith('directive:'):
+            started = await rye.start(sys.argv[2], idempotency_key='order-17')
+            await started.result()
+        else:
+            started = await rye.execute(sys.argv[2], async_=True, idempotency_key='order-17')
+            await rye.threads.wait(started.thread_id)
+        print(started.thread_id, flush=True)
+anyio.run(main)
+"""
+
+
+def items(theatre: Theatre) -> dict[str, str]:
+    """A tool, a graph and a directive, each of which leaves one mark."""
+    house = theatre.house
+    house.shell("acme/pay", 'echo paid >> "$1/../marks"; echo 1')
+    graph(house, {"pay": {"action": {"item_id": "tool:acme/pay"}}}, "acme/flow")
+    permits = "<execute><tool>host/*</tool></execute>"
+    work = theatre.write("work", ["mark", {"text": "paid"}], permissions=permits)
+    return {"tool": "tool:acme/pay", "graph": "tool:acme/flow", "directive": work}
+
+
+def marks(theatre: Theatre) -> list[str]:
+    return (theatre.root / "marks").read_text().split()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the processes' loops are their own
+@pytest.mark.parametrize("kind", ["tool", "graph", "directive"])
+async def test_of_eight_processes_that_start_with_one_key_one_does(
+    tmp_path: Path, kind: str
+) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = items(theatre)[kind]
+    command = [theatre.command()[0], "-c", STARTS, str(tmp_path), ref]
+    hosts = [
+        subprocess.Popen(
+            command, env=theatre.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(8)
+    ]
+    assert [host.stdout.readline() for host in hosts if host.stdout] == ["ready\n"] * 8
+    for host in hosts:
+        assert host.stdin
+        host.stdin.write("go\n")
+        host.stdin.flush()
+    ids = {host.communicate(timeout=PATIENCE_S)[0].strip() for host in hosts}
+    assert len(ids) == 1
+    assert "" not in ids
+    assert marks(theatre) == ["paid"]
+    assert theatre.store().registry.count_threads() == 1
+
+
+async def again(rye: Rye, ref: str, **options: Any) -> dict[str, Any]:
+    thread = "fork" if ref.startswith("directive:") else "inline"
+    return dict((await rye.execute(ref, async_=True, thread=thread, **options)).to_dict())
+
+
+async def test_a_repeated_start_is_answered_with_the_result_once_it_has_ended(
+    tmp_path: Path,
+) -> None:
+    theatre = Theatre(House(tmp_path))
+    refs = items(theatre)
+    async with theatre.open() as rye:
+        for kind, ref in refs.items():
+            first = await again(rye, ref, idempotency_key=kind)
+            assert "already_started" not in first
+            await rye.threads.wait(first["thread_id"])
+            second = await again(rye, ref, idempotency_key=kind)
+            assert second["thread_id"] == first["thread_id"]
+            assert (second["already_started"], second["state"]) == (True, "completed")
+            assert second["result"] is not None
+            json.dumps(second)
+        assert marks(theatre) == ["paid"] * 3
+        done = await rye.execute(refs["directive"], thread="fork", idempotency_key="fork")
+        same = await rye.execute(refs["directive"], thread="fork", idempotency_key="fork")
+        assert done.to_dict()["thread_id"] == same.to_dict()["thread_id"]
+    assert marks(theatre) == ["paid"] * 4
+
+
+async def test_a_key_of_another_request_is_refused_with_both_named(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    refs = items(theatre)
+    async with theatre.open() as rye:
+        first = await again(rye, refs["tool"], idempotency_key="k")
+        for ref, parameters in ((refs["graph"], {}), (refs["tool"], {"n": 1})):
+            with pytest.raises(InputError) as refused:
+                await rye.execute(ref, parameters, async_=True, idempotency_key="k")
+            for named in ("tool:acme/pay", ref, first["thread_id"]):
+                assert named in str(refused.value)
+        for bad in ("", "a b", "x" * 201, 5):
+            with pytest.raises(InputError, match="idempotency key"):
+                await again(rye, refs["tool"], idempotency_key=bad)
+        with pytest.raises(InputError, match="async"):
+            await rye.execute(refs["tool"], idempotency_key="k")
+        await rye.threads.wait(first["thread_id"])
+    assert marks(theatre) == ["paid"]
+
+
+async def test_a_start_that_failed_before_it_began_frees_its_key(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = items(theatre)["directive"]
+    async with theatre.open(agent=None, deps_factory=None) as rye:
+        with pytest.raises(RyeError, match="model"):
+            await rye.start(ref, idempotency_key="k")
+    async with theatre.open() as rye:
+        with anyio.fail_after(PATIENCE_S):
+            assert (await (await rye.start(ref, idempotency_key="k")).result()).success
+    assert marks(theatre) == ["paid"]
+
+
+def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path) -> None:
+    registry = Theatre(House(tmp_path)).store().registry
+    key = StartKey.of("k", "tool:acme/pay", {})
+    registry.register("first", "directive:acme/work")
+    registry.register("next", "directive:acme/work", follows=Follows("first", "first"))
+    registry.register("other", "directive:acme/work")
+    registry.register("child", "tool:acme/pay", "first", start=key)
+    for parent in ("first", "next"):  # what it is handed off to is the same work
+        with pytest.raises(AlreadyStarted) as started:
+            registry.register("again", "tool:acme/pay", parent, start=key)
+        assert started.value.thread_id == "child"
+    registry.register("others", "tool:acme/pay", "other", start=key)
+    registry.register("hosts", "tool:acme/pay", start=key)
