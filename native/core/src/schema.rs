@@ -1,20 +1,41 @@
 //! JSON Schema: every failure of an instance, by path and in plain words.
 
+mod metered;
+mod pattern;
+
+use std::collections::HashSet;
+use std::fmt::{self, Display, Write};
+
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::paths::{Location, LocationSegment};
-use jsonschema::{Draft, ValidationError, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+pub use crate::schema::metered::Budget;
+use crate::schema::metered::{Metered, MeteredValue, within};
+use crate::schema::pattern::Weight;
 
 const MAX_MESSAGE_CHARS: usize = 300;
 const MAX_VALUE_CHARS: usize = 80;
 /// Nobody reads more, and a large instance may have millions.
 const MAX_FAILURES: usize = 100;
+/// To find failures costs memory, too.
+const MAX_STEPS_FOR_FAILURES: u64 = 1_000_000;
+const MAX_BACKTRACKS: usize = 100_000;
+const MAX_PATTERN_BYTES: usize = 10_000;
+/// Of all patterns together, with their repetitions written out.
+const MAX_PATTERN_PARTS: u64 = 100_000;
+/// What a schema's patterns may take once compiled: each alone, and all together.
+const MAX_COMPILED_BYTES: usize = 4 * 1024 * 1024;
+const MAX_COMPILED_BYTES_OF_ALL: usize = 32 * 1024 * 1024;
 
 /// A schema, ready to be used many times.
 #[derive(Debug)]
-pub struct Schema(Validator);
+pub struct Schema {
+    validator: Validator<Metered>,
+    weight: Weight,
+}
 
 /// One way in which an instance differs from its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +51,14 @@ impl Schema {
     pub fn new(schema_json: &str) -> Result<Self> {
         let mut schema = parse(schema_json, "the schema")?;
         name_the_unexpected(&mut schema);
-        let options = jsonschema::options()
+        let (weight, compiled_bytes) = weigh_patterns(&schema)?;
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(MAX_BACKTRACKS)
+            .size_limit(compiled_bytes)
+            .dfa_size_limit(compiled_bytes);
+        let options = jsonschema::options_for::<Metered>()
             .with_draft(declared_draft(&schema)?)
+            .with_pattern_options(patterns)
             .should_validate_formats(false)
             .offline();
         let built = options.build(&schema).map_err(|error| {
@@ -45,15 +72,79 @@ impl Schema {
                 failure.message
             ))
         });
-        Ok(Self(built?))
+        Ok(Self {
+            validator: built?,
+            weight,
+        })
     }
 
     /// The failures of an instance, the first hundred at most; none when it is valid.
-    pub fn failures(&self, instance_json: &str) -> Result<Vec<Failure>> {
+    ///
+    /// None at all where finding out would have cost more than the budget.
+    pub fn failures(&self, instance_json: &str, budget: Budget) -> Result<Option<Vec<Failure>>> {
         let instance = parse(instance_json, "the instance")?;
-        let failures = self.0.iter_errors(&instance).take(MAX_FAILURES);
-        Ok(failures.map(|error| explain(&error)).collect())
+        let value = MeteredValue(&instance);
+        let is_valid = || self.validator.is_valid(value);
+        let Some(valid) = within(budget, self.weight, is_valid) else {
+            return Ok(None);
+        };
+        if valid {
+            return Ok(Some(Vec::new()));
+        }
+        let listed = || -> Vec<Failure> {
+            let failures = self.validator.iter_errors(value).take(MAX_FAILURES);
+            failures.map(|error| explain(&error)).collect()
+        };
+        let budget_for_failures = Budget {
+            steps: MAX_STEPS_FOR_FAILURES,
+            ..budget
+        };
+        Ok(Some(
+            within(budget_for_failures, self.weight, listed).unwrap_or_else(|| {
+                vec![Failure {
+                    path: String::new(),
+                    message: "it doesn't fit, in more ways than can be listed".to_owned(),
+                }]
+            }),
+        ))
     }
+}
+
+/// The weight of a schema's heaviest pattern, and how large each may become when compiled.
+fn weigh_patterns(schema: &Value) -> Result<(Weight, usize)> {
+    let mut patterns = HashSet::new();
+    let mut left = vec![schema];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(members) => {
+                patterns.extend(members.get("pattern").and_then(Value::as_str));
+                if let Some(Value::Object(by_pattern)) = members.get("patternProperties") {
+                    patterns.extend(by_pattern.keys().map(String::as_str));
+                }
+                left.extend(members.values());
+            }
+            _ => {}
+        }
+    }
+    if let Some(long) = patterns.iter().find(|one| one.len() > MAX_PATTERN_BYTES) {
+        return Err(Error::Invalid(format!(
+            "the schema's pattern {} is longer than {MAX_PATTERN_BYTES} bytes",
+            shortened(long, MAX_VALUE_CHARS)
+        )));
+    }
+    let weights: Vec<_> = patterns.iter().map(|one| Weight::of(one)).collect();
+    let parts = weights.iter().map(|one| one.parts);
+    if parts.fold(0, u64::saturating_add) > MAX_PATTERN_PARTS {
+        return Err(Error::Invalid(format!(
+            "the schema's patterns repeat their parts more than {MAX_PATTERN_PARTS} times"
+        )));
+    }
+    let share = MAX_COMPILED_BYTES_OF_ALL / patterns.len().max(1);
+    Ok((
+        weights.into_iter().fold(Weight::NONE, Weight::max),
+        share.min(MAX_COMPILED_BYTES),
+    ))
 }
 
 /// Where nothing is allowed by name, a failure would not say which name it met.
@@ -85,14 +176,14 @@ fn declared_draft(schema: &Value) -> Result<Draft> {
 }
 
 fn explain(error: &ValidationError<'_>) -> Failure {
-    let value = shortened(&error.instance().to_string(), MAX_VALUE_CHARS);
+    let value = shortened(error.instance(), MAX_VALUE_CHARS);
     let message = match error.kind() {
         ValidationErrorKind::FalseSchema => format!("{value} is not allowed here"),
-        _ => error.masked_with(value).to_string(),
+        _ => shortened(&error.masked_with(value), MAX_MESSAGE_CHARS),
     };
     Failure {
         path: plain_path(error.instance_path()),
-        message: shortened(&message, MAX_MESSAGE_CHARS),
+        message,
     }
 }
 
@@ -118,24 +209,59 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(plain)
 }
 
-fn shortened(text: &str, max_chars: usize) -> String {
-    if text.chars().count() <= max_chars {
-        return text.to_owned();
+/// The text of a value, of which no more is written than is kept.
+fn shortened<T: Display + ?Sized>(value: &T, max_chars: usize) -> String {
+    let mut kept = Kept {
+        text: String::new(),
+        chars_left: max_chars,
+    };
+    if write!(kept, "{value}").is_err() {
+        kept.text.pop();
+        kept.text.push('…');
     }
-    let kept: String = text.chars().take(max_chars - 1).collect();
-    kept + "…"
+    kept.text
+}
+
+struct Kept {
+    text: String,
+    chars_left: usize,
+}
+
+impl Write for Kept {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let kept = text.chars().take(self.chars_left);
+        let before = self.text.len();
+        self.text.extend(kept);
+        let written = &self.text[before..];
+        self.chars_left -= written.chars().count();
+        if written.len() < text.len() {
+            return Err(fmt::Error);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
 
+    const AMPLE: Budget = Budget {
+        steps: 5_000_000,
+        time: Duration::from_secs(600),
+    };
+
     fn failures(schema: &Value, instance: &Value) -> Vec<(String, String)> {
         let schema = Schema::new(&schema.to_string()).unwrap();
-        let found = schema.failures(&instance.to_string()).unwrap();
-        found.into_iter().map(|f| (f.path, f.message)).collect()
+        let found = schema.failures(&instance.to_string(), AMPLE).unwrap();
+        found
+            .unwrap()
+            .into_iter()
+            .map(|f| (f.path, f.message))
+            .collect()
     }
 
     fn refusal(schema: &Value) -> String {
@@ -150,6 +276,120 @@ mod tests {
         let many = json!(vec![0; 100_000]);
         let schema = json!({"items": {"type": "string"}});
         assert_eq!(failures(&schema, &many).len(), MAX_FAILURES);
+    }
+
+    fn is_given_up(schema: &Value, instance: &Value) -> bool {
+        let schema = Schema::new(&schema.to_string()).unwrap();
+        let found = schema.failures(&instance.to_string(), AMPLE).unwrap();
+        found.is_none()
+    }
+
+    fn nested(depth: usize) -> Value {
+        (0..depth).fold(json!({"a": 1}), |inner, _| json!({"a": inner}))
+    }
+
+    #[test]
+    fn what_costs_too_much_is_given_up() {
+        let long = "a".repeat(1_000_000);
+        let mut chain = serde_json::Map::new();
+        for level in 0..200 {
+            let next = format!("#/$defs/{}", level + 1);
+            chain.insert(level.to_string(), json!({"allOf": [{"$ref": next}]}));
+        }
+        chain.insert(
+            "200".to_owned(),
+            json!({"properties": {"a": {"$ref": "#"}}}),
+        );
+        for (schema, instance) in [
+            (json!({"$ref": "#/$defs/0", "$defs": chain}), nested(120)),
+            (json!({"pattern": "(.{1,200}x){1,20}$"}), json!(long)),
+            (json!({"pattern": "^(?:(?=.*z)a)*$"}), json!(long)),
+            (
+                json!({"patternProperties": {"(a?){1,1000}b": {}}}),
+                json!({&long: 1}),
+            ),
+            (
+                json!({"propertyNames": {"pattern": "(a?){1,1000}b"}}),
+                json!({&long: 1}),
+            ),
+        ] {
+            assert!(is_given_up(&schema, &instance), "{schema}");
+        }
+    }
+
+    #[test]
+    fn failures_that_multiply_are_not_all_listed() {
+        let fans_out = json!({"anyOf": [
+            {"properties": {"a": {"$ref": "#"}}, "required": ["b"]},
+            {"properties": {"a": {"$ref": "#"}}, "required": ["c"]},
+            {"properties": {"a": {"$ref": "#"}}, "required": ["d"]},
+        ], "unevaluatedProperties": {"$ref": "#"}});
+        let found = failures(&fans_out, &nested(100));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].1.contains("more ways than can be listed"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn unique_items_are_compared_in_one_pass() {
+        let unique = |items: &Value| failures(&json!({"uniqueItems": true}), items).is_empty();
+        assert!(!unique(&json!([1, 2, 1.0])));
+        assert!(!unique(&json!([0, -0.0])));
+        assert!(!unique(&json!([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}])));
+        assert!(!unique(&json!([
+            9_223_372_036_854_775_808_u64,
+            9_223_372_036_854_775_808.0
+        ])));
+        assert!(unique(&json!([
+            9_223_372_036_854_775_809_u64,
+            9_223_372_036_854_775_808.0
+        ])));
+        assert!(unique(
+            &json!([1, true, "1", [1], {"1": 1}, null, "null", 1.5, 1e300])
+        ));
+        assert!(unique(&json!([
+            ["a", "b"],
+            ["a,b"],
+            [["a"], "b"],
+            ["a", ["b"]],
+            [],
+            [[]]
+        ])));
+        // Each pair of these has one and the same hash in the crate's own comparison.
+        let many: Vec<_> = (0..20_000_u64).map(|n| json!(n + (1 << 63))).collect();
+        assert!(unique(&json!(many)));
+    }
+
+    #[test]
+    fn a_pattern_that_grows_beyond_its_share_is_refused() {
+        for pattern in [
+            "a{1000}{1000}",
+            r"(\w{100}){1000}",
+            &"a".repeat(MAX_PATTERN_BYTES + 1),
+        ] {
+            assert!(refusal(&json!({"pattern": pattern})).contains("pattern"));
+        }
+        let many: Map<_, _> = (0..2000)
+            .map(|n| {
+                (
+                    format!("p{n}"),
+                    json!({"pattern": format!(r"\w{{200}}{n}")}),
+                )
+            })
+            .collect();
+        assert!(refusal(&json!({"properties": many})).contains("pattern"));
+        let usual = json!({"pattern": r"^[\w.-]{1,64}@[\w.-]{1,255}$"});
+        assert!(failures(&usual, &json!("a@b")).is_empty());
+    }
+
+    #[test]
+    fn a_pattern_that_backtracks_for_ever_fits_nothing() {
+        let schema = json!({"pattern": r"^(a|a)*\1b$"});
+        assert_eq!(failures(&schema, &json!("a".repeat(40))).len(), 1);
+        let negated = json!({"not": schema});
+        assert_eq!(failures(&negated, &json!("a".repeat(40))).len(), 1);
     }
 
     #[test]
@@ -255,6 +495,9 @@ mod tests {
     #[test]
     fn an_instance_that_is_no_json_is_refused() {
         let schema = Schema::new("true").unwrap();
-        assert!(matches!(schema.failures("NaN"), Err(Error::Invalid(_))));
+        assert!(matches!(
+            schema.failures("NaN", AMPLE),
+            Err(Error::Invalid(_))
+        ));
     }
 }

@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use pyo3::prelude::*;
-use ryecore_core::schema::Schema;
+use ryecore_core::schema::{Budget, Schema};
 
 use crate::convert::raise;
 
@@ -16,15 +18,25 @@ impl SchemaValidator {
             .map_err(raise)
     }
 
-    #[pyo3(signature = (instance_json, /))]
-    fn failures(&self, py: Python<'_>, instance_json: &str) -> PyResult<Vec<(String, String)>> {
+    #[pyo3(signature = (instance_json, max_steps, max_ms, /))]
+    fn failures(
+        &self,
+        py: Python<'_>,
+        instance_json: &str,
+        max_steps: u64,
+        max_ms: u64,
+    ) -> PyResult<Option<Vec<(String, String)>>> {
+        let budget = Budget {
+            steps: max_steps,
+            time: Duration::from_millis(max_ms),
+        };
         let found = py
-            .detach(|| self.0.failures(instance_json))
+            .detach(|| self.0.failures(instance_json, budget))
             .map_err(raise)?;
-        Ok(found
-            .into_iter()
-            .map(|failure| (failure.path, failure.message))
-            .collect())
+        Ok(found.map(|failures| {
+            let pairs = failures.into_iter();
+            pairs.map(|one| (one.path, one.message)).collect()
+        }))
     }
 }
 

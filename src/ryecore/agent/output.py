@@ -1,4 +1,4 @@
-"""Read an answer that should fit a schema. Pure.
+"""Read an answer that should fit a schema.
 
 Source: seed 004, "output_schema"; decision 54.
 """
@@ -44,7 +44,7 @@ class OutputSchema:
         self.schema = schema
         self._validator = SchemaValidator(text)
 
-    def read(self, answer: str) -> object:
+    async def read(self, answer: str) -> object:
         """The value of an answer, or how it misses the schema.
 
         Args:
@@ -57,7 +57,7 @@ class OutputSchema:
         text = fenced[1] if fenced else answer
         try:
             value: object = json.loads(text, parse_constant=_refuse)
-            failures = self._validator.failures(text)
+            failures = await self._validator.failures_async(text)
         except (ValueError, RecursionError) as problem:
             return Misfit(
                 f"Your answer is no JSON ({problem}). Answer with the JSON value alone, "

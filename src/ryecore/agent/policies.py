@@ -151,7 +151,7 @@ class NodePolicy(TurnPolicy):
             return ACCEPT
         if result.stop_reason == "length":
             return Fail("validation", "The answer was cut at its longest, so it fits no schema.")
-        value = self._output.read(result.text)
+        value = await self._output.read(result.text)
         if isinstance(value, Misfit):
             return Nudge(value.text)
         return Accept(value)

@@ -116,7 +116,7 @@ class PrimitiveExecutor:
             if dry_run:
                 with log.failing("verify_integrity", item_id=ref.id, verified=False):
                     await self._audit(prepared)
-            plan = self._plan(prepared, ref, parameters, ctx, timeout_s, log)
+            plan = await self._plan(prepared, ref, parameters, ctx, timeout_s, log)
             if dry_run:
                 return ExecutionResult(
                     "validation_passed",
@@ -187,7 +187,7 @@ class PrimitiveExecutor:
         """
         try:
             prepared = await self._prepared(ref, Trace(ctx.event_sink))
-            plan = self._plan(prepared, ref, parameters, ctx, None, Trace(None))
+            plan = await self._plan(prepared, ref, parameters, ctx, None, Trace(None))
         except RyeError as error:
             error.item_id = str(ref)
             raise
@@ -246,7 +246,7 @@ class PrimitiveExecutor:
         for source in sources:
             self._auditor.verify(source)
 
-    def _plan(
+    async def _plan(
         self,
         prepared: PreparedChain,
         ref: ItemRef,
@@ -257,7 +257,7 @@ class PrimitiveExecutor:
     ) -> ExecutionPlan:
         head = prepared.chain.head
         with log.failing("check_parameters", item_id=head.item_id):
-            checked = checked_parameters(
+            checked = await checked_parameters(
                 head.item_id, head.spec.config_schema, prepared.schema, parameters
             )
             timeout_s = _bounded_timeout(timeout_s, prepared.timeout_s)

@@ -1,4 +1,4 @@
-"""Check what a tool is given against the schema that it declares. Pure."""
+"""Check what a tool is given against the schema that it declares."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from ryecore.lillux.schema import SchemaValidator
 __all__ = ["checked_parameters"]
 
 
-def checked_parameters(
+async def checked_parameters(
     item_id: str,
     schema: Mapping[str, Any] | None,
     validator: SchemaValidator | None,
@@ -38,7 +38,7 @@ def checked_parameters(
         return parameters
     filled = with_defaults(schema, parameters)
     try:
-        failures = validator.failures(json.dumps(filled, allow_nan=False))
+        failures = await validator.failures_async(json.dumps(filled, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(
             f"The parameters can't be written as JSON: {problem}.",

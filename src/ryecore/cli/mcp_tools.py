@@ -15,7 +15,13 @@ from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
-from ryecore.mcp_client.authoring import PinnedItem, choose_tools, declarations, pin_tool
+from ryecore.mcp_client.authoring import (
+    PinnedItem,
+    choose_tools,
+    declarations,
+    pin_tool,
+    unpinnable,
+)
 from ryecore.rye import Rye
 from ryecore.styled import StyledText
 
@@ -36,17 +42,32 @@ def tools(server: str, project_path: str, as_json: bool) -> None:
     server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
         listed = _list(project_path, server, as_json=as_json)
-        pins = {name: one.pin for name, one in declarations(listed).items()}
+        declared = declarations(listed)
+        unfit = {name: unpinnable(one) for name, one in declared.items()}
+        pins = {name: None if unfit[name] else one.pin for name, one in declared.items()}
         if as_json:
-            found = [{**one, "pin": pins[str(one["name"])]} for one in listed]
+            found = [_with_pin(one, pins, unfit) for one in listed]
             show_json({"status": "success", "server": server, "tools": found})
             return
         text = StyledText()
         width = max((len(str(one["name"])) for one in listed), default=0)
         for one in listed:
-            text.line((str(one["name"]).ljust(width), "id"), f"  {_brief(one)}")
+            name = str(one["name"])
+            text.line((name.ljust(width), "id"), f"  {_brief(one)}")
+            if unfit[name]:
+                text.line((f"{' ' * width}  can't be pinned: {unfit[name]}", "warn"))
         text.line(f"{len(listed)} tools; pin those that you want: rye mcp pin {server} NAME --sign")
         show(text)
+
+
+def _with_pin(
+    one: Mapping[str, Any], pins: Mapping[str, str | None], unfit: Mapping[str, str]
+) -> dict[str, object]:
+    name = str(one["name"])
+    document: dict[str, object] = {**one, "pin": pins[name]}
+    if unfit[name]:
+        document["cannot_be_pinned"] = unfit[name]
+    return document
 
 
 @click.command(short_help="Pin tools of an MCP server, so that models may use them.")

@@ -8,15 +8,21 @@ Source: decision 82.
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag, urljoin
 
-__all__ = ["MAX_SUBSCHEMAS", "check_schema_size"]
+__all__ = ["MAX_SCHEMA_CHARS", "MAX_SUBSCHEMAS", "check_schema_size"]
+
+MAX_SCHEMA_CHARS: Final = 1_048_576
+"""How long a schema's JSON may be."""
 
 MAX_SUBSCHEMAS: Final = 1_000_000
 """How many subschemas a schema may come to, each counted wherever it is referred to."""
 
 MAX_SUBSCHEMAS_A_VALUE: Final = 20_000
 """How many of them may be applied to one value."""
+
+_MAX_DEPTH: Final = 256
+"""How deeply subschemas may be nested, their references followed."""
 
 _ONE: Final = ("not", "if", "then", "else")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -57,8 +63,11 @@ class _Sizes:
         self._root = root
         self._known: dict[int, tuple[int, int]] = {}
         self._open: set[int] = set()
-        self._anchors: dict[str, object] = {}
-        self._find_anchors(root)
+        self._bases: dict[int, str] = {}
+        self._documents: dict[str, object] = {"": root}
+        self._anchors: dict[tuple[str, str], object] = {}
+        self._dynamic: dict[str, list[object]] = {}
+        self._find_names(root)
 
     def of(self, schema: object) -> tuple[int, int]:
         """How many subschemas are applied to one value at most, and in all."""
@@ -69,6 +78,8 @@ class _Sizes:
             return self._known[key]
         if key in self._open:  # a recursive schema: the instance bounds it
             return (1, 1)
+        if len(self._open) >= _MAX_DEPTH:
+            raise RecursionError
         self._open.add(key)
         here, all_in_all = 1, 1
         widest = 0
@@ -103,38 +114,61 @@ class _Sizes:
         for name in _REFERENCES:
             target = schema.get(name)
             if isinstance(target, str):
-                yield self._resolved(target)
+                yield from self._resolved(target, self._bases.get(id(schema), ""), name)
 
-    def _resolved(self, reference: str) -> object:
-        """What a reference within the document leads to; None where it leads elsewhere."""
-        _, _, fragment = reference.partition("#")
-        if not fragment:
-            return self._root
-        if not fragment.startswith("/"):
-            return self._anchors.get(fragment)
-        found: Any = self._root
-        for step in unquote(fragment).split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping):
-                found = found.get(name)
-            elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                return None
-        return found
+    def _resolved(self, reference: str, base: str, keyword: str) -> Iterator[object]:
+        """Yield what a reference may lead to within the document; nothing where it leads out."""
+        uri, fragment = urldefrag(_joined(base, reference))
+        found: Any = self._documents.get(uri)
+        if found is None:
+            return
+        if not fragment or fragment.startswith("/"):
+            for step in unquote(fragment).split("/")[1:]:
+                name = step.replace("~1", "/").replace("~0", "~")
+                if isinstance(found, Mapping):
+                    found = found.get(name)
+                elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
+                    found = found[int(name)]
+                else:
+                    return
+            yield found
+        elif keyword == "$dynamicRef" and fragment in self._dynamic:
+            yield from self._dynamic[fragment]
+        elif (uri, fragment) in self._anchors:
+            yield self._anchors[uri, fragment]
 
-    def _find_anchors(self, root: object) -> None:
-        left = [root]
+    def _find_names(self, root: object) -> None:
+        """Note the base of each subschema, and what has an identifier or an anchor."""
+        left: list[tuple[object, str]] = [(root, "")]
         while left:
-            one = left.pop()
-            if isinstance(one, Mapping):
-                for name in ("$anchor", "$dynamicAnchor"):
-                    anchor = one.get(name)
-                    if isinstance(anchor, str):
-                        self._anchors[anchor] = one
-                left += one.values()
-            elif isinstance(one, list):
-                left += one
+            one, base = left.pop()
+            if isinstance(one, list):
+                left += [(item, base) for item in one]
+            if not isinstance(one, Mapping):
+                continue
+            for name in ("$id", "id"):
+                identifier = one.get(name)
+                if isinstance(identifier, str):
+                    base, anchor = urldefrag(_joined(base, identifier))
+                    if anchor:  # as drafts 4 to 7 write an anchor
+                        self._anchors.setdefault((base, anchor), one)
+                    else:
+                        self._documents.setdefault(base, one)
+            for name in ("$anchor", "$dynamicAnchor"):
+                found = one.get(name)
+                if isinstance(found, str):
+                    self._anchors[base, found] = one
+                    if name == "$dynamicAnchor":
+                        self._dynamic.setdefault(found, []).append(one)
+            self._bases[id(one)] = base
+            left += [(member, base) for member in one.values()]
+
+
+def _joined(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference)
+    except ValueError:  # such as half an IPv6 address; the validator refuses it
+        return reference.partition("#")[0]
 
 
 def _inner(schema: Mapping[str, Any]) -> Iterator[object]:

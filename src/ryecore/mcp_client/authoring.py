@@ -15,12 +15,12 @@ from ryecore.items.files import write_atomically
 from ryecore.items.refs import check_item_id
 from ryecore.items.spaces import Space
 from ryecore.lillux.schema import SchemaValidator
+from ryecore.lillux.schema_size import MAX_SCHEMA_CHARS
 from ryecore.mcp_client.pins import ToolDeclaration, check_pin, item_name, read_tool
 
-__all__ = ["PinnedItem", "choose_tools", "declarations", "pin_tool"]
+__all__ = ["PinnedItem", "choose_tools", "declarations", "pin_tool", "unpinnable"]
 
 _MAX_DESCRIPTION: Final = 64 * 1024
-_MAX_SCHEMA: Final = 1024 * 1024
 
 
 @frozen
@@ -129,7 +129,7 @@ def pin_tool(
 def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, path: Path) -> bytes:
     from ruamel.yaml import YAML  # noqa: PLC0415 - for writing items alone
 
-    problem = _unfit(tool)
+    problem = unpinnable(tool)
     if problem:
         raise ConfigError(
             f"The tool {json.dumps(tool.name[:100])} of '{server}' can't be pinned: {problem}.",
@@ -163,17 +163,27 @@ def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, pa
     )
 
 
-def _unfit(tool: ToolDeclaration) -> str:
-    """Why a declaration can't be pinned; empty where it can."""
+def unpinnable(tool: ToolDeclaration) -> str:
+    """Why a tool can't be pinned; empty where it can.
+
+    Args:
+        tool: What the server says of it.
+
+    Returns:
+        The reason with the bound that it passes, in a part of a sentence.
+    """
     if len(tool.description) > _MAX_DESCRIPTION:
-        return f"its description has {len(tool.description)} characters"
+        return (
+            f"its description has {len(tool.description)} characters, more than "
+            f"{_MAX_DESCRIPTION:,}"
+        )
     try:
         schema = json.dumps(tool.input_schema, allow_nan=False)
-        if len(schema) > _MAX_SCHEMA:
-            return f"its schema has {len(schema)} characters"
+        if len(schema) > MAX_SCHEMA_CHARS:
+            return f"its schema has {len(schema)} characters, more than {MAX_SCHEMA_CHARS:,}"
         SchemaValidator(schema)
     except (ValueError, RecursionError) as problem:
-        return f"its inputSchema is no JSON Schema ({problem})"
+        return f"its inputSchema is no JSON Schema that can be used ({problem})"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A call's arguments: what the model wrote, with what the host set itself. Pure.
+"""A call's arguments: what the model wrote, with what the host set itself.
 
 Source: decision 54.
 """
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, cast
 
-from ryecore.lillux.schema import SchemaFailure, SchemaValidator
+from ryecore.lillux.schema import UNDECIDED, SchemaFailure, SchemaValidator
 from ryecore.tools.failures import invalid_arguments
 
 __all__ = ["check_arguments", "hide_config", "parse_arguments", "unfit_config"]
@@ -51,14 +51,14 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
     raise invalid_arguments(tool_name, problem)
 
 
-def check_arguments(tool_name: str, text: str, schema: SchemaValidator) -> None:
+async def check_arguments(tool_name: str, text: str, schema: SchemaValidator) -> None:
     """Check the text of arguments against a schema.
 
     Raises:
         ToolArgsInvalidError: They don't fit; every failing path is listed.
     """
     try:
-        listed = tuple(map(_listed, schema.failures(text or "{}")))
+        listed = tuple(map(_listed, await schema.failures_async(text or "{}")))
     except ValueError as error:
         listed = (f"they are no JSON ({str(error)[:200]})",)
     if listed:
@@ -89,6 +89,8 @@ def unfit_config(config: Mapping[str, Any], schema: SchemaValidator) -> list[str
         failures = schema.failures(json.dumps(config, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return [name for name, value in config.items() if not _is_json(value)] or sorted(config)
+    if UNDECIDED in failures:
+        return sorted(config)
     at_fault = {_TOP.split(failure.path, maxsplit=1)[0] for failure in failures}
     return sorted(at_fault & config.keys())
 

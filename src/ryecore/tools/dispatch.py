@@ -38,7 +38,7 @@ async def serve(
     """Serve a call; see `ToolRegistry.dispatch`."""
     text = call.arguments_json
     sent = parse_arguments(tool.name, text, limits.max_argument_bytes)
-    arguments = _checked(tool, text, sent)
+    arguments = await _checked(tool, text, sent)
     reason = "This tool always asks." if tool.needs_approval else ""
     if tool.policy.arguments:
         arguments, question = apply_policy(tool.name, tool.policy, arguments, ctx)
@@ -60,20 +60,20 @@ async def serve(
     return outcome
 
 
-def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any]:
+async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any]:
     """The arguments, with what the host set; they fit the schema."""
     if not tool.config:
-        check_arguments(tool.name, text, tool.schema)
+        await check_arguments(tool.name, text, tool.schema)
         return sent
     merged = ""
     try:
         merged = json.dumps({**sent, **tool.config})
-        fits = not tool.schema.failures(merged)
+        fits = not await tool.schema.failures_async(merged)
     except (ValueError, RecursionError):  # such as half a character, or a number beyond any
         fits = False
     if not fits:
         # What is wrong is said of what the model wrote alone: the rest is none of its business.
-        check_arguments(tool.name, text, tool.shown_schema)
+        await check_arguments(tool.name, text, tool.shown_schema)
         raise invalid_arguments(tool.name, "they don't go with what the host has set")
     arguments: dict[str, Any] = json.loads(merged)  # what the host set is not the tool's to change
     return arguments

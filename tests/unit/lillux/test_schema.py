@@ -1,8 +1,13 @@
 import json
+from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from ryecore.lillux import SchemaFailure, SchemaValidator
+from ryecore.lillux.schema import MAX_STEPS, UNDECIDED
+from ryecore.lillux.schema_size import MAX_SCHEMA_CHARS
 
 SCHEMA = {
     "type": "object",
@@ -114,3 +119,134 @@ def test_a_schema_that_its_references_multiply_is_refused(link: str, inner: bool
 def test_a_recursive_schema_is_none() -> None:
     tree = {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}, "type": "object"}
     assert SchemaValidator(json.dumps(tree)).failures('{"left": {"right": 5}}')
+
+
+@pytest.mark.parametrize("target", ["anchor", "dynamic", "id", "pointer through an id"])
+def test_references_of_every_kind_are_counted(target: str) -> None:
+    defs: dict[str, Any] = {}
+    for level in range(9):
+        reference, name = {
+            "anchor": ({"$ref": f"#a{level + 1}"}, {"$anchor": f"a{level}"}),
+            "dynamic": ({"$dynamicRef": f"#a{level + 1}"}, {"$dynamicAnchor": f"a{level}"}),
+            "id": ({"$ref": f"x{level + 1}"}, {"$id": f"x{level}"}),
+            "pointer through an id": (
+                {"$ref": f"x{level + 1}#/$defs/in"},
+                {"$id": f"x{level}"},
+            ),
+        }[target]
+        fan: dict[str, Any] = {"allOf": [reference] * 10}
+        defs[f"d{level}"] = {**name, "$defs": {"in": fan}, **fan}
+    last = {"$anchor": "a9"} if target == "anchor" else {"$dynamicAnchor": "a9"}
+    if "id" in target:
+        last = {"$id": "x9"}
+    defs["d9"] = {**last, "$defs": {"in": {}}}
+    schema = {"$id": "https://example.invalid/s", "$defs": defs, "allOf": [{"$ref": "#/$defs/d0"}]}
+    with pytest.raises(ValueError, match="refers to its own parts so often"):
+        SchemaValidator(json.dumps(schema))
+
+
+def test_a_schema_that_is_too_long_or_too_deep_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"more than {MAX_SCHEMA_CHARS:,} characters"):
+        SchemaValidator(json.dumps({"description": "x" * MAX_SCHEMA_CHARS}))
+    chain: dict[str, object] = {
+        f"l{level}": {"$ref": f"#/$defs/l{level + 1}"} for level in range(100_000)
+    }
+    chain["l100000"] = True
+    with pytest.raises(ValueError, match=r"has more than|nested too deeply"):
+        SchemaValidator(json.dumps({"$defs": chain, "$ref": "#/$defs/l0"}))
+    short = {name: chain[name] for name in list(chain)[:2000]} | {"l2000": True}
+    with pytest.raises(ValueError, match="nested too deeply"):
+        SchemaValidator(json.dumps({"$defs": short, "$ref": "#/$defs/l0"}))
+
+
+def _deep(depth: int) -> str:
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+_LONG = "a" * 17_000
+_HEAVY: dict[str, tuple[Any, str]] = {
+    "one lookahead a character": ({"pattern": "^(?:(?=.*z)a)*$"}, json.dumps(_LONG)),
+    "repetitions": ({"items": {"pattern": "(a?){1,1000}"}}, json.dumps([_LONG] * 200)),
+    "names": ({"patternProperties": {"(a?){1,1000}": {}}}, json.dumps({_LONG * 20: 1})),
+    "too many values": ({"items": {"type": "integer"}}, "[" + "0," * 3_000_000 + "0]"),
+}
+
+
+@pytest.mark.parametrize("case", _HEAVY)
+def test_a_validation_that_takes_too_long_is_given_up(case: str) -> None:
+    schema, instance = _HEAVY[case]
+    assert SchemaValidator(json.dumps(schema)).failures(instance) == (UNDECIDED,)
+    assert f"{MAX_STEPS:,} steps" in UNDECIDED.message
+
+
+def test_failures_beyond_count_are_not_all_found() -> None:
+    branches = [{"properties": {"a": {"$ref": "#"}}, "required": [name]} for name in "bcdefgh"]
+    (one,) = SchemaValidator(json.dumps({"anyOf": branches})).failures(_deep(120))
+    assert "more ways than can be listed" in one.message
+
+
+@pytest.mark.parametrize("pattern", ["a{1000}{1000}", "((a{100}){100}){100}", "a" * 10_001])
+def test_a_pattern_that_repeats_without_end_is_refused(pattern: str) -> None:
+    for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
+        with pytest.raises(ValueError, match="pattern"):
+            SchemaValidator(json.dumps(schema))
+
+
+def test_a_pattern_that_backtracks_fits_nothing() -> None:
+    found = SchemaValidator(json.dumps({"pattern": r"^(a|a)*\1b$"})).failures(json.dumps("a" * 40))
+    assert len(found) == 1
+
+
+def test_unique_items_are_those_that_json_schema_calls_unique() -> None:
+    validator = SchemaValidator('{"uniqueItems": true}')
+    for same in ("[1, 1.0]", "[0, -0.0]", '[{"a": 1, "b": 2}, {"b": 2.0, "a": 1}]'):
+        assert validator.failures(same), same
+    others = '[1, true, "1", [1], [[1]], {"1": 1}, null, "null", 1e300, 18446744073709551615]'
+    assert not validator.failures(others)
+    # Elements such as these have one and the same hash in the crate.
+    assert not validator.failures(json.dumps([2**63 + n for n in range(20_000)]))
+
+
+@pytest.mark.anyio
+async def test_the_event_loop_turns_while_a_validation_is_heavy() -> None:
+    schema, instance = _HEAVY["repetitions"]
+    items = SchemaValidator(json.dumps({**schema, "maxItems": 10_000_000}))
+    beats = 0
+    done = anyio.Event()
+
+    async def validate() -> None:
+        assert await items.failures_async("[" + "0," * 1_000_000 + "0]") == ()
+        assert await items.failures_async(instance) == (UNDECIDED,)
+        done.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(validate)
+        while not done.is_set():
+            await anyio.sleep(0)
+            beats += 1
+    assert beats > 3
+
+
+@pytest.mark.anyio
+async def test_a_heavy_validation_can_be_given_up() -> None:
+    validator = SchemaValidator(json.dumps({"items": {"multipleOf": 1e-300}}))
+    instance = json.dumps([1.7976931348623157e308] * 400_000)
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(validator.failures_async, instance)
+            while not limiter.borrowed_tokens:
+                await anyio.sleep(0)
+            scope.cancel()
+    assert scope.cancelled_caught
+    # The thread is still there, and others are served beside it.
+    assert await SchemaValidator("{}").failures_async("1") == ()
+
+
+@pytest.mark.anyio
+async def test_small_validations_stay_on_the_loop() -> None:
+    validator = SchemaValidator(json.dumps(SCHEMA))
+    with anyio.CancelScope() as scope:
+        scope.cancel()  # whatever waited would end here
+        assert await validator.failures_async('{"path": "a"}') == ()
+        assert len(await validator.failures_async("{}")) == 1

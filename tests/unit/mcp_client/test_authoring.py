@@ -91,12 +91,21 @@ def test_another_file_is_not_replaced(tmp_path: Path):
     assert path.read_text() == "my: own\n"
 
 
+def _bomb() -> dict[str, object]:
+    """Nine levels, each of which refers to the next ten times."""
+    fans = {f"l{n}": {"allOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 10} for n in range(9)}
+    return {"$ref": "#/$defs/l0", "$defs": {**fans, "l9": {"type": "string"}}}
+
+
 @pytest.mark.parametrize(
     ("tool", "said"),
     [
         (ToolDeclaration("x", "y" * 70_000, {}), "70000 characters"),
         (ToolDeclaration("x", "", {"type": "no such type"}), "no JSON Schema"),
-        (ToolDeclaration("x", "", {"a": "b" * 2_000_000}), "characters"),
+        (ToolDeclaration("x", "", {"a": "b" * 2_000_000}), "characters, more than 1,048,576"),
+        (ToolDeclaration("x", "", {"a": "b" * 16 * 1024 * 1024}), '"x" .* more than 1,048,576'),
+        (ToolDeclaration("x", "", _bomb()), '"x" .* more than 1000000 subschemas'),
+        (ToolDeclaration("x", "", {"pattern": "a{1000}{1000}"}), "patterns repeat .* 100000"),
     ],
 )
 def test_what_can_not_be_pinned_is_refused(tmp_path: Path, tool: ToolDeclaration, said: str):

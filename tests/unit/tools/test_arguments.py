@@ -5,6 +5,8 @@ import re
 from enum import Enum
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 from attrs import evolve
 from hypothesis import given
@@ -216,3 +218,36 @@ def test_a_hidden_property_is_in_no_part_of_the_shown_schema(
     assert set(seen["properties"]) == set(properties) - hidden
     assert set(seen.get("required", ())) == set(properties) - hidden
     assert seen["type"] == "object"
+
+
+async def test_arguments_whose_check_takes_too_long_are_refused() -> None:
+    pattern = {"items": {"pattern": "(a?){1,1000}"}}
+    tool = evolve(FREE, parameters={"type": "object", "properties": {"texts": pattern}})
+    text = json.dumps({"texts": ["a" * 17_000] * 50})
+    for one in (tool, evolve(tool, config={"other": 1})):
+        error = await refused(ToolArgsInvalidError, one, text)
+        assert "takes more than 5,000,000 steps" in str(error)
+
+
+async def test_a_slow_check_of_arguments_ends_when_the_caller_is_cancelled() -> None:
+    numbers = {"items": {"multipleOf": 1e-300}}
+    tool = evolve(FREE, parameters={"type": "object", "properties": {"numbers": numbers}})
+    text = json.dumps({"numbers": [1.7976931348623157e308] * 40_000})
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(called, tool, text)
+            while not limiter.borrowed_tokens:
+                await anyio.sleep(0)
+            scope.cancel()
+    assert scope.cancelled_caught
+
+
+def test_what_the_host_sets_is_refused_where_its_check_takes_too_long() -> None:
+    text = {"type": "string", "pattern": "^(?:(?=.*z)a)*$"}
+    with pytest.raises(ValueError, match="doesn't fit: text"):
+        evolve(
+            FREE,
+            parameters={"type": "object", "properties": {"text": text}},
+            config={"text": "a" * 50_000},
+        )

@@ -112,14 +112,14 @@ class GraphLife:
             RyeError: It can't.
         """
         self._loaded = await self._host.load(self._wish.ref, self._ctx)
-        self._starting_point()
+        await self._starting_point()
 
-    def _starting_point(self) -> tuple[TakenUp | None, dict[str, object], Begun]:
+    async def _starting_point(self) -> tuple[TakenUp | None, dict[str, object], Begun]:
         """Return the run that this one continues, the inputs, and where it begins."""
         goes_on, graph = self._wish.goes_on, self._loaded.graph
         taken = None if goes_on is None else take_up(self._host, goes_on)
         found = None if taken is None else taken.found
-        inputs = checked_inputs(graph, self._wish, found)
+        inputs = await checked_inputs(graph, self._wish, found)
         check_means(graph, self._host, self._wish.only)
         return taken, inputs, self._begun(found, inputs)
 
@@ -131,7 +131,7 @@ class GraphLife:
         """
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
-            taken, inputs, begun = self._starting_point()
+            taken, inputs, begun = await self._starting_point()
             found = None if taken is None else taken.found
             self._offers = await offers_of(self._loaded.graph, self._deps(), self._host.dispatcher)
             above = self._above()

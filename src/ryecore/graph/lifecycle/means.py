@@ -13,7 +13,7 @@ from ryecore.lillux.schema import SchemaValidator
 __all__ = ["check_means", "checked_inputs"]
 
 
-def checked_inputs(graph: Graph, wish: GraphWish, found: Found | None) -> dict[str, object]:
+async def checked_inputs(graph: Graph, wish: GraphWish, found: Found | None) -> dict[str, object]:
     """A run's inputs with their defaults; of one that goes on with another, that one's.
 
     Raises:
@@ -28,7 +28,7 @@ def checked_inputs(graph: Graph, wish: GraphWish, found: Found | None) -> dict[s
         )
     schema = graph.input_schema
     validator = SchemaValidator(json.dumps(schema)) if schema is not None else None
-    return dict(checked_parameters(graph.ref.id, schema, validator, given))
+    return dict(await checked_parameters(graph.ref.id, schema, validator, given))
 
 
 def check_means(graph: Graph, host: GraphHost, only: str | None) -> None:

@@ -102,6 +102,7 @@ class _Pattern:
     """
 
     def __init__(self, query: str) -> None:
+        self._query = query
         try:
             self._schema = SchemaValidator(json.dumps({"items": {"not": {"pattern": query}}}))
         except ValueError:
@@ -113,6 +114,12 @@ class _Pattern:
 
     def matching(self, lines: Sequence[str]) -> list[int]:
         found = self._schema.failures(json.dumps(lines))
+        if any(not one.path for one in found):
+            raise InvalidQuery(
+                "The query takes too long to match.",
+                next_step="Write a simpler one, or search for text.",
+                query=self._query,
+            )
         return [int(one.path.strip("[]")) for one in found]
 
 

@@ -172,7 +172,7 @@ class Orchestrator:
         Raises:
             InvalidParameters: They don't fit the schema, or the operation lacks one.
         """
-        given = _checked(parameters, self._schema)
+        given = await _checked(parameters, self._schema)
         try:
             if ctx.budget_account is None and ctx.capabilities is not None:
                 raise InputError(
@@ -244,11 +244,11 @@ def _only(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
-def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Mapping[str, Any]:
+async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Mapping[str, Any]:
     """The parameters, which fit their schema; what is null counts as not given."""
     given = {name: value for name, value in parameters.items() if value is not None}
     try:
-        failures = schema.failures(json.dumps(given))
+        failures = await schema.failures_async(json.dumps(given))
         texts = [f"{one.path}: {one.message}" if one.path else one.message for one in failures]
     except (TypeError, ValueError, RecursionError):
         texts = ["they are no JSON"]
