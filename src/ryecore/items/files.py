@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_left_over", "remove_left_overs", "write_atomically"]
+__all__ = ["is_left_over", "keep_out_of_git", "remove_left_overs", "write_atomically"]
 
+_IGNORE_ALL: Final = b"*\n"
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
 
 
@@ -56,6 +57,21 @@ def write_atomically(
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108
         raise
+
+
+def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:
+    """Have git ignore a folder and all in it, whatever a clone's own file there says.
+
+    Args:
+        folder: The folder, which exists.
+        durable: Whether this survives the loss of power too.
+
+    Raises:
+        OSError: Its `.gitignore` can't be written.
+    """
+    path = folder / ".gitignore"
+    if path.is_symlink() or not path.is_file() or path.read_bytes() != _IGNORE_ALL:
+        write_atomically(path, _IGNORE_ALL, mode=0o644, durable=durable)
 
 
 def remove_left_overs(path: Path, older_than_s: float = 60.0) -> None:

@@ -28,7 +28,7 @@ from attrs import frozen
 
 from ryecore.errors import SigningError, StateError, UnattestedState
 from ryecore.items.confined import check_links
-from ryecore.items.files import write_atomically
+from ryecore.items.files import keep_out_of_git, write_atomically
 from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
@@ -301,7 +301,7 @@ def attest(folder: Path, secret: str, key: SigningKey) -> None:
     }
     signed = sign_record(_KIND, record, key)
     # In a folder of our own, where no file that a clone brought can say otherwise.
-    write_atomically(folder / ".gitignore", b"*\n")
+    keep_out_of_git(folder)
     write_atomically(folder / _NAME, json.dumps(signed).encode(), mode=0o600)
 
 

@@ -1,6 +1,7 @@
 """The journal of a run: what is written, and what a reader of its events is given."""
 
 import gc
+import subprocess
 import tracemalloc
 from pathlib import Path
 
@@ -26,6 +27,26 @@ def begin(folder: Path, key: SigningKey, **more: object) -> Journal:
     journal = Journal.create(folder, folder / "objects", RUN, key, "process", **more)  # type: ignore[arg-type]
     journal.tell("run_started", {"graph": "tool:acme/flow", "inputs": {"path": "x"}})
     return journal
+
+
+@pytest.mark.parametrize("ignored", [None, "", "!*\n"])
+def test_states_are_kept_out_of_git_whatever_a_clone_says(
+    tmp_path: Path, key: SigningKey, ignored: str | None
+) -> None:
+    objects = tmp_path / "objects"
+    if ignored is not None:
+        objects.mkdir()
+        (objects / ".gitignore").write_text(ignored)
+    journal = begin(tmp_path, key)
+    journal.checkpoint(Position("each", 1, {"secret": "of the run"}))
+    journal.close()
+    assert [one for one in objects.iterdir() if one.is_dir()]
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "-A"], check=True)
+    staged = subprocess.run(
+        ["git", "-C", tmp_path, "ls-files"], check=True, capture_output=True, text=True
+    )
+    assert staged.stdout.split() == ["transcript.jsonl"]
 
 
 def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> None:

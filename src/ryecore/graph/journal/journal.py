@@ -18,6 +18,7 @@ from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
 from ryecore.graph.journal.recovery import STATE_CHECKPOINT
 from ryecore.graph.journal.states import PositionStore
 from ryecore.graph.schedule import NodeResult, Position
+from ryecore.items.files import keep_out_of_git
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.context import EventSink
 from ryecore.state.checkpoints import CHECKPOINT, Head
@@ -95,7 +96,15 @@ class Journal:
         Raises:
             StateError: It can't be made, or is there already.
         """
-        states = PositionStore(objects, run_id, durable=durability == "machine")
+        durable = durability == "machine"
+        states = PositionStore(objects, run_id, durable=durable)
+        try:
+            keep_out_of_git(objects, durable=durable)
+        except OSError as problem:
+            raise StateError(
+                f"{objects} can't be written: {problem.strerror or problem}.",
+                next_step="See that its folder can be written, and the disk has room.",
+            ) from problem
         path = folder / TRANSCRIPT
         transcript = Transcript.create(path, run_id, key, durability)
         return cls(path, run_id, transcript, states, sink, set_head)

@@ -17,7 +17,7 @@ from attrs import frozen
 from ryecore.errors import StateError
 from ryecore.items.confined import writable_folder
 from ryecore.items.exports import EXPORT_FOLDER
-from ryecore.items.files import write_atomically
+from ryecore.items.files import keep_out_of_git, write_atomically
 from ryecore.lillux.keys import SigningKey
 from ryecore.llm.request import ToolSpec
 from ryecore.state.exports import EXPORT_KIND, sign_document
@@ -45,7 +45,6 @@ CAPABILITIES_KIND: Final = "capabilities"
 
 _MAX_BLOCK_CHARS: Final = 16_000
 _MAX_CHARS: Final = 1_000_000
-_IGNORE_ALL: Final = b"*\n"
 
 
 # Capabilities
@@ -314,19 +313,12 @@ def write_export(
         knowledge = project_root / "knowledge"
         exports, boundary = knowledge / EXPORT_FOLDER, project_root.parent
         with writable_folder(exports, knowledge, boundary) as folder:
-            _ignore(folder, durability)
+            keep_out_of_git(folder, durable=durability == "machine")
         with writable_folder(path.parent, knowledge, boundary) as folder:
             _write(folder / path.name, signed, durability)
     except OSError as problem:
         raise _unwritable(path, problem) from problem
     return path
-
-
-def _ignore(folder: Path, durability: Durability) -> None:
-    """Have git ignore the folder of exports, whatever a clone's own file there says."""
-    path = folder / ".gitignore"
-    if path.is_symlink() or not path.is_file() or path.read_bytes() != _IGNORE_ALL:
-        write_atomically(path, _IGNORE_ALL, mode=0o644, durable=durability == "machine")
 
 
 def _write(path: Path, content: bytes, durability: Durability) -> None:
