@@ -418,7 +418,10 @@ def _read_public_key(path: Path) -> tuple[PublicKey, str]:
     try:
         content = path.read_bytes()
     except OSError as problem:
-        raise SigningError(f"{path} can't be read: {problem.strerror}.") from None
+        raise SigningError(
+            f"{path} can't be read: {problem.strerror}.",
+            next_step="Name the file of a public key. rye keys list shows where each key's stands.",
+        ) from None
     if path.suffix != ".toml":
         return PublicKey.from_pem(content), ""
     document = parse_document(content, path)

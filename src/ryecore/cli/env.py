@@ -63,7 +63,14 @@ def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
     with errors_shown(as_json=as_json):
         opened = Rye.open(project_path)
         path = opened.env.allow(*names)
-        _done(f"{', '.join(names)} of {opened.project}/.env count now", str(path), as_json=as_json)
+        _done(
+            f"now allowed for every tool from {opened.project}/.env: {', '.join(names)}",
+            str(path),
+            as_json=as_json,
+        )
+        present = {one.name for one in opened.env.names()}
+        if (absent := [name for name in names if name not in present]) and not as_json:
+            click.echo(f"  {', '.join(absent)}: not in this project's .env yet", file=sys.stderr)
         withheld = [name for name in names if looks_like_credential(name)]
         if withheld and not as_json:
             click.echo(
@@ -83,7 +90,7 @@ def forget(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
         opened = Rye.open(project_path)
         path = opened.env.forget(*names)
         _done(
-            f"{', '.join(names)} of {opened.project}/.env count only where a tool asks",
+            f"only for tools that ask, from {opened.project}/.env: {', '.join(names)}",
             str(path),
             as_json=as_json,
         )

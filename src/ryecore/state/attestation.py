@@ -45,6 +45,7 @@ __all__ = [
     "alone_in",
     "attest",
     "attested_folder",
+    "check_plain",
     "claim_of",
     "find_attested_folder",
     "find_owners",
@@ -120,8 +121,8 @@ def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFol
     try:
         if not os.path.lexists(folder):
             return None
-        _check_plain(state)
-        _check_plain(folder)
+        check_plain(state)
+        check_plain(folder)
         key = find_run_key(user_root)
         claim = claim_of(folder, key.public if key else None)
         if claim.reason is None and claim.private is not None:
@@ -162,7 +163,7 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone_in(state):
             if os.path.lexists(folder):
-                _check_plain(folder)
+                check_plain(folder)
                 claim = claim_of(folder, key.public)
                 if claim.reason is None and claim.private is not None:
                     return AttestedFolder(folder, claim.private)
@@ -312,7 +313,7 @@ def alone_in(state: Path) -> Iterator[None]:
     Raises:
         StateLocked: Another process holds it for too long.
     """
-    _check_plain(state)
+    check_plain(state)
     descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         wait = None
@@ -400,7 +401,13 @@ def _is_plain_file(path: Path) -> bool:
     return False
 
 
-def _check_plain(folder: Path) -> None:
+def check_plain(folder: Path) -> None:
+    """Refuse a folder of state that is a link, or no folder.
+
+    Raises:
+        StateError: It is one.
+        OSError: It can't be read, or there is none.
+    """
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise StateError(

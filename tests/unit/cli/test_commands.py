@@ -448,6 +448,8 @@ def test_names_of_a_dotenv_are_listed_allowed_and_forgotten_by_name_alone(house,
     allowed = run("env", "allow", "GREETING", "STRIPE_SK")
     assert "GREETING, STRIPE_SK" in allowed.out
     assert "STRIPE_SK: looks like a credential" in allowed.err
+    assert "not in this project's .env" not in allowed.err
+    assert "MISTYPED: not in this project's .env yet" in run("env", "allow", "MISTYPED").err
     listed = run("env", "list")
     assert "✓ GREETING  set for every tool" in listed.out
     assert "hunter2" not in listed.out

@@ -49,6 +49,20 @@ def test_states_are_kept_out_of_git_whatever_a_clone_says(
     assert staged.stdout.split() == ["transcript.jsonl"]
 
 
+@pytest.mark.parametrize("place", ["objects", "objects/3f"])
+def test_nothing_is_written_through_a_link_of_a_clone(
+    tmp_path: Path, key: SigningKey, place: str
+) -> None:
+    (tmp_path / "outside").mkdir()
+    link = tmp_path / place
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "outside")
+    with pytest.raises(StateError, match="is a link") as refused:
+        begin(tmp_path, key)
+    assert str(link) in refused.value.message
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
 def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> None:
     heads: list[Head] = []
     journal = begin(tmp_path, key, set_head=heads.append)

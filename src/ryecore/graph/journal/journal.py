@@ -7,6 +7,7 @@ process that dies between any two of these leaves a journal that is gone on from
 Source: decisions 38 and 47.
 """
 
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from ryecore.graph.schedule import NodeResult, Position
 from ryecore.items.files import keep_out_of_git
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.context import EventSink
+from ryecore.state.attestation import check_plain
 from ryecore.state.checkpoints import CHECKPOINT, Head
 from ryecore.state.events import EventBus, EventsMissed, EventStream
 from ryecore.state.left_behind import TRANSCRIPT
@@ -97,8 +99,9 @@ class Journal:
             StateError: It can't be made, or is there already.
         """
         durable = durability == "machine"
-        states = PositionStore(objects, run_id, durable=durable)
         try:
+            _check_links(objects)
+            states = PositionStore(objects, run_id, durable=durable)
             keep_out_of_git(objects, durable=durable)
         except OSError as problem:
             raise StateError(
@@ -296,3 +299,13 @@ class Journal:
         finally:
             if self._bus is not None:
                 self._bus.close()
+
+
+def _check_links(objects: Path) -> None:
+    """Refuse links that a clone brought: through one, states would be written elsewhere."""
+    if os.path.lexists(objects):
+        check_plain(objects)
+        with os.scandir(objects) as entries:
+            for one in entries:
+                if one.is_symlink() and one.name != ".gitignore":
+                    check_plain(Path(one.path))
