@@ -315,12 +315,13 @@ def list_keys(project_path: str, as_json: bool) -> None:
             show_json({"status": "success", "keys": [_key_fields(one) for one in listed]})
             return
         text = StyledText()
+        owner_width = max((len(one.owner) for one in listed), default=0)
         for one in listed:
             until = f"  until {one.not_after}" if one.not_after else ""
             text.line(
                 (one.key.fingerprint, "id"),
                 (f"  {one.status:<9}", "good" if one.status == "trusted" else "warn"),
-                f"  {one.space:<7}  {one.owner}",
+                f"  {one.space:<7}  {one.owner:<{owner_width}}",
                 (f"{until}  {one.path or ''}", "dim"),
             )
         if not listed:
@@ -363,9 +364,13 @@ def trust(
     with errors_shown(as_json=as_json):
         opened = Rye.open(project_path)
         key, found_owner = _read_public_key(Path(key_file))
+        if not (owner := owner or found_owner):
+            # A project's file could claim any owner.
+            own = [one for one in opened.trust.listed() if one.space == "user"]
+            owner = next((one.owner for one in own if one.key == key), "")
         path = opened.keys.trust(
             key,
-            owner or found_owner,
+            owner,
             space=opened.spaces.project if in_project else None,
             not_after=not_after,
             revoked=revoke,

@@ -366,6 +366,13 @@ def test_a_colleagues_key_is_trusted_and_revoked(house, run, tmp_path):
     revoked = run("execute", "tool:a/t")
     assert revoked.code == 2
     assert "revoked" in revoked.err
+    assert run("keys", "trust", str(pem), "--reinstate").code == 0
+    (known,) = [
+        one
+        for one in run("keys", "list", "--json").json["keys"]
+        if one["fingerprint"] == key.public.fingerprint
+    ]
+    assert (known["owner"], known["status"]) == ("Bob", "trusted")
 
 
 def test_a_key_that_a_project_brings_is_trusted_by_its_file(house, run, tmp_path):
