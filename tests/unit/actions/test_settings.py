@@ -10,7 +10,8 @@ from ryecore import Rye
 from ryecore.actions.settings import Settings, check_warm_memory
 from ryecore.errors import ConfigError
 
-INJECTED = {"environ", "approve", "agent"}  # what can't travel, or is the other process's own
+# What can't travel, or is the other process's own; only the first process recovers what died.
+INJECTED = {"environ", "approve", "agent", "recover"}
 
 
 def test_every_option_that_can_travel_does() -> None:

@@ -221,7 +221,9 @@ def test_runs_are_listed_and_nothing_else(house: House, run: Run, flow: str) -> 
     second = run("execute", flow, "n=1", "--json").json["data"]["graph_run_id"]
     listed = run("graph", "list", "--json").json["runs"]
     assert [one["thread_id"] for one in listed] == [second, first]
-    assert len(run("graph", "list", "--limit", "1").out.splitlines()) == 1
+    shown, left_out = run("graph", "list", "--limit", "1").out.splitlines()
+    assert second in shown
+    assert left_out == "1 more of 2; see them: rye graph list --offset 1 --limit 1"
     assert run("graph", "list", "--running").out == "no graph runs\n"
     assert run("graph", "list", "--limit", "0").code == 2
 
