@@ -284,6 +284,7 @@ class Spending:
             before.input_tokens + read,
             before.output_tokens + written,
             before.spend_microcents + spend,
+            before.estimated or mark == "estimated",
         )
         self._unwritten.append(held.settled(actual, mark))
         self._tell_end(actual, record.outcome, record.kind, read, written, mark)
@@ -349,6 +350,7 @@ class Spending:
             before.input_tokens + read,
             before.output_tokens + written,
             before.spend_microcents + amount.spend_microcents,
+            estimated=True,
         )
         self._unwritten.append(held.settled(amount, "assumed"))
         self._tell_end(amount, "cancelled", None, read, written, "assumed")

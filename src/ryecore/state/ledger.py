@@ -12,6 +12,8 @@ Source: seed 003, "Step 11: Reserve budget" and "Step 15: Report spend and final
 import sqlite3
 from typing import Final
 
+from attrs import astuple
+
 from ryecore.errors import BudgetError
 from ryecore.policy.budget import (
     MOST,
@@ -38,7 +40,7 @@ from ryecore.state.handover import hand_over
 from ryecore.state.holding import RENEWAL, renewal
 from ryecore.state.model import Cost, Status
 from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
-from ryecore.state.schema import NOW, OPEN_ACCOUNT, below
+from ryecore.state.schema import OPEN_ACCOUNT, SET_COST, below
 
 __all__ = ["BudgetLedger"]
 
@@ -55,10 +57,7 @@ _HEAD: Final = (
     f"UPDATE threads SET {RENEWAL}, transcript_length = ?, transcript_digest = ?"
     " WHERE thread_id = ?"
 )
-_SNAPSHOT: Final = (
-    f"UPDATE threads SET {RENEWAL}, turns = ?, input_tokens = ?, output_tokens = ?,"
-    f" spend_microcents = ?, updated_at = {NOW} WHERE thread_id = ?"
-)
+_SNAPSHOT: Final = f"UPDATE threads SET {RENEWAL}, {SET_COST} WHERE thread_id = ?"
 _WISHES: Final = (
     "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL,"
     " handoff_requested, completed_at FROM threads WHERE thread_id = ?"
@@ -313,7 +312,7 @@ class BudgetLedger:
                 stop_subtree(run, thread_id)
             shall_stop, handoff, ended = run.execute(_WISHES, (thread_id,)).fetchone()
             if snapshot is not None and ended is None:
-                run.execute(_SNAPSHOT, (*renewal(), *_columns(snapshot), thread_id))
+                run.execute(_SNAPSHOT, (*renewal(), *astuple(snapshot), thread_id))
             stopped = overspent or bool(path[0].stopped)
             return Settled(overspent, bool(shall_stop), stopped, bool(handoff))
 
@@ -491,7 +490,3 @@ def _is_open(run: sqlite3.Connection, thread_id: str, parent_id: str | None) -> 
 def _open(run: sqlite3.Connection, values: tuple[object, ...]) -> None:
     if not run.execute(OPEN_ACCOUNT, values).rowcount:
         raise refuse_opening(run, str(values[0]))
-
-
-def _columns(cost: Cost) -> tuple[int, int, int, int]:
-    return (cost.turns, cost.input_tokens, cost.output_tokens, cost.spend_microcents)

@@ -73,12 +73,14 @@ class Cost:
         input_tokens: Tokens that the model read.
         output_tokens: Tokens that it wrote.
         spend_microcents: Money, in units of 1e-8 USD.
+        estimated: Whether a part of it is an estimate, because a provider didn't count.
     """
 
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     spend_microcents: int = 0
+    estimated: bool = False
 
 
 @frozen
@@ -167,7 +169,10 @@ class ThreadRecord:
         return self.owner.pid if self.owner else None
 
     def to_dict(self) -> Mapping[str, object]:
-        """The record as a JSON-ready object, with the names of seed 003."""
+        """The record as a JSON-ready object, with the names of seed 003.
+
+        It has `estimated` only where a part of what it spent is an estimate.
+        """
         return {
             "thread_id": self.thread_id,
             "item_id": self.item_id,
@@ -182,6 +187,7 @@ class ThreadRecord:
             "input_tokens": self.cost.input_tokens,
             "output_tokens": self.cost.output_tokens,
             "spend": self.cost.spend_microcents / MICROCENTS_PER_USD,
+            **({"estimated": True} if self.cost.estimated else {}),
             "spawn_count": self.spawn_count,
             "cancel_requested": self.cancel_requested,
             "continuation_of": self.continuation_of,

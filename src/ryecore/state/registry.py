@@ -11,6 +11,8 @@ from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
 
+from attrs import astuple
+
 from ryecore.errors import InputError, LimitReached, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.accounts import release
@@ -28,7 +30,7 @@ from ryecore.state.model import (
 from ryecore.state.queries import ThreadQueries
 from ryecore.state.refusals import id_taken, refuse_another
 from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of, tenure
-from ryecore.state.schema import ENDED, MIGRATIONS, NOW, below
+from ryecore.state.schema import ENDED, MIGRATIONS, NOW, SET_COST, below
 from ryecore.state.start_keys import StartKey, keep_start_key, refuse_started
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
@@ -486,9 +488,7 @@ class ThreadRegistry(ThreadQueries):
 
     def _set_cost(self, run: sqlite3.Connection, thread_id: str, cost: Cost) -> None:
         run.execute(
-            "UPDATE threads SET turns = ?, input_tokens = ?, output_tokens = ?,"
-            f" spend_microcents = ?, updated_at = {NOW} WHERE thread_id = ?",
-            (cost.turns, cost.input_tokens, cost.output_tokens, cost.spend_microcents, thread_id),
+            f"UPDATE threads SET {SET_COST} WHERE thread_id = ?", (*astuple(cost), thread_id)
         )
 
     def _set_result(self, run: sqlite3.Connection, thread_id: str, body: str) -> None:

@@ -11,10 +11,16 @@ from typing import Final
 from ryecore.state.database import Migration
 from ryecore.state.model import TERMINAL
 
-__all__ = ["ENDED", "IS_RUN", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "below"]
+__all__ = ["ENDED", "IS_RUN", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "SET_COST", "below"]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 """The time as texts in rows say it."""
+
+SET_COST: Final = (
+    "turns = ?, input_tokens = ?, output_tokens = ?, spend_microcents = ?, cost_estimated = ?,"
+    f" updated_at = {NOW}"
+)
+"""Sets what a thread has spent; the values are those of `Cost`, in its order."""
 
 ACTIVE: Final = "'created', 'running'"
 """The other statuses, as a list in SQL. A query that names them uses the index by status."""
@@ -146,5 +152,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         "CREATE UNIQUE INDEX threads_by_start_key ON threads (start_scope, start_key)"
         " WHERE start_key IS NOT NULL",
     ),
+    ("ALTER TABLE threads ADD COLUMN cost_estimated INTEGER NOT NULL DEFAULT 0",),
 )
 """The statements that lead from each version of the file's schema to the next."""

@@ -20,13 +20,19 @@ _MARKS: Final = {"completed": ("✓ ", "good"), "continued": ("✓ ", "good")}
 
 
 def cost_to_dict(cost: Cost) -> dict[str, object]:
-    """What was used, with the names of seed 003; `spend` in US dollars."""
-    return {
+    """What was used, with the names of seed 003; `spend` in US dollars.
+
+    It has `estimated` only where a part of it is an estimate.
+    """
+    used: dict[str, object] = {
         "turns": cost.turns,
         "input_tokens": cost.input_tokens,
         "output_tokens": cost.output_tokens,
         "spend": cost.spend_microcents / MICROCENTS_PER_USD,
     }
+    if cost.estimated:
+        used["estimated"] = True
+    return used
 
 
 @frozen(kw_only=True, repr=False)
@@ -205,7 +211,8 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
 def _used(cost: Cost) -> str:
     turns = f"{cost.turns} turn{'s' if cost.turns != 1 else ''}"
     tokens = cost.input_tokens + cost.output_tokens
-    return f"{turns}, {_money_and_tokens(Amount(cost.spend_microcents, tokens))}"
+    about = "about " * cost.estimated
+    return f"{turns}, {about}{_money_and_tokens(Amount(cost.spend_microcents, tokens))}"
 
 
 def _money_and_tokens(amount: Amount) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ryecore.directives.inputs import Declared
 from ryecore.llm.parts import ToolCallPart
@@ -96,6 +96,7 @@ class _Judge:
         self._turn = 0
         self._asked: set[int] = set()
         self._cost = Cost()
+        self._is_counted = self._was_allowed = False
         self._harness = SafetyHarness(Limits(), ())
         self._started_at = 0.0
         self._now = 0.0
@@ -207,10 +208,9 @@ class _Judge:
                 said_why = "a try had cost more than was held for it, so nothing may be asked"
                 self._differ("limits", "the model was asked", said_why)
             self._asked.add(turn)
-            used = self._cost
-            self._cost = Cost(
-                used.turns + 1, used.input_tokens, used.output_tokens, used.spend_microcents
-            )
+            self._is_counted = self._was_allowed = False
+        if not self._is_counted:
+            self._count_turn(1)
         spend = _whole(said.get("held_spend_microcents"))
         tokens = _whole(said.get("held_tokens"))
         self._held[_whole(said.get("attempt"))] = (spend, tokens, self._above(spend, tokens))
@@ -229,6 +229,10 @@ class _Judge:
             return f"${_usd(most - cost.spend_microcents):.6f} were left of ${_usd(most):.6f}"
         return ""
 
+    def _count_turn(self, by: int) -> None:
+        self._cost = evolve(self._cost, turns=self._cost.turns + by)
+        self._is_counted = by > 0
+
     def _charge(self, said: Mapping[str, Any]) -> None:
         """What a try has cost."""
         spend, tokens, above = self._held.pop(_whole(said.get("attempt")), (0, 0, ""))
@@ -237,7 +241,10 @@ class _Judge:
         self._decisions += 1
         if said.get("outcome") == "refused":
             self._was_refused = True
+            if not self._was_allowed:  # so the turn doesn't count
+                self._count_turn(-1)
             return
+        self._was_allowed = True
         if above:
             self._differ("holds", f"{tokens:,} tokens and ${_usd(spend):.6f} were held", above)
         if actual > spend or read + written > tokens:
@@ -248,6 +255,7 @@ class _Judge:
             cost.input_tokens + read,
             cost.output_tokens + written,
             cost.spend_microcents + actual,
+            cost.estimated or said.get("mark") in ("estimated", "assumed"),
         )
 
     def _limit(self, said: Mapping[str, Any]) -> None:
