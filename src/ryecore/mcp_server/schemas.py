@@ -54,13 +54,6 @@ INPUT_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
                 "type": "string",
                 "description": "For directives: the LLM model of the thread.",
             },
-            "idempotency_key": {
-                "type": "string",
-                "description": (
-                    "With async or fork: a repeated start with the same key returns the run that "
-                    "there is."
-                ),
-            },
             "limit_overrides": {
                 "type": "object",
                 "description": (
