@@ -173,7 +173,7 @@ class AuthorKeys:
                 "--in-project.",
             )
         if not revoked:
-            self._check_trustable(key, not_after, reinstate=reinstate)
+            self._check_trustable(key, not_after, space, reinstate=reinstate)
         name = f"{TRUSTED_KEYS_PATH}/{key.fingerprint}.toml"
         content = render_trusted_key(
             key,
@@ -185,7 +185,9 @@ class AuthorKeys:
         )
         return write_signed(space, name, content, signer)
 
-    def _check_trustable(self, key: PublicKey, not_after: str | None, *, reinstate: bool) -> None:
+    def _check_trustable(
+        self, key: PublicKey, not_after: str | None, space: Space, *, reinstate: bool
+    ) -> None:
         if is_past(not_after):
             raise SigningError(
                 f"{not_after} is over: the key {key.fingerprint} would never count.",
@@ -200,4 +202,10 @@ class AuthorKeys:
             raise SigningError(
                 f"The key {key.fingerprint} was revoked: {path}.",
                 next_step="If it may count again after all, add --reinstate.",
+            )
+        if before.revoked and space != self._user:
+            raise SigningError(
+                f"The key {key.fingerprint} was revoked in user space ({path}), which no file in "
+                f"{space.label} space changes.",
+                next_step="If it may count again in every project: leave out --in-project.",
             )

@@ -213,6 +213,9 @@ def test_trusting_again_replaces_what_was_said(house: House, spaces: Spaces) -> 
     with pytest.raises(SigningError, match="was revoked") as refused:
         house.keys.trust(friend.public, "x")
     assert "--reinstate" in refused.value.next_step
+    with pytest.raises(SigningError, match="revoked in user space") as refused:
+        house.keys.trust(friend.public, "x", space=spaces.project, reinstate=True)
+    assert "leave out --in-project" in refused.value.next_step
     with pytest.raises(RevokedKey):
         verify(spaces, path)
     house.keys.trust(friend.public, "x", reinstate=True)
