@@ -12,9 +12,9 @@ import anyio
 from attrs import Factory, field, frozen
 from attrs.validators import in_
 
-from ryecore.agent.checks import function, of, tuple_of_names
 from ryecore.agent.limits import AgentTurnLimits
 from ryecore.errors import ConfigError
+from ryecore.llm.checks import function, of, tuple_of_names
 from ryecore.llm.media import MediaStore
 from ryecore.llm.options import Refuse
 from ryecore.llm.provider import LlmProvider

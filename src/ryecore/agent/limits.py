@@ -1,9 +1,9 @@
 """What an agent's turns are bounded by."""
 
 from attrs import field, frozen
-from attrs.validators import gt, optional
+from attrs.validators import optional
 
-from ryecore.agent.checks import at_least, of
+from ryecore.llm.checks import above, at_least, of
 from ryecore.llm.plan import Backoff
 
 __all__ = ["AgentTurnLimits"]
@@ -32,9 +32,9 @@ class AgentTurnLimits:
     max_tool_turns: int = field(default=24, validator=at_least(0))
     max_calls_a_turn: int = field(default=128, validator=at_least(1))
     correction_budget: int = field(default=3, validator=at_least(0))
-    max_output_tokens: int | None = field(default=None, validator=optional(gt(0)))
-    max_answer_chars: int = field(default=16_000_000, validator=gt(0))
-    stall_s: float = field(default=60.0, validator=gt(0))
-    media_timeout_s: float = field(default=300.0, validator=gt(0))
+    max_output_tokens: int | None = field(default=None, validator=optional(above(0)))
+    max_answer_chars: int = field(default=16_000_000, validator=above(0))
+    stall_s: float = field(default=60.0, validator=above(0))
+    media_timeout_s: float = field(default=300.0, validator=above(0))
     cooldown_s: float = field(default=30.0, validator=at_least(0))
     backoff: Backoff = field(factory=Backoff, validator=of("a Backoff", Backoff))

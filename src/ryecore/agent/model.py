@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, Self, TypeVar, cast, get_args
 from attrs import field, frozen
 from attrs.validators import min_len, optional
 
-from ryecore.agent.checks import at_least, of, tuple_of_names
 from ryecore.agent.prompts import PromptTemplate, mentions_secrets
 from ryecore.errors import ConfigError
+from ryecore.llm.checks import at_least, of, tuple_of_names
 from ryecore.llm.plan import Backoff
 from ryecore.llm.request import ReasoningEffort
 

@@ -6,10 +6,10 @@ from typing import Final, Protocol
 from attrs import Factory, field, frozen
 
 from ryecore.agent.budget import TurnBudget
-from ryecore.agent.checks import of, plain_function
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
+from ryecore.llm.checks import of, plain_function
 from ryecore.policy.context import CallContext, CancelToken
 
 __all__ = ["NodeExecContext", "NodeExecutor", "Vertex"]

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 import anyio
 from attrs import field, frozen
-from attrs.validators import ge, gt
 
+from ryecore.llm.checks import above, at_least
 from ryecore.llm.errors import LlmError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
@@ -63,7 +63,7 @@ class ChainOptions:
         random: Numbers from 0 to 1, for the jitter of waits.
 
     Raises:
-        ValueError: `stall_s` isn't above 0, or `cooldown_s` is below 0.
+        ConfigError: `stall_s` isn't above 0, or `cooldown_s` is below 0.
 
     Source: seed 004, "AgentRunnerDeps"; decisions 50 and 51.
     """
@@ -81,8 +81,8 @@ class ChainOptions:
         | None
     ) = field(default=None, repr=False)
     media: MediaStore | None = field(default=None, repr=False)
-    stall_s: float = field(default=60.0, validator=gt(0))
-    cooldown_s: float = field(default=30.0, validator=ge(0))
+    stall_s: float = field(default=60.0, validator=above(0))
+    cooldown_s: float = field(default=30.0, validator=at_least(0))
     random: Callable[[], float] = field(default=random.random, repr=False)
 
 

@@ -3,9 +3,10 @@
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
-from attrs.validators import ge, min_len
+from attrs.validators import min_len
 
 from ryecore.errors.agents import LlmErrorKind
+from ryecore.llm.checks import at_least
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.result import StopReason, Usage
 
@@ -23,8 +24,8 @@ class Backoff:
     Source: decisions 50 and 51.
     """
 
-    base_s: float = field(default=0.25, validator=ge(0))
-    cap_s: float = field(default=8.0, validator=ge(0))
+    base_s: float = field(default=0.25, validator=at_least(0))
+    cap_s: float = field(default=8.0, validator=at_least(0))
 
 
 @frozen
@@ -38,12 +39,13 @@ class FallbackPlanEntry:
         backoff: How long to wait between the tries.
 
     Raises:
-        ValueError: `max_attempts` is less than 1, or the model is empty.
+        ConfigError: `max_attempts` is less than 1.
+        ValueError: The model is empty.
     """
 
     provider: LlmProvider
     model: str = field(validator=min_len(1))
-    max_attempts: int = field(default=1, validator=ge(1))
+    max_attempts: int = field(default=1, validator=at_least(1))
     backoff: Backoff = Backoff()
 
 

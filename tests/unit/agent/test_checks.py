@@ -9,6 +9,9 @@ from ryecore.agent.limits import AgentTurnLimits
 from ryecore.agent.model import Agent, AgentNode, FallbackChoice, RetrySpec
 from ryecore.agent.node import NodeExecContext
 from ryecore.errors import ConfigError
+from ryecore.llm.options import ChainOptions
+from ryecore.llm.plan import Backoff, FallbackPlanEntry
+from ryecore.testing import ScriptedProvider
 from tests.unit.agent.studio import KEY, Studio
 
 AGENT = {"name": "a", "provider": "p", "model": "m"}
@@ -89,6 +92,10 @@ async def test_what_is_no_provider_is_internal_and_named():
         (lambda: FallbackChoice("p", "m", max_attempts=-1), "FallbackChoice.max_attempts"),
         (lambda: AgentTurnLimits(max_calls_a_turn=0), "AgentTurnLimits.max_calls_a_turn"),
         (lambda: AgentTurnLimits(cooldown_s=float("nan")), "AgentTurnLimits.cooldown_s"),
+        (lambda: Backoff(base_s=-0.1), "Backoff.base_s"),
+        (lambda: Backoff(cap_s=float("nan")), "Backoff.cap_s"),
+        (lambda: FallbackPlanEntry(ScriptedProvider([]), "m", 0), "FallbackPlanEntry.max_attempts"),
+        (lambda: ChainOptions(str, cooldown_s=-1), "ChainOptions.cooldown_s"),
     ],
 )
 def test_a_number_that_is_too_small_is_named_with_the_least(
@@ -97,3 +104,19 @@ def test_a_number_that_is_too_small_is_named_with_the_least(
     with pytest.raises(ConfigError, match=f"{field} must be a number of at least") as refused:
         make()
     assert field.partition(".")[2] in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: ChainOptions(str, stall_s=0), "ChainOptions.stall_s"),
+        (lambda: AgentTurnLimits(stall_s=0), "AgentTurnLimits.stall_s"),
+        (lambda: AgentTurnLimits(max_output_tokens=0), "AgentTurnLimits.max_output_tokens"),
+    ],
+)
+def test_a_number_that_has_to_be_above_zero_is_named(
+    make: Callable[[], object], field: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{field} must be a number above 0, and is 0") as refused:
+        make()
+    assert refused.value.next_step == f"Write {field.partition('.')[2]} as a number above 0."

@@ -317,6 +317,26 @@ async def test_media_beyond_what_is_left_are_not_asked_for(tmp_path: Path) -> No
     assert media.media_requests == []
 
 
+async def test_media_without_a_price_of_their_own_are_refused_under_a_spend_limit(
+    tmp_path: Path,
+) -> None:
+    media = ScriptedMediaProvider([make(b"png")])
+    stage = _stage(
+        tmp_path,
+        model=media,
+        resolve_media_surface=lambda _: "generative",
+        media=FolderMediaStore(tmp_path / "media"),
+    )
+    stage.graph({"first": asks("A tide."), "done": gives()})
+    done = await stage.walk("tool:acme/flow", limits={"spend": 5})
+    assert done.failed is not None
+    assert done.failed.code == "budget_exceeded"
+    assert "has no price for media" in done.failed.error
+    assert "per_medium" in done.failed.error
+    assert media.media_requests == []
+    assert done.total.spend_microcents == 0
+
+
 async def test_a_request_for_media_that_is_cut_off_costs_all_that_was_held(tmp_path: Path) -> None:
     media = ScriptedMediaProvider([make()])  # never ends
     stage = _stage(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ryecore.errors import ConfigError
 
-__all__ = ["Check", "at_least", "function", "of", "plain_function", "tuple_of_names"]
+__all__ = ["Check", "above", "at_least", "function", "of", "plain_function", "tuple_of_names"]
 
 Check: TypeAlias = Callable[[object, Any, Any], None]
 
@@ -35,15 +35,28 @@ def at_least(least: int) -> Check:
     Args:
         least: The smallest that is allowed.
     """
+    step = f"={least} or more"
+    return _number(f"a number of at least {least}", step, lambda value: value >= least)
 
+
+def above(bound: int) -> Check:
+    """A validator of attrs: the value is a number that is greater than another.
+
+    Args:
+        bound: What it must exceed.
+    """
+    what = f"a number above {bound}"
+    return _number(what, f" as {what}", lambda value: value > bound)
+
+
+def _number(what: str, step: str, is_allowed: Callable[[float], bool]) -> Check:
     def check(owner: object, attribute: Any, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _wrong(owner, attribute, value, f"a number of at least {least}")
-        if not value >= least:  # what is no number is refused too
-            field, shown = f"{type(owner).__name__}.{attribute.name}", f"{value:g}"
+            raise _wrong(owner, attribute, value, what)
+        if not is_allowed(value):  # neither is NaN
             raise ConfigError(
-                f"{field} must be a number of at least {least}, and is {shown}.",
-                next_step=f"Write {attribute.name}={least} or more.",
+                f"{type(owner).__name__}.{attribute.name} must be {what}, and is {value:g}.",
+                next_step=f"Write {attribute.name}{step}.",
             )
 
     return check
