@@ -16,6 +16,7 @@ from ryecore.rye import Rye
 
 __all__ = ["answer", "rye_execute", "rye_fetch", "rye_sign"]
 
+_MAX_SHOWN: Final = 200
 _EXECUTE: Final = frozenset({
     "parameters", "dry_run", "target", "thread", "async", "async_", "model", "limit_overrides",
     "trace", "timeout_s", "idempotency_key",
@@ -165,7 +166,11 @@ async def _opened(
 
 def _refusal(error: RyeError, arguments: Mapping[str, Any]) -> dict[str, object]:
     item_id = arguments.get("item_id")
-    return (error.during(item_id) if isinstance(item_id, str) else error).to_dict()
+    if item_id is None:
+        return error.to_dict()
+    return error.during(
+        item_id if isinstance(item_id, str) else repr(item_id)[:_MAX_SHOWN]
+    ).to_dict()
 
 
 def _check_item_id(item_id: object) -> None:

@@ -12,7 +12,7 @@ from tests.house import House
 
 Facts = dict[str, Any]
 SHOWN = ("function", "script", "bare script")
-CHANCE = {"chance", "keys_of_processes"}
+CHANCE = {"call_id", "chance", "keys_of_processes"}
 NAMES = [name for name in cases_of(seen) if name not in CHANCE]
 
 
