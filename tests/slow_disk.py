@@ -90,6 +90,23 @@ async def _runs(root: Path, durability: Any) -> dict[str, object]:
     return {**measured, "states": [one.success for one in results]}
 
 
+async def _opening(root: Path, durability: Any) -> dict[str, object]:
+    """The first thread of a Rye, and the Rye's end: in a new project, and again."""
+    stage = Stage(root, model=_model)
+    _furnish(stage)
+
+    async def open_and_close() -> None:
+        async with stage.open(durability=durability) as rye:
+            done = await rye.execute(_DIRECTIVE, {}, thread="fork")
+        assert done.success, done
+
+    async def twice() -> None:
+        await open_and_close()
+        await open_and_close()
+
+    return await _measured(twice)
+
+
 async def _commits(root: Path, durability: Any) -> dict[str, object]:
     """Commits until the log has begun again several times."""
     database = Database(root / "some.db", [[_TABLE]], durability=durability)
@@ -128,5 +145,5 @@ async def _measured(work: Callable[[], Awaitable[None]]) -> dict[str, object]:
 
 if __name__ == "__main__":
     _root, _backend, _scenario, _durability = sys.argv[1:]
-    _work = {"runs": _runs, "commits": _commits}[_scenario]
+    _work = {"runs": _runs, "commits": _commits, "opening": _opening}[_scenario]
     print(json.dumps(anyio.run(_work, Path(_root), _durability, backend=_backend)))

@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import anyio.to_thread
+
 from ryecore.actions.execute import ExecuteAction
 from ryecore.actions.settings import Settings
 from ryecore.chain.builder import ChainBuilder
@@ -303,7 +305,8 @@ class Parts:
     async def aclose(self) -> None:
         """End what is kept, and close what is open."""
         await self._executor.aclose()
-        self.store.close()
+        if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
+            await anyio.to_thread.run_sync(self.store.close)
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed
             self.search.close()
 

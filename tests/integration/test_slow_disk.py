@@ -63,3 +63,12 @@ def test_no_checkpoint_of_the_log_stands_on_the_event_loop(
     assert found["syncs"] >= 3  # the log's, the database's, and that of the log's new beginning
     assert found["syncs_on_loop"] == 0, found
     assert found["longest_bytes"] < MOST_LOG_BYTES, found
+
+
+@pytest.mark.parametrize("durability", ["process", "machine"])
+def test_neither_opening_nor_closing_a_rye_syncs_on_the_event_loop(
+    library: Path, tmp_path: Path, durability: str
+) -> None:
+    found = measured(library, tmp_path, "asyncio", "opening", durability)
+    assert found["syncs"] >= 3  # the new log's header, and what the last one to close moves home
+    assert found["syncs_on_loop"] == 0, found

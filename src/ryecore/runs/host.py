@@ -11,6 +11,7 @@ from ryecore.lillux.keys import SigningKey
 from ryecore.runs.keeping import Keeper
 from ryecore.runs.ports import Dispatcher
 from ryecore.state.ledger import BudgetLedger
+from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.state.syncing import write_off_loop
@@ -52,6 +53,7 @@ class RunHost:
         environ: Mapping[str, str],
     ) -> None:
         self._open = store
+        self._is_open = False
         self._deps = deps
         self._user_root = user_root
         self.dispatcher = dispatcher
@@ -74,6 +76,16 @@ class RunHost:
     def ledger(self) -> BudgetLedger:
         """Their accounts."""
         return self.store.ledger
+
+    async def open_store(self) -> None:
+        """Open the project's threads, the first time off the event loop: that waits for the disk.
+
+        Raises:
+            StateError: The place can't be made or used.
+        """
+        if not self._is_open:
+            await run_in_thread(self._open)
+            self._is_open = True
 
     async def write(self, write: Callable[[*Values], T], *values: *Values) -> T:
         """Call what writes files, off the event loop where it waits for the disk."""

@@ -157,7 +157,7 @@ class Keeper:
         """The store, once it can be opened. Whoever began a thread was told why it can't."""
         while True:
             with suppress(RyeError):
-                return self._store()
+                return await run_in_thread(self._store)
             await anyio.sleep(_OPEN_AGAIN_S)
 
     async def _listen(self) -> None:

@@ -22,7 +22,7 @@ from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.model import Durability
 from ryecore.state.read_only import connect_read_only
 from ryecore.state.syncing import GroupSync
-from ryecore.state.write_ahead_log import LogKeeper, sync_log
+from ryecore.state.write_ahead_log import LogKeeper, commit_nothing, sync_log
 
 __all__ = ["Database", "Migration", "file_system_of", "is_shared"]
 
@@ -208,6 +208,20 @@ class Database:
         finally:
             if is_quiet:
                 self._lock.release()
+
+    def begin_log(self) -> None:
+        """Make the first commit of a log that is empty, which syncs its header and its folder.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        try:
+            is_empty = os.stat(f"{self._path}-wal").st_size == 0
+        except FileNotFoundError:
+            is_empty = True
+        if is_empty:
+            with self.write() as run:
+                commit_nothing(run)
 
     @property
     def is_held_up(self) -> bool:

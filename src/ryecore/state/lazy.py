@@ -45,6 +45,7 @@ class LazyThreadStore:
                 self._store = ThreadStore.open(
                     self._project_root, self._user_root, self._durability
                 )
+                self._store.begin_log()
             return self._store
 
     def open_existing(self) -> "ThreadStore | None":
@@ -71,6 +72,11 @@ class LazyThreadStore:
                 self._removed.append(self._store)
             self._store = ThreadStore(found, self._durability, self._user_root)
             return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything was opened that is to be closed."""
+        return self._store is not None
 
     def close(self) -> None:
         """Close what was opened."""

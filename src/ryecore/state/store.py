@@ -94,6 +94,11 @@ class ThreadStore:
         place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
         return cls(place, durability, user_root)
 
+    def begin_log(self) -> None:
+        """Make the first commit of a new log; the disk is waited for here and not by a run."""
+        with suppress(StateError):  # who writes next says why not
+            self._database.begin_log()
+
     async def synced(self) -> None:
         """Wait until all that was written so far survives what the durability says.
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from ryecore.state.locking import try_flock
 
-__all__ = ["LogKeeper", "sync_log"]
+__all__ = ["LogKeeper", "commit_nothing", "sync_log"]
 
 _COMMITS: Final = 256
 """After how many commits of this process a checkpoint is made."""
@@ -46,6 +46,12 @@ def sync_log(database: Path) -> None:
         os.fdatasync(log)
     finally:
         os.close(log)
+
+
+def commit_nothing(transaction: sqlite3.Connection) -> None:
+    """Write one page as it is, so that a transaction's commit writes to the log."""
+    (version,) = transaction.execute("PRAGMA user_version").fetchone()
+    transaction.execute(f"PRAGMA user_version = {version}")
 
 
 class LogKeeper:
@@ -114,6 +120,5 @@ class LogKeeper:
             self.holds_gate = True
             own.execute("PRAGMA wal_checkpoint(PASSIVE)")  # of the few commits since
             own.execute("BEGIN IMMEDIATE")
-            (version,) = own.execute("PRAGMA user_version").fetchone()
-            own.execute(f"PRAGMA user_version = {version}")  # as it is: that writes one page
+            commit_nothing(own)
             own.execute("COMMIT")

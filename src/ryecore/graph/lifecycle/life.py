@@ -129,6 +129,7 @@ class GraphLife:
         Raises:
             RyeError: Nothing runs. A run that was registered by then has ended as an error.
         """
+        await self._host.open_store()
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
             taken, inputs, begun = await self._starting_point()

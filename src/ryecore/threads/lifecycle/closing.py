@@ -24,6 +24,7 @@ __all__ = [
     "report_cost",
     "run_after_complete",
     "settle_failed",
+    "stopped_ending",
 ]
 
 
@@ -58,6 +59,14 @@ async def report_cost(host: ThreadHost, thread_id: str, cost: Cost) -> Account:
     host.ledger.report_actual(thread_id, spent)
     host.ledger.cascade_spend(thread_id)
     return host.ledger.account(thread_id)
+
+
+def stopped_ending(host: ThreadHost, thread_id: str) -> Ending:
+    """Return how a thread ends that was asked to stop: killed where its row says so."""
+    with suppress(StateError):
+        row = host.registry.get_thread(thread_id)
+        return ending_of_wish(killed=row.kill_requested)
+    return ending_of_wish(killed=False)
 
 
 def record_end(recorder: Recorder, ending: Ending, cost: Cost) -> None:

@@ -45,6 +45,7 @@ from ryecore.threads.lifecycle.closing import (
     report_cost,
     run_after_complete,
     settle_failed,
+    stopped_ending,
 )
 from ryecore.threads.lifecycle.continuing import continued_record, handoff_of
 from ryecore.threads.lifecycle.leaving import (
@@ -52,7 +53,7 @@ from ryecore.threads.lifecycle.leaving import (
     started_payload,
     thread_file,
 )
-from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_wish
+from ryecore.threads.loop.ending import Ending, ending_of_error
 from ryecore.threads.loop.loop import LoopInputs, ThreadLoop
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.plan import Composed, LayeredLimits, LoadedDirective
@@ -130,6 +131,7 @@ class ThreadLifecycle:
         Raises:
             RyeError: Nothing runs. A thread that was registered by then has ended as an error.
         """
+        await self._host.open_store()
         try:
             self._resolve_parent()  # 1
             await self._register()  # 2
@@ -327,7 +329,7 @@ class ThreadLifecycle:
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
             with suppress(Exception):  # no failure of the end takes the cancellation's place
-                await self._finalize(self._wished())
+                await self._finalize(stopped_ending(self._host, self.thread_id))
             raise
         except Exception as error:
             ending = ending_of_error(error)
@@ -371,7 +373,7 @@ class ThreadLifecycle:
             if not is_cancelled(*tokens, deadline=deadline):
                 return ending_of_error(error)
         if is_cancelled(*tokens):
-            return self._wished()
+            return stopped_ending(self._host, self.thread_id)
         if ending is not None:
             return ending
         hit = self._harness.time_is_up()
@@ -384,14 +386,7 @@ class ThreadLifecycle:
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._harness.deadline):
             await wait_for_children(self._host.store, self.thread_id)
-        return self._wished() if is_cancelled(*tokens) else ending
-
-    def _wished(self) -> Ending:
-        """How a thread that was asked to stop ends."""
-        with suppress(StateError):
-            row = self._host.registry.get_thread(self.thread_id)
-            return ending_of_wish(killed=row.kill_requested)
-        return ending_of_wish(killed=False)
+        return stopped_ending(self._host, self.thread_id) if is_cancelled(*tokens) else ending
 
     def want_handoff(self) -> None:
         """Have another thread go on, at the next turn."""
