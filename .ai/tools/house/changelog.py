@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:VhgunBUiVRac_Yn12TjqBf87BBPwh9r1F7L4hiy-JAerjwvWrNuDkgvgoZ8h0jGkunztcQNq7K5xnhzTFJ46Bg:e05419527acfbd27
+# rye:signed:2026-11-23T02:00:08Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:1SHKQOobgeOuXeHPoEEpCMNlaIhYiRA4vXxGi1aNAelzG9OG8WsSYJJ2tGtlJ98UNf1MCO0gDSpgYKQsV-mQCg:e8cd02e3f79e9cb1
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

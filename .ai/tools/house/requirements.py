@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:2x3__URORaRPlWnu3aD0By9gx6cmX6M2LbwtT5husuiYNyBcvjo2irz9rdMmzRvxUTTGB0c-ZMu-ykgxS7ohAg:e05419527acfbd27
+# rye:signed:2026-11-23T02:00:08Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:Ixy-bU6JNd9HlYkC1oWH4_tgs7_Kp6wWvKZgiF2iiZUKTj1TFFTw0XhVvS30NegEd-eTpAY9-B_NRC1KeQ-WBg:e8cd02e3f79e9cb1
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:8sL-DhjoO6hRQLHqhV0Xus9vvKR2jGSwziYAQvoht_1lKvMY2WE5OeO8uLuyAdcBGdbFQUHIUJMMpfo3-UKnAg:e05419527acfbd27
+# rye:signed:2026-11-23T02:00:08Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:6YpZ32Rw0mOFRsCOoayjUqLhigxDN2p7UjiZfwf6Fxbfhs9bbQy2_8GOqFFXsp4CPzAU6UzvYYPeTbIuhBPnBw:e8cd02e3f79e9cb1
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:QrJ74k-vCpEIHeOjRv91H1juZd5qr_Vx53C6R5Di6rPgJl1vnJNHlsKfRwJHkCvz1u6FlJQwmkLqMWMK8HwNCQ:e05419527acfbd27
+# rye:signed:2026-11-23T02:00:08Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:0MVLtOUHy3AyVSbCRzVs5zUMyCN8JmT5eHm7WSsSaIjcBlzcouJaH6vEmGU39b8nO9v0pUlPj1dmT2V7rjFJBA:e8cd02e3f79e9cb1
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

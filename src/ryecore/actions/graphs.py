@@ -393,7 +393,7 @@ class Graphs:
             Their rows; `total` says how many there are in all.
 
         Raises:
-            InputError: `limit` or `offset` is no number that can be meant.
+            InputError: `limit` or `offset` is negative or not a whole number.
             StateError: The registry can't be read.
         """
         from ryecore.graph.view.looking import list_runs  # noqa: PLC0415 - for runs alone

@@ -90,7 +90,7 @@ class Threads:
             Their rows; `total` says how many there are in all.
 
         Raises:
-            InputError: `limit` or `offset` is no number that can be meant.
+            InputError: `limit` or `offset` is negative or not a whole number.
             StateError: The registry can't be read.
         """
         if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:

@@ -31,7 +31,7 @@ from ryecore.policy.command_lines import ProgramText, program_name, read_command
 __all__ = ["FORK_POINT", "SignedLine", "Values", "read_line", "read_stdin"]
 
 FORK_POINT: Final = "fork_point"
-"""The placeholder for the place at which a template forks; no parameter can be what it is."""
+"""The placeholder for the place at which a template forks; no parameter may have its name."""
 
 _PATHS: Final = frozenset({
     "anchor_path", "call_json", "nowhere", "params_json", "project_path", "project_trusted",
@@ -223,7 +223,7 @@ def read_line(
 
 
 def read_stdin(text: str, line: SignedLine, values: Values) -> None:
-    """Check what is signed as standard input, where that is read as a program.
+    """Check the signed standard input of a command that reads it as a program.
 
     Raises:
         PlaceholderInScript: It is a program, and holds a placeholder.
@@ -265,7 +265,8 @@ def _program_word(word: _Word, program: ProgramText, values: Values, *, of_tool:
                 break
         elif value is not None:
             raise ConfigError(
-                f"The config's {name} is a program for {program.interpreter}, and is no text.",
+                f"The config's {name} is a program for {program.interpreter}, so it must be a "
+                "string.",
                 next_step=f"Write {name} as one text.",
             )
         elif name in values.declared:
@@ -292,7 +293,7 @@ def _fill(word: _Word, values: Values, template: Template) -> tuple[str, ...]:
             return ()
         if not isinstance(value, str):
             raise InputError(
-                f"The parameter '{word.parameter}' is a program, and is no text.",
+                f"The parameter '{word.parameter}' is a program, so it must be a string.",
                 next_step="Pass it as one text.",
             )
         _check_operand(word, word.parameter, value)
@@ -351,8 +352,8 @@ def _in_script(name: str, text: str, program: ProgramText) -> PlaceholderInScrip
     brief = " ".join(text.split())
     brief = brief if len(brief) <= 80 else brief[:79] + "…"
     return PlaceholderInScript(
-        f"{shown} stands in a program that {program.interpreter} reads: {brief!r}. A value is no "
-        "part of a program.",
+        f"{shown} stands in a program that {program.interpreter} reads: {brief!r}. A value must "
+        "not be part of a program.",
         next_step=_safe_form(shown, program),
         placeholder=name,
     )

@@ -123,14 +123,16 @@ def render_trusted_key(
         The file's bytes, without a signature.
 
     Raises:
-        SigningError: `not_after` is of another form, or the owner is no text.
+        SigningError: `not_after` is of another form, or the owner can't be written in UTF-8.
     """
     if not_after is not None and _UTC_SECONDS.fullmatch(not_after) is None:
         raise SigningError(
             f"{not_after!r} is not a time in UTC.", next_step="Write it like 2027-01-31T00:00:00Z."
         )
     if any("\ud800" <= char <= "\udfff" for char in owner):
-        raise SigningError(f"The owner {owner!r} is no text.", next_step="Write the name in UTF-8.")
+        raise SigningError(
+            f"The owner {owner!r} can't be written in UTF-8.", next_step="Write the name in UTF-8."
+        )
     document: dict[str, object] = {
         "version": "1.0.0",
         "category": TRUSTED_KEYS_PATH,
@@ -160,7 +162,7 @@ def parse_key_file(content: bytes, name: str) -> KeyFile:
         What it says.
 
     Raises:
-        MetadataError: It is no TOML.
+        MetadataError: It is not TOML.
         SigningError: Its key or its signature can't be read.
         KeyError: It holds no public key.
         TypeError: A field has another type than it should.

@@ -51,7 +51,7 @@ class SplicedScript:
         where = ".".join(map(str, self.place))
         brief = " ".join(self.text.split())
         brief = brief if len(brief) <= _MAX_SHOWN else brief[: _MAX_SHOWN - 1] + "…"
-        return f"{where} is a program, and a value is no part of a program: {brief!r}"
+        return f"{where} is a program, and a value must not be part of a program: {brief!r}"
 
     @property
     def next_step(self) -> str:

@@ -3,15 +3,13 @@
 import errno
 from typing import Final
 
+from ryecore.lillux.exhaustion import exhaustion_step
+
 __all__ = ["advice"]
 
 _ROOM: Final = "Make room on its disk, or raise your quota; then try again."
 _READ_ONLY: Final = "Its file system is read-only: mount it for writing, or run where it is."
 _RIGHTS: Final = "Run it as the user who owns the file, or give that user the right to write there."
-_DESCRIPTORS: Final = (
-    "Too many files are open: each running thread holds some. Raise the limit (ulimit -n), or run "
-    "fewer at once."
-)
 _BROKEN: Final = (
     "Prove it: rye doctor. Then restore a backup of .ai/state, or begin anew: "
     "rye threads adopt --set-aside"
@@ -23,8 +21,6 @@ _BY_ERRNO: Final = {
     errno.EROFS: _READ_ONLY,
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
-    errno.EMFILE: _DESCRIPTORS,
-    errno.ENFILE: _DESCRIPTORS,
     errno.EIO: "The disk fails: look at the system's log, and restore a backup.",
     errno.ENOTDIR: "Something else stands where a folder is needed: move it away.",
     errno.ENOENT: "Its folder was removed: try again, so that it is made anew.",
@@ -48,7 +44,7 @@ def advice(problem: BaseException) -> str:
         problem: An `OSError` or `sqlite3.Error`; others have no advice of their own.
     """
     if isinstance(problem, OSError):
-        found = _BY_ERRNO.get(problem.errno or 0)
+        found: str | None = _BY_ERRNO.get(problem.errno or 0) or exhaustion_step(problem.errno)
     else:
         code = getattr(problem, "sqlite_errorcode", None)
         found = _BY_SQLITE_CODE.get(code & 0xFF) if isinstance(code, int) else None

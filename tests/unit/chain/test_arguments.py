@@ -106,7 +106,7 @@ def inputs(**parameters: object) -> PlanInputs:
 )
 def test_a_placeholder_in_a_program_is_refused_before_there_are_parameters(command, args):
     more = {"input_data": "puts {name}"} if not args else {}
-    with pytest.raises(PlaceholderInScript, match="no part of a program") as caught:
+    with pytest.raises(PlaceholderInScript, match="must not be part of a program") as caught:
         check_programs(chain(command, args, **more), inputs())
     assert caught.value.next_step
     with pytest.raises(PlaceholderInScript):

@@ -45,7 +45,7 @@ NESTED = {
 )
 def test_an_expression_within_a_program_is_found(parameters, schema, place):
     assert [one.place for one in spliced_scripts(parameters, schema, PATTERN)] == [place]
-    with pytest.raises(PlaceholderInScript, match="no part of a program") as refused:
+    with pytest.raises(PlaceholderInScript, match="must not be part of a program") as refused:
         check_scripts("The hook 'h'", parameters, schema, PATTERN)
     assert "args" in refused.value.next_step
 

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:9T4ZrzVMyEJTKUE0o9iyC_BIKBGOzdfV6x58cJxp60eKoVdguhE3yqdycKNWNC6_bxZf03tlxKBr5mZqTlwqAw:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:iwSHvbQE0YOnWA5PmfQQVSOTEzrqEOgysAH8ZnqnX7hZLsSR4hCMHqFVEOcWzxUrcCjpvWpWycPwRmV7hfgmAQ:902ac92e49e49785
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:hSHWx09KkeGMEAiZeHGdcvEbIlR8DJIp0ot8skSLf0-41t87AEAv80aIcHoo6-waprvFqk7Oii9dZ3c-a8krAw:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:qu3EPaqPrmDUuI1M5noXpoir3z3iJboOzgQPKYiQsmcPMqk2Vze1yqnmMhkS3IWvTY7UVIY-QmOsOzYh6L1mBQ:902ac92e49e49785
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:n26_N9mu_5jpNPZn_A3s1jJladEN04UaDujztsQ9HKJOuRAt4_PZrDVHhrxpjNMkkCj0PdEGffJzfSiHO4jjAw:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:-u2UbP9g-JvW1B3peqsT_SGI8yLGlrAQ3r9cEldyroYFHdLgvm-JjwtbSkz2olEyYoAex2XFed1zM3sNeuH3Bw:902ac92e49e49785
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

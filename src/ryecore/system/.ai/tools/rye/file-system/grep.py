@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:_bKPpBDwoBDxOIVoD2IIaFqCa6kTE7Ww-H4wcl8xTG5E5Bt7UvR1VKgmJewrbe0g2HnT_qS8D9nzYRYkaWcfAA:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:l0L6gHFnwPmvBmav8Duf_Chkl8_SH1yrQICYmpXlz_DBq5l1bd3g3zGAs5OojNfKe-d3lhSXiA-1K8kbfVilDQ:902ac92e49e49785
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:iPEhMsO93UohhZ0kBBlT75DqFIYRgnrcDBBet8PgHXR9goGTCbhyErFe418R_s5l3AfRi2O0ql9X-0rMRPuLDQ:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:CAiVDdmM41vGTj4cPF1ufRMF0z-Bs9tmClDm3Tt0l7ZLfpRt3QfR6f6EDr0U3Du5i7eFNBIkm_4pqfF1Rsg8BA:902ac92e49e49785
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:Xz524SbfTGzcP7AimGKWdsgCJmnDFsCfT6AHcKVbhnZkKY_-ViWPu8o4bxsjlreMG26HR26jZeCHyKnvf893AQ:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:aWxQtsT-Lut2ju6RgLq8MWs_azbxlOOnxPmwGeMxhq0RTVOboydZjli7scDtxXbLLiRHqtoKySm9VxtU19G_Dg:902ac92e49e49785
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

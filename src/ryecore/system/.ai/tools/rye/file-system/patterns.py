@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:qq012whj9RmR9qLaPK4nd4AwVMTb6uFHWBpvg0E0mWHd2j11eHWtJDEjFv_75olARncQ4_jPcIJX9D399avOAg:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:rjChC1LkMCilu9GopDH5T6PyqEzipKLZrJlpDRHJKEHbXswQmR1R6sawRN-zj-UH7rYFALK0ZxlLBrB9LTVGCw:902ac92e49e49785
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

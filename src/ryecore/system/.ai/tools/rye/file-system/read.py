@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:MKznl5rS8p-EWKku07zcEUi8LsZpgJQOOlre_C9shGrbnmadtm1ZS8sYGGqXv8gJuhmlkFgeqLk9imKPyg3oBw:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:ILo6Shs-8Hi6BMhSp1mcM4PkqaXicclsPJ2c6bzcVVrQsMvMs6H1usbs9nZmyuw1Xhxcf1g0nFVnn1LdlwUjAQ:902ac92e49e49785
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:O71iQwj3KmDdly33o7cUhKyOrhK96CGaadD7bg8fMIfms81Ghi1xIxObirO_av0b2wYrlXDeJc1_84Ygh2taCQ:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:es21z4VkLydrdgFdQZzBNgQNKWWca6Mrvmuv0RA6mw01LdWrTNVVc258Smb5Pxz5KkbyDCtAJORctlZzDWYvBA:902ac92e49e49785
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

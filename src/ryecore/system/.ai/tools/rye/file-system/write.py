@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:ZV7RMCiPxIzC_FYvtBPFEPAXchwH5Hik7cEW3mJR-blM_EqEvorXjwg2ggbpr_7fH5Za0lsI0yV2m55GBkUNAw:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:nB1yElvBg_5QMb6YYfdpLV-NrURJATgzwHrr1c_C1vPYrvQLDxGnlWCoq7TwONHSR4YNkL2fQ4vm8Ue-mXqxBw:902ac92e49e49785
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T01:32:30Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:68MPKobmuGXjIrBnf9vwEF_bL4Yggohlz5ZMKTT_O_WRMygBvbF_M3D0zYv7ZDDyAfPKsAbOM1mPbXj_uyxDBg:a5199df06c86d42c
+# rye:signed:2026-11-23T02:00:08Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:ghFWaIz9QnglUvhH9AGsmLRa-uuMR3qAUaiFeeAPEhVn91ZZJ5NWOBz48QxkcHS57UdyhMu2cwOAMwzW-tMOCw:902ac92e49e49785
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

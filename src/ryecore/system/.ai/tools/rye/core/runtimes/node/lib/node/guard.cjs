@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T01:32:30Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:nBw48OGDCTcqjWBGJHqCS7NQQUo2mE1x_cqzW3MxIGxkNWCV_lbu44BZfM6VjyRQeoGc0CHsvk-61nfZ_SWTDA:a5199df06c86d42c
+// rye:signed:2026-11-23T02:00:08Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:MKFa-CObJUDOTqBrCBdbFtk82bPXNzFN-4Xa3qpOJ0PYmC1_cJQV4hrLxBYu86TfkpSzymYeyGH_fMF8zaEwAg:902ac92e49e49785
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
