@@ -8,13 +8,19 @@ from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.given import checked_mapping
+from ryecore.actions.graph_arguments import (
+    checked_limits,
+    checked_node,
+    checked_state,
+    resume_options,
+)
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.graph.wish import GoingOn, GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
-from ryecore.policy.limits import Limits, read_limits
+from ryecore.policy.limits import Limits
 from ryecore.state.locking import run_in_thread
 
 if TYPE_CHECKING:
@@ -157,7 +163,9 @@ class Graphs:
             RyeError: Nothing ran.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), _limits(limits))
+        wish = GraphWish(
+            self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), checked_limits(limits)
+        )
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
 
     async def carry_out(self, wish: GraphWish, ctx: CallContext) -> "GraphRun":
@@ -182,7 +190,9 @@ class Graphs:
             RyeError: Nothing runs.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), _limits(limits))
+        wish = GraphWish(
+            self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), checked_limits(limits)
+        )
         return await self._running.run(ref, partial(self._service().start, wish, ctx))
 
     async def step(
@@ -215,9 +225,9 @@ class Graphs:
         wish = GraphWish(
             self._ref(ref, ctx),
             checked_mapping(inputs, "Inputs"),
-            _limits(limits),
-            only=_node(node),
-            state=_state(state),
+            checked_limits(limits),
+            only=checked_node(node),
+            state=checked_state(state),
         )
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
 
@@ -236,9 +246,9 @@ class Graphs:
         wish = GraphWish(
             self._ref(ref, ctx),
             checked_mapping(inputs, "Inputs"),
-            _limits(limits),
-            only=_node(node),
-            state=_state(state),
+            checked_limits(limits),
+            only=checked_node(node),
+            state=checked_state(state),
         )
         return await self._running.run(ref, partial(self._service().start, wish, ctx))
 
@@ -284,7 +294,7 @@ class Graphs:
 
         Source: decision 47.
         """
-        how = _how(at, again, rerun, result, members, changed, state)
+        how = resume_options(at, again, rerun, result, members, changed, state)
 
         async def resume() -> "GraphResult":
             wish = await self._going_on(run_id, how, limits, ctx)
@@ -307,7 +317,7 @@ class Graphs:
         ctx: CallContext | None = None,
     ) -> "GraphRun":
         """Go on with a run like `resume`, and return as soon as the new one runs."""
-        how = _how(at, again, rerun, result, members, changed, state)
+        how = resume_options(at, again, rerun, result, members, changed, state)
 
         async def start() -> "GraphRun":
             wish = await self._going_on(run_id, how, limits, ctx)
@@ -344,7 +354,7 @@ class Graphs:
     ) -> GraphWish:
         ref, found = await run_in_thread(self._find, run_id)
         check_capability("execute", ref, ctx or CallContext())
-        return GraphWish(ref, limits=_limits(limits), goes_on=evolve(how, run_id=found))
+        return GraphWish(ref, limits=checked_limits(limits), goes_on=evolve(how, run_id=found))
 
     async def show(self, run_id: str) -> "RunView":
         """Show a run: what happened at each node, where it stands, and how it can be gone on with.
@@ -469,41 +479,3 @@ class Graphs:
         if not isinstance(text, str) or not text:
             raise InvalidItemId("A graph is required.", next_step="Pass its id, or tool:ID.")
         return ItemRef.parse(text, "tool") if ":" not in text else named(text, self._spaces)
-
-
-def _how(
-    at: int | None,
-    again: bool,
-    rerun: bool,
-    result: Any,
-    members: Mapping[int, Any] | None,
-    changed: bool,
-    state: Mapping[str, Any] | None,
-) -> GoingOn:
-    """How a run is gone on with that is still to be found."""
-    answers = result is not ...
-    answer = result if answers else None
-    return GoingOn(
-        "", at, again, rerun, answers, answer, dict(members or {}), changed, _state(state)
-    )
-
-
-def _node(given: str) -> str:
-    if not isinstance(given, str):  # None would be all nodes
-        raise InputError(f"{given!r} is no node.", next_step="Pass a node's id.")
-    return given
-
-
-def _state(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return checked_mapping(given, "Values of the state", '{"total": 0}')
-
-
-def _limits(given: Limits | Mapping[str, float] | None) -> Limits:
-    if given is None:
-        return Limits()
-    if isinstance(given, Limits):
-        return given
-    try:
-        return read_limits(checked_mapping(given, "Limits", "{'spend': 0.5}"))
-    except ValueError as problem:
-        raise InputError(f"{problem}.", next_step="Pass such as {'spend': 0.5}.") from None
