@@ -168,9 +168,14 @@ def _refusal(error: RyeError, arguments: Mapping[str, Any]) -> dict[str, object]
     item_id = arguments.get("item_id")
     if item_id is None:
         return error.to_dict()
-    return error.during(
-        item_id if isinstance(item_id, str) else repr(item_id)[:_MAX_SHOWN]
-    ).to_dict()
+    return error.during(item_id if isinstance(item_id, str) else _shown(item_id)).to_dict()
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:_MAX_SHOWN]
+    except Exception:  # nested too deeply, or a repr of the caller's own
+        return f"<{type(value).__name__}>"
 
 
 def _check_item_id(item_id: object) -> None:

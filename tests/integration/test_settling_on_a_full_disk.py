@@ -1,7 +1,9 @@
 """A settlement that a full disk keeps from being written is charged once."""
 
+import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,9 @@ async def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path
     spending = Spending("t", books.ledger, Limits(spend_usd=10), deps, Page(), CancelToken())
     spending.begin_turn(1)
     assert await spending.before_media("p", "m", 100) is GO
+    for registry in small.rglob("*.db"):
+        with closing(sqlite3.connect(registry)) as database:  # no room is left in its log either
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     filler = fill(small)
     with pytest.raises(StateError):
         spending.settle_open()

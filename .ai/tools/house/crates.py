@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:RwBZfv17zRajTopkVcJ1f7kS8iJnaCAAw5RQl2swXaPapj0kLKJw9BV2rkZA8Fc9dSonS9PwtJPnmywsF2ffDw:e8cd02e3f79e9cb1
+# rye:signed:2026-11-23T02:15:41Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:LFBHyy53h9L0hNd1F3eM4bVwvp_Fi6lGhJrU-75upu9qZbM8Kcp1maOqangiodT3ohgROfgaRjo-SicheWNTDQ:90efb5e4f307ff80
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:6zq3JPf3BuJOBBmA59NVYp4L3XyJVsPfBJhndfirkoN5SoWzH8j1uLU_JZ5MoIGDjAUUK6V_Jx7Q8HP2Rx67BA:e8cd02e3f79e9cb1
+# rye:signed:2026-11-23T02:15:41Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:3u_ASfgl64whjA5ge6c-0XgIyIgPwwymOQwfdGFBNEonexXn9OArgIH-YunQcmUctwaYklvftGC2PK2O9Z8DDg:90efb5e4f307ff80
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:sDi5ju7Mwg8cgpiMtxKFGHo2cySYJBXOQe-ohShjoEdMrnYRYNdG3NA0q6uHcLyjBfG6IJeEUKahEkfGV9yHAA:e8cd02e3f79e9cb1
+# rye:signed:2026-11-23T02:15:41Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:RKJFH_G01c5JPKN9E8GVF0JNe4_iwDt6zbn46cJUO3bYOkD_sRyzrF8vCuolBBAyyCPnmceFDW54IJ-iXKBTCw:90efb5e4f307ff80
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:jyg3J0I4V8kFw_SCq1I2WXKiMrFVblqsVn3WKMPOo1_Z_nutoidKKX21mVXUzdVrADhM9uG3ALx2I81ltFcnDA:e8cd02e3f79e9cb1
+# rye:signed:2026-11-23T02:15:41Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:JnlGZLtUlVCzkQMrCph5fzrl6mwG8_D6uSSAPCm4EtyL0UuEB6vcgpY7dzue4PtRt9as6S4zDw5krtdzc2hSAg:90efb5e4f307ff80
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

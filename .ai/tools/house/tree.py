@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:Z6NekU4nAGdnrIgY4LsL4o81Ta4j2dNlWJy7F8vgnj_W22KCasYreVDG9bSitXe71X0GtDM9jII701u2VmL6BQ:e8cd02e3f79e9cb1
+# rye:signed:2026-11-23T02:15:41Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ZCV8a9vY4QVhKJbHeLxjPfmSBquP3P64Bn8ugp1AvWF9egKw5ALxLihqaqCpAZI1-wrBRbDcf4BQPI9LZa0jDg:90efb5e4f307ff80
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

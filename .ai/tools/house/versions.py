@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:0MVLtOUHy3AyVSbCRzVs5zUMyCN8JmT5eHm7WSsSaIjcBlzcouJaH6vEmGU39b8nO9v0pUlPj1dmT2V7rjFJBA:e8cd02e3f79e9cb1
+# rye:signed:2026-11-23T02:15:41Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:PD6SIzQd3SnkRtCESHg7ffgmGhb8mvBMcWzIQ_JV6bhXlE2d5HeUYjhrTweHxYJWJqmZRwVaUH9ZbfdY2f3YCQ:90efb5e4f307ff80
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

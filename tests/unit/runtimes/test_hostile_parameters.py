@@ -155,7 +155,7 @@ def test_as_an_argument_of_awk(examples: House) -> None:
         ("mcp_http", {"config": {"server": "a/s", "tool_name": "t"}}, UnresolvedPlaceholder),
         ("mcp_stdio", {"config": {"server": "a/s", "tool_name": "t"}}, UnresolvedPlaceholder),
         ("rust", {}, UnresolvedPlaceholder),
-        ("awk", {}, UnresolvedPlaceholder),
+        ("awk", {}, ConfigError),  # it would run the declaration itself
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dry_run", [False, True])

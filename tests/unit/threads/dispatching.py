@@ -4,7 +4,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from ryecore import Rye
+from ryecore import CallContext, Rye
 from ryecore.runs.ports import ForkOptions
 
 
@@ -34,6 +34,9 @@ class Actions:
 
     async def execute(self, ref: Any, parameters: Any = None, *, ctx: Any = None) -> Any:
         return await self.rye.execute(ref, parameters, ctx=ctx)
+
+    async def chain(self, ref: Any, *, ctx: Any = None) -> Any:
+        return await self.rye._parts.execute.chain(ref, ctx or CallContext())
 
     async def fetch(self, ref: Any, *, ctx: Any) -> Any:
         return await self.rye.fetch(ref, ctx=ctx)

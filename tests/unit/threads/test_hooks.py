@@ -215,7 +215,8 @@ async def test_a_tool_may_give_the_control_result(house):
     )
     async with stage(house) as on:
         runner = on.runner(*hooks(run_tool("j", tool, "error", say="${wish}")))
-        assert (await runner.run("error", {"wish": "abort"})).control == "abort"
+        done = await runner.run("error", {"wish": "abort"})
+        assert done.control == "abort", on.told[0]["error"]
         outcome = await runner.run("error", {"wish": "explode"})
     assert outcome.control is None
     assert on.told[1]["ok"] is False

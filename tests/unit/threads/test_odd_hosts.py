@@ -30,7 +30,7 @@ async def test_what_no_host_catches_leaves_no_thread_running(tmp_path: Path) -> 
         [row] = await rye.threads.list(all=True)
         report = await rye.threads.verify(row.thread_id)
     assert row.status == "cancelled"
-    assert [turn.state for turn in report.turns] == ["attested", "unattested"]  # as after a crash
+    assert [turn.state for turn in report.turns] == ["attested", "attested"]  # closed with the row
     account = stage.store().ledger.account(row.thread_id)
     assert (account.state == "open", account.held.tokens) == (False, 0)
 

@@ -326,6 +326,7 @@ async def test_untrusted_words_stay_where_they_are_put(tmp_path: Path) -> None:
             "action": {"primary": "fetch", "kind": "knowledge", "item_id": exported}}  # fmt: skip
     stage.house.write("config/agent/hooks.yaml", {"hooks": [hook]})
     again = await stage.run(stage.write("acme/y"))
-    assert again.state == "error"
-    assert "not signed" in again.error  # nobody vouches for an export
-    assert len(stage.model.requests) == 2
+    assert again.state == "completed"
+    told = stage.model.requests[-1].messages[0].text
+    assert 'trust="untrusted"' in told  # nobody vouches for what a record says
+    assert told.count("</context>") == 1  # what the model said doesn't close it

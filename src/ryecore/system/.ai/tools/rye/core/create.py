@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:kKsHQN5X0aWLEpjOgMp0juoDpwhk8wOc6BP9EIZVAHp235nO4GiNfCgCW-N-NOMKe5Opf4Kf980olD9SgzDRCw:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:Xs3sikEo0GFblPe001CHLHt1FQ5mTqC6XBJ-RHsHp2ZYUB3C1x9U4knMLpp72efk0CMJYZQQxMFkTdDnNmSgAw:0a383bb5ed1e2a55
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:qu3EPaqPrmDUuI1M5noXpoir3z3iJboOzgQPKYiQsmcPMqk2Vze1yqnmMhkS3IWvTY7UVIY-QmOsOzYh6L1mBQ:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:8zo6vC3IGhBUhhhVyp6ntEgHzJeSbAoERAurqhqPgr4SycYbGEml-VxEWQGwJzOZ15ef2_zZrBBqs8iqqCAnAQ:0a383bb5ed1e2a55
 """Replace a piece of a text file."""
 
 from __future__ import annotations

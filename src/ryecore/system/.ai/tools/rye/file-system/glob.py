@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:-u2UbP9g-JvW1B3peqsT_SGI8yLGlrAQ3r9cEldyroYFHdLgvm-JjwtbSkz2olEyYoAex2XFed1zM3sNeuH3Bw:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:TQnMtuYpfeCvJ1DDOLSqNqdx_XOkDyfXy2Af9LlDqKgkaFPoNLIoc30nNapaVUqv2bpyC3ZB34mmKegrPoJjAA:0a383bb5ed1e2a55
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

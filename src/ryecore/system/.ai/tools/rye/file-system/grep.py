@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:l0L6gHFnwPmvBmav8Duf_Chkl8_SH1yrQICYmpXlz_DBq5l1bd3g3zGAs5OojNfKe-d3lhSXiA-1K8kbfVilDQ:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:q2H3VNcoL9hcUy_PyO7hcv-5VCDTWdLgHAiiBUYZyUnvPO4GbXqrQvIm7Lk5QGSCVGa0CEo_4EwzxDp_68m1AA:0a383bb5ed1e2a55
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:ILo6Shs-8Hi6BMhSp1mcM4PkqaXicclsPJ2c6bzcVVrQsMvMs6H1usbs9nZmyuw1Xhxcf1g0nFVnn1LdlwUjAQ:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:_DpWpB5AIrI9hfklY7osvVR6GVhFFYgbBysDOeF89nSVTCMsQ9fVaHXoJYq22D2QFlobIPZcin3IhkNCaXWVAw:0a383bb5ed1e2a55
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:nB1yElvBg_5QMb6YYfdpLV-NrURJATgzwHrr1c_C1vPYrvQLDxGnlWCoq7TwONHSR4YNkL2fQ4vm8Ue-mXqxBw:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:c7ZcqlMJDtRBhqmdmcbISh8pzQGi9JC-QsUTuRnu9H4bNh78p0KZRLaIKwVZNyiTAyiiWeL00ewYAkAGyLsrCA:0a383bb5ed1e2a55
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:00:08Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:BUzNm3g06DUv4hjvol6OhnJblRySmN9kh94PdEOrupJ9f_QVuf4hdLxMrBdQ_zdMUU2Aub69D94EeqsmgWFPCA:902ac92e49e49785
+# rye:signed:2026-11-23T02:15:41Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:_2pRwLSc6EKw68cTqoRzspjJLjdBDHG5O977V8ekG1hIWSeBlJ-s8FSBqdEYYiBfZ72LZvuko7FZnf-GBaIfAg:0a383bb5ed1e2a55
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T02:00:08Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:MKFa-CObJUDOTqBrCBdbFtk82bPXNzFN-4Xa3qpOJ0PYmC1_cJQV4hrLxBYu86TfkpSzymYeyGH_fMF8zaEwAg:902ac92e49e49785
+// rye:signed:2026-11-23T02:15:41Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:CGiwky7w9bpoyGbYm1eeDFz3Zcpc9GCH9gn0lHWmI32c0Z4FQVdwr5RYcmzyyROFHXetJUk9zfxnii_fnT7xDA:0a383bb5ed1e2a55
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

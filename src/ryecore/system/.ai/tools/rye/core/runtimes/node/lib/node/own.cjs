@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T02:00:08Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:7ZT1iXa7SVLiQZ8pIfLUg3I3_C4kNsgjOqzqosxRoOMC5XYml4O9J1JvCW16qg0HaXBQCQKoBsc1Wtk_jy9eCw:902ac92e49e49785
+// rye:signed:2026-11-23T02:15:41Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:_AoRI_zUz0KkH82Z5rmE8-H3eQQasE7ChiM-ikYywAe4STcgLogoyEmhPEJi9oTAS-MArsqFsAbDqudCv7BSCw:0a383bb5ed1e2a55
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
