@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, getsid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 use super::kill::Held;
 use super::procfs::{ProcessId, Snapshot, Stat, carries, stat_of};
@@ -31,10 +31,10 @@ impl<'a> Below<'a> {
         marks: &'a [Vec<u8>],
     ) -> Result<Self> {
         let own = getpid().as_raw_nonzero().get();
-        let mut shared_sessions: HashSet<i32> = getsid(None)
-            .map(|session| session.as_raw_nonzero().get())
-            .into_iter()
-            .collect();
+        // Read from the system's files: getsid has no answer for a session whose leader is outside
+        // this PID namespace. Those all bear the number 0, so it names nobody's own session.
+        let mut shared_sessions = HashSet::from([0]);
+        shared_sessions.extend(stat_of(own).map(|stat| stat.session));
         let mut known = HashSet::new();
         for held in roots {
             known.insert((held.number(), held.stat.start_ticks));
