@@ -86,6 +86,8 @@ def new(
             "description": description,
             "language": language,
         }
+        if is_signed:
+            Rye.open(project_path).keys.load()  # without one, nothing is made
         with stopped_by_signals():
             done = anyio.run(_create, project_path, parameters)
         if not done.success:

@@ -10,6 +10,7 @@ from ryecore.errors import MetadataError, SigningError
 from ryecore.items.files import write_atomically
 from ryecore.items.key_files import (
     TRUSTED_KEYS_PATH,
+    KeyFile,
     is_past,
     parse_key_file,
     render_trusted_key,
@@ -58,7 +59,7 @@ class AuthorKeys:
             self._make_folder()
             descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise SigningError(
+            raise self._refusal_of_present() or SigningError(
                 f"There is a signing key already: {private}.",
                 next_step="Sign with it, or move it away first: a key is never overwritten.",
             ) from None
@@ -95,11 +96,48 @@ class AuthorKeys:
         self.folder.chmod(0o700)
 
     def load(self) -> SigningKey:
-        """The author's key.
+        """Return the author's key, to sign with.
 
         Raises:
-            SigningError: There is none, others can read it, or it is no key.
+            SigningError: There is none, others can read it, or it is no key; or it was revoked or
+                has expired, so that nothing that it signs would count.
         """
+        key = self._read()
+        if (refusal := self._refusal(key)) is not None:
+            raise refusal
+        return key
+
+    def _refusal(self, key: SigningKey) -> SigningError | None:
+        """Return why the author's key can't sign: it was revoked, or has expired."""
+        key_file = self._key_file(key.public)
+        why = None if key_file is None else key_file.why_it_ended()
+        if key_file is None or why is None:
+            return None
+        private, fingerprint = self.folder / _PRIVATE, key.public.fingerprint
+        away = ["mv", "-n", str(private), str(private.with_suffix(f".{fingerprint}.pem"))]
+        again = f"rye keys trust {shlex.quote(str(key_file.path))}"
+        return SigningError(
+            f"Your signing key {fingerprint} {why} ({key_file.path}): what it signs would be "
+            "refused.",
+            next_step=f"Make a new key: {shlex.join(away)} && rye keys generate. Or, if this one "
+            f"may count again: {again}{' --reinstate' if key_file.revoked else ''}",
+        )
+
+    def _refusal_of_present(self) -> SigningError | None:
+        try:
+            return self._refusal(self._read())
+        except SigningError:
+            return None
+
+    def _key_file(self, key: PublicKey) -> KeyFile | None:
+        """Return what user space says of a key; None where it says nothing that can be read."""
+        path = self._user.folder("config") / TRUSTED_KEYS_PATH / f"{key.fingerprint}.toml"
+        try:
+            return parse_key_file(path.read_bytes(), str(path))
+        except (OSError, MetadataError, SigningError, KeyError, TypeError, OverflowError):
+            return None
+
+    def _read(self) -> SigningKey:
         private = self.folder / _PRIVATE
         try:
             with private.open("rb") as file:
@@ -156,7 +194,8 @@ class AuthorKeys:
             The key file.
 
         Raises:
-            SigningError: The author has no key to sign with, `not_after` is not a future UTC time,
+            SigningError: The author has no key to sign with, or it was revoked or has expired and
+                something else than that is to be written; `not_after` is not a future UTC time,
                 the key was revoked, a revocation names another space than the user's, or the file
                 can't be written.
             LinkLeavesSpace: A link among the file's folders leads out of the space.
@@ -165,7 +204,11 @@ class AuthorKeys:
         older file in its place.
         """
         space = space or self._user
-        signer = signer or self.load()
+        if signer is None:
+            # A revocation counts whoever signs it, and the author's own key reinstates itself.
+            signer = self._read()
+            if not revoked and (signer.public != key or space != self._user):
+                signer = self.load()
         if revoked and space != self._user:
             raise SigningError(
                 f"A revocation in {space.label} space could be undone by an older key file.",
@@ -193,19 +236,17 @@ class AuthorKeys:
                 f"{not_after} is over: the key {key.fingerprint} would never count.",
                 next_step="Name a time to come, or revoke the key: --revoke",
             )
-        path = self._user.folder("config") / TRUSTED_KEYS_PATH / f"{key.fingerprint}.toml"
-        try:
-            before = parse_key_file(path.read_bytes(), str(path))
-        except (OSError, MetadataError, SigningError, KeyError, TypeError, OverflowError):
+        before = self._key_file(key)
+        if before is None or not before.revoked:
             return
-        if before.revoked and not reinstate:
+        if not reinstate:
             raise SigningError(
-                f"The key {key.fingerprint} was revoked: {path}.",
+                f"The key {key.fingerprint} was revoked: {before.path}.",
                 next_step="If it may count again after all, add --reinstate.",
             )
-        if before.revoked and space != self._user:
+        if space != self._user:
             raise SigningError(
-                f"The key {key.fingerprint} was revoked in user space ({path}), which no file in "
-                f"{space.label} space changes.",
+                f"The key {key.fingerprint} was revoked in user space ({before.path}), which no "
+                f"file in {space.label} space changes.",
                 next_step="If it may count again in every project: leave out --in-project.",
             )

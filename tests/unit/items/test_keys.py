@@ -1,6 +1,8 @@
 import os
+import shlex
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from ryecore.items.keys import AuthorKeys
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.keys import SigningKey
 from tests.house import House
-from tests.unit.items.helpers import PYTHON_TOOL, follow, run_rye, verify
+from tests.unit.items.helpers import LONG_AGO, PYTHON_TOOL, follow, key_file, run_rye, verify
 
 
 @pytest.fixture
@@ -61,6 +63,81 @@ def test_the_next_step_makes_a_key(house: House) -> None:
         house.keys.load()
     follow(house, refused.value.next_step)
     assert house.keys.load() != house.key
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_an_own_key_that_ended_signs_nothing_until_it_counts_again(
+    house: House, spaces: Spaces, how: str
+) -> None:
+    own, friend = house.key.public, SigningKey.generate()
+    path = house.write("tools/x.py", PYTHON_TOOL)
+    with house.sync() as rye:
+        if how == "revoked":
+            file = house.keys.trust(own, "me", revoked=True)
+        else:
+            file = key_file(house, own, house.key, not_after=LONG_AGO)
+        before = path.read_bytes()
+        for write in (
+            lambda: rye.sign("tool:x"),
+            lambda: rye.sign("tool:*"),
+            lambda: house.keys.trust(friend.public, "a friend"),
+            lambda: house.keys.trust(own, "me", space=spaces.project),
+            rye.trust_project,
+            lambda: rye.env.allow("GREETING"),
+            house.keys.generate,
+        ):
+            with pytest.raises(
+                SigningError, match=f"{own.fingerprint} (was revoked|expired)"
+            ) as no:
+                write()
+            assert "rye keys generate" in no.value.next_step
+        assert path.read_bytes() == before
+        house.keys.trust(friend.public, "a friend", revoked=True)  # who signs that doesn't matter
+
+        if how == "revoked":
+            with pytest.raises(SigningError, match="was revoked"):
+                house.keys.trust(own, "me")
+        assert str(file) in no.value.next_step
+        house.keys.trust(own, "me", reinstate=how == "revoked")  # the second of the next steps
+        assert rye.sign("tool:x").signed
+        assert verify(spaces, path).is_verified
+
+
+def test_the_next_steps_of_an_own_key_that_was_revoked_work(house: House, spaces: Spaces) -> None:
+    path = house.write("tools/x.py", PYTHON_TOOL)
+    house.keys.trust(house.key.public, "me", revoked=True)
+    refused = run_rye(house, "sign", "tool:x")
+    assert refused.exit_code == 2
+    move, generate = (
+        refused.output.partition("Make a new key: ")[2].partition(". Or")[0].split(" && ")
+    )
+    subprocess.run(shlex.split(move), check=True)
+    follow(house, generate)
+    follow(house, "rye sign tool:x")
+    assert house.keys.load() != house.key
+    assert verify(spaces, path).is_verified
+
+
+def test_a_key_that_was_revoked_and_reinstated_counts_everywhere_again(
+    house: House, spaces: Spaces
+) -> None:
+    friend, pupil = SigningKey.generate(), SigningKey.generate()
+    places = [
+        house.write("tools/x.py", PYTHON_TOOL, key=friend),
+        house.write("tools/y.py", PYTHON_TOOL, key=friend, space="user"),
+    ]
+    house.keys.trust(friend.public, "a friend")
+    house.keys.trust(pupil.public, "whom the friend vouches for", signer=friend)
+    places.append(house.write("tools/z.py", PYTHON_TOOL, key=pupil))
+    for path in places:
+        assert verify(spaces, path).is_verified
+    house.keys.trust(friend.public, "a friend", revoked=True)
+    for path in places:
+        with pytest.raises(UntrustedKey):  # RevokedKey is one
+            verify(spaces, path)
+    house.keys.trust(friend.public, "a friend", reinstate=True)
+    for path in places:
+        assert verify(spaces, path).is_verified
 
 
 def test_a_key_is_never_overwritten(keys: AuthorKeys) -> None:
