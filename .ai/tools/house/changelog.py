@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:SitOieyVacpKcJkRl-vP_tILQH4hB6LzbJ84ej_2OpqxA-g6Wx9tRmUGX3uMDQ5n0TuoV2PGxS0Z2XK7tpexBQ:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:NJT21-YMBxu66pwvLQswqk83vugCoaY8GcXUkFZSLOzYvDufEhVB7ROcLKZj-mXxfNYkxVsYfK9zjBwQZ8l7AA:bd9b20629fba8f7d
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

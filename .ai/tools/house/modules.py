@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:3u_ASfgl64whjA5ge6c-0XgIyIgPwwymOQwfdGFBNEonexXn9OArgIH-YunQcmUctwaYklvftGC2PK2O9Z8DDg:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:AFefOdRkmMzpw4ffuiuh-VedRBrK1t3jzq873zvDMZC_yi6vcemaSlRhrIv7xfpwe9XuwWgErCC9eWg8ZRdeDQ:bd9b20629fba8f7d
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

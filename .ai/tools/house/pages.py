@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:RKJFH_G01c5JPKN9E8GVF0JNe4_iwDt6zbn46cJUO3bYOkD_sRyzrF8vCuolBBAyyCPnmceFDW54IJ-iXKBTCw:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:JtSXGGfo21TPPFBmMnTP6p8SzOnSyYiHFkTYszJVmAehUWWnHA-4kUhfK7RQAMdk0obo_btCaRX_yFHCHYsZBA:bd9b20629fba8f7d
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:JnlGZLtUlVCzkQMrCph5fzrl6mwG8_D6uSSAPCm4EtyL0UuEB6vcgpY7dzue4PtRt9as6S4zDw5krtdzc2hSAg:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:Mk1XzVbXkVUm6llNJeH9Ey83QCRTX-FdnGVr1iPicCFPWI_ftCDNjzyPMDKgH4_QiSFOZdDTyxHsPJoFNrTsBw:bd9b20629fba8f7d
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

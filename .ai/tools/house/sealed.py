@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:4Ax27J3LZQ6au5CNxxaJyExJCqTXm35T87rpW22Cni_rR8dTpfKbJzGc4H5Ze5veaN8dy5fZIv1C0eOo7UiWDA:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:y7Gxx7K3splsmYgpwBt_eYHIzgc9WnRpP2hxZPNQbCazemEroHp7N81APy5xNBzoRCPjVdAhPsEXVTeWWLH7Cg:bd9b20629fba8f7d
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:ZCV8a9vY4QVhKJbHeLxjPfmSBquP3P64Bn8ugp1AvWF9egKw5ALxLihqaqCpAZI1-wrBRbDcf4BQPI9LZa0jDg:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:dBFpZOz1byGSgAWYOmkoxedpMvRm5to0ecaF3hGs23EgKk9A_gSkp31kOIwYPN5xnL5IQTcug-9K3bYFKitFDg:bd9b20629fba8f7d
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:PD6SIzQd3SnkRtCESHg7ffgmGhb8mvBMcWzIQ_JV6bhXlE2d5HeUYjhrTweHxYJWJqmZRwVaUH9ZbfdY2f3YCQ:90efb5e4f307ff80
+# rye:signed:2026-11-23T02:50:18Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:ucfTr7Dj8y2gGM1EjywPHc97Wz79dvAOYGA5LDvS2GGgnvrdoadSEg0cqwjaYgz9DAPRL-nmY5lLj5cOgHp6Bw:bd9b20629fba8f7d
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -6,7 +6,7 @@ from typing import TypeVar
 import anyio
 
 from ryecore.errors import RyeClosed
-from ryecore.lillux.exhaustion import exhaustion_of
+from ryecore.lillux.os_errors import exhaustion_of
 
 __all__ = ["Running"]
 

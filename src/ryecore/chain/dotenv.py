@@ -4,7 +4,6 @@ Source: decision 19; ADR 021.
 """
 
 import io
-import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -17,8 +16,8 @@ from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.plan import merge_configs
 from ryecore.chain.templating import as_text, with_unknown_parts
 from ryecore.errors import ConfigError
+from ryecore.items.confined import leads_out
 from ryecore.items.evidence import Evidence
-from ryecore.items.programs import lies_inside
 from ryecore.lillux.digests import read_digest
 from ryecore.policy.command_lines import program_name, read_command_line
 from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
@@ -127,12 +126,9 @@ class DotenvReader:
         Raises:
             ConfigError: It can't be read.
         """
-        if self.leads_out():
-            evidence.never_remember()
-            return Dotenv(leads_out=True)
         found = self.values(evidence)
         if not found:
-            return Dotenv()
+            return Dotenv(leads_out=self.leads_out())
         asked, steering = asked_variables(chain)
         counting = asked | frozenset(self.allowed(evidence))
         never = {name for name in found if not may_set_from_dotenv(name) or name in steering}
@@ -157,10 +153,8 @@ class DotenvReader:
         return frozenset(filter(may_set_from_dotenv, found))
 
     def leads_out(self) -> bool:
-        """Return whether it is a link that leaves the project: such a one is not read."""
-        return self._path.is_symlink() and not lies_inside(
-            os.path.realpath(self._path), self._path.parent, os.path.realpath(self._path.parent)
-        )
+        """Return whether it is a link that leaves the project, and so is not read."""
+        return self._path.is_symlink() and leads_out(self._path, self._path.parent)
 
     def values(self, evidence: Evidence) -> Mapping[str, str | None]:
         """Return all that it holds; None where a name has no value.

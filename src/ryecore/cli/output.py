@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from ryecore.chain.render import render_error
 from ryecore.errors import RyeError
-from ryecore.lillux.exhaustion import exhaustion_of
+from ryecore.lillux.os_errors import exhaustion_of
 from ryecore.notices import RyeWarning
 from ryecore.styled import StyledText
 

@@ -15,9 +15,15 @@ from typing import Final
 
 from ryecore.errors import LinkLeavesSpace
 
-__all__ = ["check_links", "writable_folder"]
+__all__ = ["check_links", "leads_out", "writable_folder"]
 
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Return whether a path leads out of a folder once all links are followed."""
+    real, inside = os.path.realpath(path), os.path.realpath(folder)
+    return real != inside and not real.startswith(f"{inside.rstrip(os.sep)}{os.sep}")
 
 
 def check_links(path: Path, kind_folder: Path, boundary: Path | None) -> Path:
@@ -36,12 +42,10 @@ def check_links(path: Path, kind_folder: Path, boundary: Path | None) -> Path:
     Raises:
         LinkLeavesSpace: A link leads out.
     """
-    inside = os.path.realpath(kind_folder)
     if boundary is not None:
-        _check_inside(kind_folder, inside, boundary)
-    real = os.path.realpath(path)
-    _check_inside(path, real, kind_folder)
-    return Path(real)
+        _check_inside(kind_folder, boundary)
+    _check_inside(path, kind_folder)
+    return Path(os.path.realpath(path))
 
 
 @contextmanager
@@ -100,9 +104,9 @@ def _descend(top: Path, parts: Sequence[str]) -> int:
     return descriptor
 
 
-def _check_inside(path: Path, real: str, folder: Path) -> None:
-    inside = os.path.realpath(folder)
-    if real != inside and not real.startswith(f"{inside.rstrip(os.sep)}{os.sep}"):
+def _check_inside(path: Path, folder: Path) -> None:
+    if leads_out(path, folder):
+        real = os.path.realpath(path)
         raise LinkLeavesSpace(
             f"{path} is reached through a link that leaves {folder}: it leads to {real}.",
             next_step=f"Put the file or folder itself below {folder}, in place of the link.",

@@ -48,15 +48,34 @@ def write_atomically(
             file.flush()
             if durable:
                 os.fsync(descriptor)
-        if replace:
+        if replace or not _linked(temporary, path):
             os.replace(temporary, path)  # noqa: PTH105 - no Path is made for what is text
         else:
-            os.link(temporary, path)  # which never replaces
             os.unlink(temporary)  # noqa: PTH108
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108
         raise
+
+
+def _linked(temporary: str, path: Path) -> bool:
+    """Give a file its name, failing where the name is taken as a rename would not.
+
+    Returns:
+        False on a file system without hard links: the name is claimed by an empty file then, which
+        the caller replaces.
+
+    Raises:
+        FileExistsError: The name is taken.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return False
+    return True
 
 
 def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:

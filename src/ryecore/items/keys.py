@@ -57,7 +57,7 @@ class AuthorKeys:
         render_trusted_key(key.public, owner)  # what can't be written is refused beforehand
         try:
             self._make_folder()
-            descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            write_atomically(private, key.pem, mode=0o600, replace=False)
         except FileExistsError:
             raise self._refusal_of_present() or SigningError(
                 f"There is a signing key already: {private}.",
@@ -66,10 +66,6 @@ class AuthorKeys:
         except OSError as problem:
             raise self._unwritable(problem) from problem
         try:
-            with open(descriptor, "wb") as file:
-                file.write(key.pem)
-                file.flush()
-                os.fsync(file.fileno())
             write_atomically(self.folder / _PUBLIC, key.public.pem, mode=0o644)
             self.trust(key.public, owner, signer=key)
         except BaseException as problem:

@@ -19,8 +19,8 @@ from attrs import field, frozen
 
 from ryecore import _native
 from ryecore.errors import ProcessError, SpawnFailed
-from ryecore.lillux.exhaustion import exhaustion_step
 from ryecore.lillux.mailbox import current_mailroom
+from ryecore.lillux.os_errors import failure_of
 from ryecore.lillux.warm import WarmStart
 
 if TYPE_CHECKING:
@@ -394,7 +394,8 @@ def _next_step(spec: ProcessSpec, errno: int | None) -> str:
         return f"Install it, or add its folder to the child's PATH ({spec.env.get('PATH', '')!r})."
     if errno == ENOEXEC:
         return "It is neither a binary for this machine nor a script that begins with #!."
-    return exhaustion_step(errno)
+    failure = failure_of(errno)
+    return failure.next_step if failure.used_up else ""
 
 
 def _process_error(processes: Sequence[ProcessId], error: OSError | ValueError) -> ProcessError:

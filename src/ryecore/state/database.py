@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from weakref import WeakSet
 
 from ryecore.errors import StateError
+from ryecore.lillux.os_errors import refuses_writing
 from ryecore.state.advice import advice
 from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.model import Durability
@@ -31,7 +32,6 @@ T = TypeVar("T")
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
 
-_READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 # SQLite's shared memory needs one kernel: on these file systems two machines could both write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
     r"9p|afs|beegfs|ceph|cifs|gfs2|glusterfs|lustre|ncpfs|nfs4?|ocfs2|smb3|smbfs"
@@ -87,7 +87,7 @@ class Database:
                     0o600,
                 )
             except OSError as problem:
-                if problem.errno not in _READ_ONLY or not self._path.exists():
+                if not refuses_writing(problem) or not self._path.exists():
                     raise
                 self._open_read_only()
                 return

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -127,7 +128,9 @@ def load_run_key(user_root: Path) -> RunKey:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            _make(path)
+            # Of several processes that make it at once, all use the first one's.
+            with suppress(FileExistsError):
+                write_atomically(path, SigningKey.generate().pem, mode=0o600, replace=False)
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             pem = file.read()
@@ -147,18 +150,6 @@ def load_run_key(user_root: Path) -> RunKey:
             f"{path} is no run key: {problem.message}",
             next_step="Move it away; state that it attested will be moved aside.",
         ) from None
-
-
-def _make(path: Path) -> None:
-    """Of several processes that make it at once, one wins and all of them use that one's."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    write_atomically(fresh, SigningKey.generate().pem, mode=0o600)
-    try:
-        os.link(fresh, path)
-    except FileExistsError:
-        pass
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def canonical_json(record: Mapping[str, object]) -> bytes:

@@ -1,3 +1,4 @@
+import errno
 import os
 import stat
 from pathlib import Path
@@ -55,6 +56,26 @@ def test_a_dangling_link_makes_no_file_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     write_atomically(tmp_path / "link", b"new")
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_must_be_new_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "a file system without hard links")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refuse)
+    write_atomically(tmp_path / "x", b"first", mode=0o600, replace=False)
+    with pytest.raises(FileExistsError):
+        write_atomically(tmp_path / "x", b"second", replace=False)
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(FileExistsError):
+        write_atomically(tmp_path / "link", b"second", replace=False)
+    assert (tmp_path / "x").read_bytes() == b"first"
+    assert mode(tmp_path / "x") == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["link", "x"]
 
 
 @pytest.mark.root

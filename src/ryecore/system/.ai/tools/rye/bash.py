@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:FhZmRuFYhJM1Q21a7aUPrGEanDSHxybxVUaTTPQv2p6AOfd2-N8KCK5m_qwJ5X2R2RateSuyOKUWUCF0b0isDQ:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:Q1-P1iOSywl2Yco89RIMedb5camWy-GfMU7VX6YhgynmywQ5Msv1rzGg_lnVsfxn3W6IlPE9n3dj5PaUGT04Bw:365fb507b56e536a
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:9de1e82021c4ab7d02bc11b090baa2294642d9c7e19537a731cf35f68c4aa1e4:Xs3sikEo0GFblPe001CHLHt1FQ5mTqC6XBJ-RHsHp2ZYUB3C1x9U4knMLpp72efk0CMJYZQQxMFkTdDnNmSgAw:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:693a485b481c35c3c4ee270af5402377b4b9e01a5351f4e3453f8ef78eb7370a:CxmDIOCQ_Ya27c9HeGpLwhhbw09nxSU4WOd3yfLkGUpaaZ0MfJjjSw5uWJseswEsAMCLlAdtBWv6IMZ8J7ZHBg:365fb507b56e536a
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that
@@ -270,13 +270,13 @@ def write_new(project_path: str, parts: list[str], name: str, suffix: str, conte
         for other in os.listdir(folder):
             if other.partition(".")[0] == name:
                 raise FileExistsError(17, "File exists", os.path.join(project_path, *parts, other))
-        temporary = f".{name}{suffix}.{os.urandom(6).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name + suffix, flags, 0o644, dir_fd=folder)
         try:
-            with open(os.open(temporary, flags, 0o644, dir_fd=folder), "wb") as file:
+            with open(descriptor, "wb") as file:
                 file.write(content)
-            os.link(temporary, name + suffix, src_dir_fd=folder, dst_dir_fd=folder)
-        finally:
-            os.unlink(temporary, dir_fd=folder)
+        except BaseException:
+            os.unlink(name + suffix, dir_fd=folder)  # half an item would be in the way
+            raise
     finally:
         os.close(folder)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:z60yFOhAP9lKT5RdVLHl29dumOgz78Xm_dgVcv3PtjmhRjibSWzh1pkJJ5kKpFwdCPi2zy07aOrpW8lTYiGwBg:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:WMRMnABEEXA5mRZoqWykBdoB-C3926hQtQdahjM7PyAUCY_r62btpA6rM0rXEY-Vg7ONCIv2YbJP9xjv4ZcLDw:365fb507b56e536a
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:xJMa430f4nc_z_EnrsMpfpfz3Je0M2kpx5rL12RTLMLusws-mqx-_4N0JBXg6Gk8ELpRIlHTmYvKjJP89XsaAg:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:vZ6g7i_jrI3CcGfwYCjZL3T9EQUrRUBDiNaPdxmTCE5AEMuUI66Fp8Fl88NRqoGIhHdq5ZO4wzmJHIOR03CpCg:365fb507b56e536a
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

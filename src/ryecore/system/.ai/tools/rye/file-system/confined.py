@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:ePUiT50WSAX6P03wQ4GZvVS91OOkecqCKYq5DUH-ArvJNF5aamP_oREx1pnfZ87j9UdZzdgJm1MoiLfezAtgAA:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:_ckMU6HgbiTIhe7OW_TALkhr3vXrlnZ6ky95-HyuMSpbPAKxXnponwdfazJSorsZFxkgHFEMdkgILCmbg0RtAg:365fb507b56e536a
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:8zo6vC3IGhBUhhhVyp6ntEgHzJeSbAoERAurqhqPgr4SycYbGEml-VxEWQGwJzOZ15ef2_zZrBBqs8iqqCAnAQ:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:zDJIbXVlmFYW0yIb-BuiyNYDlSTzWnkr5hkTzCvrPPS5d5P04kPj0DRQ3lgdp3J6Fci1p1BrzGPiI1NV-NAmCw:365fb507b56e536a
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:TQnMtuYpfeCvJ1DDOLSqNqdx_XOkDyfXy2Af9LlDqKgkaFPoNLIoc30nNapaVUqv2bpyC3ZB34mmKegrPoJjAA:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:N2THTngPjEm_xgFDIvMYfwa9bNEMRJDd9ZfsCjuzZVxL3icwvkIMjxVBFLedrjs1w__gL904WSt7mAIGviF4Ag:365fb507b56e536a
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

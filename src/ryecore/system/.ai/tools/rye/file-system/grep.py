@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:q2H3VNcoL9hcUy_PyO7hcv-5VCDTWdLgHAiiBUYZyUnvPO4GbXqrQvIm7Lk5QGSCVGa0CEo_4EwzxDp_68m1AA:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:a8wWtrgpHBQBFZyXnv8_sn0ZfWomuToQjgeZH4evi8vljmFTc_QZuRHZIEKZR-gUShKZpJm5QA65suUK7q5sAA:365fb507b56e536a
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

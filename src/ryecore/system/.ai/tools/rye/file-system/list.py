@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:5W42m108tQrDyw2bcECw09-hckLMf4V-3Tw4blInj4nvWIC0bwuY1wzdapIf3B-X1DqvKjCFzufXXRu8gbSDBA:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:ChhiwMzzG1PeWqDLSLIxNyBEDZcWg4MA53oyzHOBcSl0vaVfFLjj1Nh-lM6mqFQ5Zebo7rlwWBihGVTXybzACQ:365fb507b56e536a
 """List what lies in a folder."""
 
 from __future__ import annotations

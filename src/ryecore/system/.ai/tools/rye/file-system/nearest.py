@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:1NzxaHGTVsL6t2t4NXY17PpBrQBLuP0BdvGLqzBoYgsoeqM2gWULmlK0FffGeNjtgKjqZ7kM4xQXw9JG8hQRBw:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:bwVAYtoYMXuTL4_SKs4ZFn4e_45UutPSiBsljKgj4jMhotLsBA-ytO0C62r5526WAgolyw7wswceo1VfItzEDA:365fb507b56e536a
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:lbaSHcT8Q-6biHq2xpnc2L-9yHQ5mtAOKRiTK_eeZXInvZvKE1Sln_2h-sLIAszu3GZZT4PMPnq-jeHgR6gnBw:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:QgQCc1dlGsTZh3UQVGIqgZ9_FT9eURINYtuGC7ztaOeoHALtcpT0rRLozrtu396VwPlH4w6Fk51dPMLuimI0AQ:365fb507b56e536a
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:_DpWpB5AIrI9hfklY7osvVR6GVhFFYgbBysDOeF89nSVTCMsQ9fVaHXoJYq22D2QFlobIPZcin3IhkNCaXWVAw:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:mi_t0jojF1bwQF47KOFOsNv0qPcg91VhKxgi2AdZTa2vAZ9s__suSh0iFkDgUzFMIkHYoqNE_EIbOoyO_JolCw:365fb507b56e536a
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:g1JEqx5-kEmFJQ7ARQNKOTqNKy-ITqCvG147cNOwMC9Pi7gw-gkLb8rVI6nCW7Jh3myi9xRccxRtaGTHitXhBA:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:NNgC6GKuokWiMc0MDY3a89qUk1KI_Rvb8ACrVp7emRYx9Kr11lKyx1ze0kSqNTykB9NakNaZ95YyK3v6ZxRGAg:365fb507b56e536a
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

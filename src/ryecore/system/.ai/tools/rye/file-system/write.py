@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:c7ZcqlMJDtRBhqmdmcbISh8pzQGi9JC-QsUTuRnu9H4bNh78p0KZRLaIKwVZNyiTAyiiWeL00ewYAkAGyLsrCA:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Nc4FsBNvsM3lYGM7-zY4_WPAUETln5UBMiP0ucb34HsBmqqe0r8DEhdhaXYmja-mGEZflL-KmmZdRFzFSZSvBQ:365fb507b56e536a
 """Write a text file in one step."""
 
 from __future__ import annotations

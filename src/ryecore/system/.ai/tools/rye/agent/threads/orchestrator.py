@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:OeUSmtbU7dcKgXpEugFvJaDo-8_j9Us3FePYOH9tD8JXM-PaJZglWA10PP7wD9MHK8BjlNtVuSH2JJAXNIkNCQ:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:2sYtUedBBMjVE43R4oWFYWO-0tWwjbrAXDfTpSckaLQZ8t68Fu35t75YfWblnIWVCKdCI_-2RUAaxxFz-qZTBw:365fb507b56e536a
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:15:41Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:gufR_DRSrAa_Q35qiCl_0zUzydQ8IiRYv5F7p0x-11gyGMlaesl-FZTPYKa_XT1lLoVGWd3zH5cdbL9VZvPCDQ:0a383bb5ed1e2a55
+# rye:signed:2026-11-23T02:50:17Z:84fc7d31281e29da391e82c13b6e813298e1a5aa17f8637c50ca74e0db2727ad:Bpq-Wqfw7cf_042h-GFPYKIFfVEkXpA4Do-EtHH1koZr9sjM5tcqhi7dwLjGdJXwk0o7BeXvb6X0EuN84lhQDQ:365fb507b56e536a
 """Walks a graph. The state-graph runtime starts it, with the call on standard input; what it does is
 ryecore.walker.
 """

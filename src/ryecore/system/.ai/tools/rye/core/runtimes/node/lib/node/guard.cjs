@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T02:15:41Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:CGiwky7w9bpoyGbYm1eeDFz3Zcpc9GCH9gn0lHWmI32c0Z4FQVdwr5RYcmzyyROFHXetJUk9zfxnii_fnT7xDA:0a383bb5ed1e2a55
+// rye:signed:2026-11-23T02:50:17Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:yQXhZ_RUIRFGuRMM8GrC0T6qP692naK5iHCutLRfrPy1E8PyyUTHOC_JQjbi4HKqBflqJ3WZfpNI9btubFQeBw:365fb507b56e536a
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T02:15:41Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:_AoRI_zUz0KkH82Z5rmE8-H3eQQasE7ChiM-ikYywAe4STcgLogoyEmhPEJi9oTAS-MArsqFsAbDqudCv7BSCw:0a383bb5ed1e2a55
+// rye:signed:2026-11-23T02:50:17Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:LcPlj5BmFWkjcwIxKHPvVtvg7HIEqBj-Ehk54VqFYqbCYDiC6a9AOWftRyv-o2-fET3CoEBfXQ2OKEKVZEfnBQ:365fb507b56e536a
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

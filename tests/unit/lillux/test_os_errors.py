@@ -1,34 +1,42 @@
-"""No descriptor, process or thread is left: an error of ours says so, and what to do."""
+"""An errno becomes an error that says what happened and what to do."""
 
 import errno
-import os
 import subprocess
 import sys
 
 import pytest
 
-from ryecore.lillux.exhaustion import exhaustion_of
+from ryecore.lillux.os_errors import exhaustion_of
 from tests.house import House
 
 
 @pytest.mark.parametrize(
-    ("problem", "step"),
+    ("problem", "what", "step"),
     [
-        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "ulimit -n"),
-        (OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "ulimit -u"),
-        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "memory"),
-        (RuntimeError("can't start new thread"), "ulimit -u"),
-        (ExceptionGroup("some", [ValueError(), OSError(errno.EMFILE, "x")]), "ulimit -n"),
+        (OSError(errno.EMFILE, "x"), "too many open files", "ulimit -n"),
+        (OSError(errno.ENFILE, "x"), "whole machine", "fs.file-max"),
+        (OSError(errno.EAGAIN, "x"), "process or thread", "ulimit -u"),
+        (OSError(errno.ENOMEM, "x"), "No memory", "memory"),
+        (RuntimeError("can't start new thread"), "process or thread", "ulimit -u"),
+        (ExceptionGroup("some", [ValueError(), OSError(errno.EMFILE, "x")]), "files", "ulimit -n"),
     ],
 )
-def test_what_is_used_up_is_named_with_its_next_step(problem: Exception, step: str) -> None:
+def test_what_is_used_up_is_named_with_its_next_step(
+    problem: Exception, what: str, step: str
+) -> None:
     found = exhaustion_of(problem)
     assert found is not None
+    assert what in found.message
     assert step in found.next_step
 
 
 def test_other_failures_are_left_as_they_are() -> None:
-    others: tuple[Exception, ...] = (OSError(errno.ENOENT, "x"), RuntimeError("no"))
+    others: tuple[Exception, ...] = (
+        OSError(errno.ENOENT, "x"),
+        OSError(errno.ENOSPC, "x"),
+        OSError(),
+        RuntimeError("no"),
+    )
     for problem in (*others, ExceptionGroup("g", others)):
         assert exhaustion_of(problem) is None
 
