@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -288,6 +289,43 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
         assert _resolve(name) is not None, f"{_named(page)} links to {name}"
 
 
+def _records() -> list[tuple[str, str, str]]:
+    """Return the decision records in order, each as its file, its title and its status."""
+    found = []
+    for page in sorted((DOCS / "adr").glob("[0-9]*.md")):
+        lines = page.read_text().splitlines()
+        title = re.fullmatch(rf"# {page.name[:3]} (.+)", lines[0])
+        status = re.fullmatch(r"\*\*Status\.\*\* (.+)\.", lines[2])
+        assert title is not None, f"{page.name} doesn't begin with its number and title"
+        assert status is not None, f"{page.name} has no status below its title"
+        found.append((page.name, title[1], status[1]))
+    return found
+
+
+def test_the_index_of_decisions_has_each_record_with_its_title_and_status() -> None:
+    rows = re.findall(
+        r"^\| \[(\d{3})\]\(([^)]+)\) \| (.+) \| (.+) \|$",
+        (DOCS / "adr" / "index.md").read_text(),
+        re.MULTILINE,
+    )
+    assert [row[1:] for row in rows] == _records()
+    assert all(file.startswith(f"{number}-") for number, file, *_ in rows)
+
+
+def test_the_navigation_has_each_decision_once_and_in_order() -> None:
+    listed = re.findall(r": adr/(\S+)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert listed == ["index.md", *(file for file, _, _ in _records())]
+
+
+def test_a_decision_that_extends_or_replaces_another_is_named_by_it() -> None:
+    files = {file for file, _, _ in _records()}
+    for file, _, status in _records():
+        assert status.startswith(("Accepted", "Replaced", "Rejected")), file
+        for link in re.findall(r"\]\(([^)]+)\)", status):
+            assert link in files
+            assert file[:3] in (DOCS / "adr" / link).read_text(), f"{link} doesn't name {file}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=_named)
 def test_no_page_loads_anything_from_the_network(page: Path) -> None:
     assert not re.search(r"!\[[^\]]*\]\(https?:|<(img|script|link|iframe)\b", page.read_text())
@@ -368,7 +406,7 @@ def test_the_page_of_system_tools_has_every_tool_with_its_parameters() -> None:
     text = (DOCS / "reference/system-tools.md").read_text()
     rows = dict(re.findall(r"^\| `(rye/[\w/-]+)` \| .* \| (.*) \|$", text, re.MULTILINE))
     folder = built_in_space().folder("tool")
-    tools = {
+    tools: dict[str, Any] = {
         path.relative_to(folder).with_suffix("").as_posix(): parse_metadata(path.read_bytes(), path)
         for path in folder.rglob("*.py")
     }

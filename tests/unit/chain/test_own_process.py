@@ -1,6 +1,8 @@
 """A process that is ryecore itself, no tool: only our bundle starts one, and nobody steers it."""
 
+import itertools
 import json
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -9,14 +11,16 @@ from ryecore.chain.model import ChainElement
 from ryecore.chain.plan import PlanInputs, build_plan
 from ryecore.chain.validator import ChainValidator
 from ryecore.errors import IncompatibleChain
-from ryecore.items.spaces import built_in_space
+from ryecore.graph.model import GRAPH_RUNTIME
+from ryecore.items.spaces import SpaceName, built_in_space
+from tests.house import House
 from tests.unit.chain.elements import chain, element, valid
 
 CONFIG = {"command": "/bin/walk", "args": ["{tool_path}"], "input_data": "{call_json}",
           "timeout": 600}  # fmt: skip
 
 
-def ours(**declared: object) -> ChainElement:
+def ours(**declared: Any) -> ChainElement:
     """A runtime of ryecore's own bundle."""
     made = element("a/ours", "system", own_process=True, config=CONFIG, **declared)
     assert made.item is not None
@@ -52,6 +56,46 @@ def test_only_the_built_in_bundle_may_ask_for_one(space):
 def test_what_could_steer_it_is_refused_in_the_tool(key, value):
     said = problems_of(element("a/t", **{key: value}), ours())
     assert f"'a/t' declares {key}, which 'a/ours' does not take" in said
+
+
+@pytest.mark.parametrize(
+    ("role", "space"),
+    [
+        *itertools.product(["tool", "runtime", "graph"], ["project", "user", "system"]),
+        ("shadow", "project"),  # another bundle can't shadow the built-in one: it comes behind it
+        ("shadow", "user"),
+    ],
+)
+def test_no_item_that_others_sign_runs_with_the_environment_of_the_host(
+    house: House, role: str, space: SpaceName
+) -> None:
+    """`system` is another bundle. Whichever way an item asks, nothing starts."""
+    house.environ["ACME_API_KEY"] = "s3cret"
+    found = house.root / "found"
+    config = {"command": "/bin/sh", "args": ["-c", f"env > {found}"], "input_data": "{call_json}"}
+    nodes = {"start": "a", "nodes": {"a": {"action": {"item_id": "tool:rye/bash"}}}}
+    if role == "tool":
+        house.yaml("acme/t", space=space, own_process=True, config=config)
+    elif role == "runtime":
+        house.yaml("acme/r", space=space, own_process=True, config=config)
+        house.yaml("acme/t", space=space, executor_id="acme/r")
+    elif role == "shadow":  # of our own runtime, by its name
+        house.yaml(GRAPH_RUNTIME, space=space, own_process=True, config=config)
+        house.yaml("acme/t", space=space, executor_id=GRAPH_RUNTIME, config=nodes)
+    else:  # a graph on our own runtime, which says how its process starts
+        steering = {"env": {"BASH_ENV": str(found), "LD_PRELOAD": str(found)}}
+        house.yaml(
+            "acme/t",
+            space=space,
+            executor_id=GRAPH_RUNTIME,
+            own_process=True,
+            env_config=steering,
+            config={**nodes, **config},
+        )
+    with pytest.raises(IncompatibleChain, match=r"own_process|env_config|cannot") as refused:
+        house.execute("tool:acme/t")
+    assert "s3cret" not in str(refused.value.to_dict())
+    assert not found.exists()
 
 
 def test_it_is_neither_called_itself_nor_stands_behind_another_runtime():
