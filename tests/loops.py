@@ -1,10 +1,50 @@
-"""For modules of tests that run on asyncio alone, where most of them ask nothing of the loop."""
+"""What tests ask of event loops: on which they run, and for how long one stood still."""
 
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Final
 
+import anyio
 import pytest
 
-__all__ = ["ON_BOTH_LOOPS"]
+__all__ = ["ON_BOTH_LOOPS", "LoopLoad", "loop_load"]
 
 ON_BOTH_LOOPS: Final = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 """A test that is to run on both all the same. The module says `asyncio` by its own fixture."""
+
+_BEAT_S: Final = 0.001
+
+
+class LoopLoad:
+    """How long an event loop's thread computed without a pause, at most.
+
+    That is processor time of this thread: other threads, other programs and waits don't count.
+
+    Attributes:
+        worst_s: The longest time between two beats, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+
+    async def beat(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            began_s = time.thread_time()
+            await anyio.sleep(_BEAT_S)
+            self.worst_s = max(self.worst_s, time.thread_time() - began_s)
+
+
+@asynccontextmanager
+async def loop_load() -> AsyncGenerator[LoopLoad, None]:
+    """Measure how long this event loop's thread computes without a pause, meanwhile."""
+    load = LoopLoad()
+    async with anyio.create_task_group() as group:
+        group.start_soon(load.beat)
+        await anyio.sleep(0)
+        try:
+            yield load
+            await anyio.sleep(2 * _BEAT_S)  # what came last is measured too
+        finally:
+            group.cancel_scope.cancel()

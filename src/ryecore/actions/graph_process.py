@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.payload import Payload, Walk
@@ -27,6 +26,7 @@ from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.cancelling import run_to_end
 from ryecore.runs.above import count_start, refuse_unproved_parent
 from ryecore.runs.naming import PARENT_ID, register_thread
+from ryecore.state.locking import run_in_thread
 from ryecore.state.start_keys import StartKey
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class GraphProcesses:
         finally:
             end = partial(self._ended, run_id, str(ref), why)
             try:
-                document = await run_to_end(partial(anyio.to_thread.run_sync, end))
+                document = await run_to_end(partial(run_in_thread, end))
             except BaseException:  # the event loop itself may have ended before the thread began
                 end()
                 raise

@@ -1,6 +1,7 @@
 """GraphRun: the handle of a run that was started."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import anyio
 
@@ -63,8 +64,9 @@ class GraphRun:
         Yields:
             The records of its journal, as they come.
         """
-        async for event in self._life.journal.events():
-            yield event
+        async with aclosing(self._life.journal.events()) as events:
+            async for event in events:
+                yield event
 
     async def result(self) -> GraphResult:
         """Wait until it has ended.

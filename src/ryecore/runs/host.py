@@ -14,7 +14,7 @@ from ryecore.state.ledger import BudgetLedger
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
-from ryecore.state.syncing import write_off_loop
+from ryecore.state.syncing import run_off_loop
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
@@ -87,9 +87,11 @@ class RunHost:
             await run_in_thread(self._open)
             self._is_open = True
 
-    async def write(self, write: Callable[[*Values], T], *values: *Values) -> T:
-        """Call what writes files, off the event loop where it waits for the disk."""
-        return await write_off_loop(self.durability, write, *values)
+    async def write(
+        self, write: Callable[[*Values], T], *values: *Values, reads_bytes: int = 0
+    ) -> T:
+        """Call what writes files, off the event loop where that takes long; see `run_off_loop`."""
+        return await run_off_loop(self.durability, write, *values, reads_bytes=reads_bytes)
 
     @cached_property
     def key(self) -> SigningKey:

@@ -17,11 +17,11 @@ from typing import Final, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from ryecore.errors import StateLocked
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
 from ryecore.state.syncing import is_event_loop
+from ryecore.state.workers import STATE_WORKERS
 
 __all__ = ["LOCK_WAIT_S", "LockWait", "run_in_thread", "try_flock"]
 
@@ -141,7 +141,7 @@ async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
         group.start_soon(notice_cancellation)
         token = _given_up.set(given_up)
         try:
-            done.append(await anyio.to_thread.run_sync(work, *values))
+            done.append(await STATE_WORKERS.run(work, *values))
         except Exception as error:
             failed.append(error)
         finally:

@@ -9,23 +9,21 @@ Source: ADR 028; decision 38.
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from threading import Lock
 from typing import Final, TypeVar, TypeVarTuple
 
 import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
 
 from ryecore.state.model import Durability
+from ryecore.state.workers import SYNC_WORKERS
 
-__all__ = ["GroupSync", "is_event_loop", "write_off_loop"]
+__all__ = ["INLINE_BYTES", "GroupSync", "is_event_loop", "run_off_loop"]
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
 
-_MOST_AT_ONCE: Final = 32
-_limiter: RunVar[anyio.CapacityLimiter] = RunVar("sync_limiter")
+INLINE_BYTES: Final = 256 * 1024
+"""How much of a file an event loop reads itself, which takes a few milliseconds at most."""
 
 
 def is_event_loop() -> bool:
@@ -35,23 +33,27 @@ def is_event_loop() -> bool:
     return False
 
 
-async def write_off_loop(
-    durability: Durability, write: Callable[[*Values], T], *values: *Values
+async def run_off_loop(
+    durability: Durability,
+    work: Callable[[*Values], T],
+    *values: *Values,
+    reads_bytes: int = 0,
 ) -> T:
-    """Call what writes files, in a worker thread where it waits for the disk.
+    """Call what writes or reads files, in a worker thread where that takes long.
 
     Args:
-        durability: What the write survives. In process durability nothing waits for the disk, so
-            it is called here, which is faster.
-        write: What is called.
+        durability: What is written survives that. In process durability no write waits for the
+            disk, so a short call is made here, which is faster.
+        work: What is called.
         values: What it is called with.
+        reads_bytes: How many bytes it reads.
 
     Returns:
         What it returns.
     """
-    if durability == "process":
-        return write(*values)
-    return await anyio.to_thread.run_sync(partial(write, *values), limiter=_sync_limiter())
+    if durability == "process" and reads_bytes <= INLINE_BYTES:
+        return work(*values)
+    return await SYNC_WORKERS.run(work, *values)
 
 
 class GroupSync:
@@ -90,7 +92,7 @@ class GroupSync:
         """
         until = self._written
         if self._synced < until:
-            await anyio.to_thread.run_sync(self._sync_until, until, limiter=_sync_limiter())
+            await SYNC_WORKERS.run(self._sync_until, until)
 
     def sync_now(self) -> None:
         """Sync what was written so far, on this thread.
@@ -107,11 +109,3 @@ class GroupSync:
             covered = self._written
             self._sync()
             self._synced = covered
-
-
-def _sync_limiter() -> anyio.CapacityLimiter:
-    limiter = _limiter.get(None)
-    if limiter is None:
-        limiter = anyio.CapacityLimiter(_MOST_AT_ONCE)
-        _limiter.set(limiter)
-    return limiter

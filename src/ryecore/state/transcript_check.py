@@ -6,7 +6,7 @@ turn doesn't hide what stands behind it: each checkpoint says which digest it go
 Source: decision 47.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -194,7 +194,7 @@ def verify_transcript(
 
 def read_records(
     path: Path, *, from_offset: int = 0, to_offset: int | None = None
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     """Read a transcript's records, one at a time; whether they are true, `verify_transcript` says.
 
     Args:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import anyio
@@ -13,8 +14,9 @@ from ryecore.state.events import EventsMissed
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
+from ryecore.state.record_stream import stream_records
 from ryecore.state.signs import Signs
-from ryecore.state.transcript_check import Record, read_records
+from ryecore.state.transcript_check import Record
 from ryecore.styled import StyledText
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
@@ -137,8 +139,9 @@ class Thread:
         offset, live = recorder.listen()
         place = _Place(offset)
         if from_start:
-            for record in read_records(path, to_offset=offset):
-                yield _event(record)
+            async with aclosing(stream_records(path, to_offset=offset)) as records:
+                async for record in records:
+                    yield _event(record)
         if not follow:
             return
         while True:
@@ -150,12 +153,14 @@ class Thread:
             else:
                 return
             until = None if recorder.is_closed else recorder.listen()
-            for record in read_records(
+            missed = stream_records(
                 path, from_offset=place.offset, to_offset=until[0] if until else None
-            ):
-                event = place.beyond(_event(record))
-                if event is not None:
-                    yield event
+            )
+            async with aclosing(missed) as records:
+                async for record in records:
+                    event = place.beyond(_event(record))
+                    if event is not None:
+                        yield event
             if until is None:
                 return
             offset, live = until
@@ -172,9 +177,11 @@ class Thread:
         async with Signs(folder) as watched:
             while True:
                 ended = (await run_in_thread(lambda: self.record)).ended
-                for record in read_records(path, from_offset=offset) if path.exists() else ():
-                    offset = record.end
-                    yield _event(record)
+                if path.exists():
+                    async with aclosing(stream_records(path, from_offset=offset)) as records:
+                        async for record in records:
+                            offset = record.end
+                            yield _event(record)
                 if ended or not follow:
                     return
                 await watched.changed(_LOOK_AGAIN_S)

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ryecore.state.database import Database
-from ryecore.state.syncing import GroupSync, write_off_loop
+from ryecore.state.syncing import GroupSync, run_off_loop
 
 WRITERS = 20
 
@@ -94,5 +94,5 @@ async def test_files_are_written_off_the_loop_where_that_waits_for_the_disk(
     durability: str, is_here: bool
 ) -> None:
     write: Callable[[], int] = threading.get_ident
-    where = await write_off_loop("machine" if durability == "machine" else "process", write)
+    where = await run_off_loop("machine" if durability == "machine" else "process", write)
     assert (where == threading.get_ident()) == is_here

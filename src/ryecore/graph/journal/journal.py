@@ -10,6 +10,7 @@ Source: decisions 38 and 47.
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
@@ -27,9 +28,9 @@ from ryecore.state.checkpoints import CHECKPOINT, Head
 from ryecore.state.events import EventBus, EventsMissed, EventStream
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Durability
+from ryecore.state.record_stream import stream_records
 from ryecore.state.syncing import is_event_loop
 from ryecore.state.transcript import Transcript
-from ryecore.state.transcript_check import read_records
 
 __all__ = ["Journal", "SetHead"]
 
@@ -262,12 +263,14 @@ class Journal:
             The records of the journal, each once; what a slow reader missed is read from the file.
         """
         if self._is_closed:
-            for record in read_records(self._path):
-                yield event_of(record)
+            async with aclosing(stream_records(self._path)) as records:
+                async for record in records:
+                    yield event_of(record)
             return
         offset, live = self._listen()
-        for record in read_records(self._path, to_offset=offset):
-            yield event_of(record)
+        async with aclosing(stream_records(self._path, to_offset=offset)) as records:
+            async for record in records:
+                yield event_of(record)
         given = 0  # since `offset`
         while True:
             async for envelope in live:
@@ -278,11 +281,15 @@ class Journal:
             else:
                 return
             until = None if self._is_closed else self._listen()
-            for number, record in enumerate(
-                read_records(self._path, from_offset=offset, to_offset=until[0] if until else None)
-            ):
-                if number >= given:
-                    yield event_of(record)
+            missed = stream_records(
+                self._path, from_offset=offset, to_offset=until[0] if until else None
+            )
+            async with aclosing(missed) as records:
+                async for record in records:
+                    if given > 0:
+                        given -= 1
+                    else:
+                        yield event_of(record)
             if until is None:
                 return
             (offset, live), given = until, 0

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import NodeError, NodeResult, Position
 from ryecore.lillux.store import ContentStore
-from ryecore.state.syncing import is_event_loop, write_off_loop
+from ryecore.state.syncing import is_event_loop, run_off_loop
 
 __all__ = ["PositionStore"]
 
@@ -76,7 +76,7 @@ class PositionStore:
             StateError: It can't be written.
         """
         if self._unsynced:
-            await write_off_loop("machine", self._sync)
+            await run_off_loop("machine", self._sync)
 
     def _sync(self) -> None:
         waiting = tuple(self._unsynced)

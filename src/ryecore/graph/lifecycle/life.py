@@ -13,7 +13,6 @@ from decimal import Decimal
 from functools import partial
 
 import anyio
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.agent.deps import AgentRunnerDeps
@@ -56,6 +55,7 @@ from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
 from ryecore.state.checkpoints import Head
+from ryecore.state.locking import run_in_thread
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
@@ -117,7 +117,7 @@ class GraphLife:
     async def _starting_point(self) -> tuple[TakenUp | None, dict[str, object], Begun]:
         """Return the run that this one continues, the inputs, and where it begins."""
         goes_on, graph = self._wish.goes_on, self._loaded.graph
-        taken = None if goes_on is None else take_up(self._host, goes_on)
+        taken = None if goes_on is None else await run_in_thread(take_up, self._host, goes_on)
         found = None if taken is None else taken.found
         inputs = await checked_inputs(graph, self._wish, found)
         check_means(graph, self._host, self._wish.only)

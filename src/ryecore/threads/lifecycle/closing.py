@@ -29,7 +29,12 @@ __all__ = [
 
 
 async def run_after_complete(
-    host: ThreadHost, hooks: HookRunner, file: ThreadFile, ending: Ending, cost: Cost
+    host: ThreadHost,
+    hooks: HookRunner,
+    recorder: Recorder,
+    file: ThreadFile,
+    ending: Ending,
+    cost: Cost,
 ) -> None:
     """Run the hooks that follow the loop. Nothing that they do changes how the thread ended.
 
@@ -39,8 +44,8 @@ async def run_after_complete(
         return
     with suppress(StateError, LinkLeavesSpace):  # so that they find what was said
         said = evolve(file, status=ending.status, cost=cost)
-        folder = host.store.folder_of(file.thread_id)
-        await host.write(leave_knowledge, host, folder, said)
+        folder, size = host.store.folder_of(file.thread_id), recorder.transcript.offset
+        await host.write(leave_knowledge, host, folder, said, reads_bytes=size)
     context = {
         "thread_id": file.thread_id,
         "directive": file.directive,

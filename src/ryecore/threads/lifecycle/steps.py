@@ -415,7 +415,7 @@ class ThreadLifecycle:
         if self._loop is not None:
             self._loop.spending.settle_unwritten()
         hooks = self._hooks.past_the_end(self._harness.deadline if are_wanted else None)
-        await run_after_complete(host, hooks, self._file, ending, cost)
+        await run_after_complete(host, hooks, self._recorder, self._file, ending, cost)
         if ending.hands_off:
             ending = await self._hand_off(ending)
         account, following = await report_cost(host, thread_id, cost), self.continuation
@@ -430,7 +430,8 @@ class ThreadLifecycle:
         )
         record_end(self._recorder, ending, cost)
         await self._recorder.synced()
-        await host.write(leave_files, host, self._file, ending, cost)
+        size = self._recorder.transcript.offset
+        await host.write(leave_files, host, self._file, ending, cost, reads_bytes=size)
         head = self._recorder.head
         # Releases the account, and sets status, result and head, in one transaction.
         settle = partial(
