@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import asdict, frozen
 
+from ryecore.chain.output import with_unknown_effect
 from ryecore.errors import (
     AgentTurnError,
     HostCapabilityMissing,
@@ -158,10 +159,13 @@ class NodeOutcome:
         tokens_used: TokensUsed | None = None,
         effect_unknown: bool = False,
     ) -> "NodeOutcome":
-        """A failure; whether it is retryable follows from its code, unless it is said."""
+        """A failure; whether it is retryable follows from its code, unless it is said.
+
+        The message of one whose effect is unknown ends with a sentence that says so.
+        """
         failure = NodeFailure(
             code,
-            message,
+            with_unknown_effect(message) if effect_unknown else message,
             code in RETRYABLE_CODES if retryable is None else retryable,
             effect_unknown,
         )

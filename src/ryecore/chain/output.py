@@ -11,10 +11,10 @@ from attrs import frozen
 
 from ryecore.lillux.processes import ProcessResult
 
-__all__ = ["EFFECT_UNKNOWN", "Outcome", "read_outcome"]
+__all__ = ["EFFECT_UNKNOWN", "Outcome", "read_outcome", "with_unknown_effect"]
 
 EFFECT_UNKNOWN: Final = "Whether it has had its effect is not known."
-"""Stands behind the error of a tool that was broken off."""
+"""Stands behind the error of a tool, agent or thread that was broken off."""
 
 _BROKEN_OFF: Final = frozenset({"signaled", "timed_out", "cancelled", "unknown"})
 
@@ -74,9 +74,13 @@ def read_outcome(
         error = _declared_error(document, stderr)
     if error is None or not _is_effect_unknown(done, document):
         return Outcome(error is None, data, error, notes)
-    if EFFECT_UNKNOWN not in error:
-        error = f"{error}\n{EFFECT_UNKNOWN}"
-    return Outcome(False, data, error, {**notes, "effect_unknown": True}, effect_unknown=True)
+    said = with_unknown_effect(error)
+    return Outcome(False, data, said, {**notes, "effect_unknown": True}, effect_unknown=True)
+
+
+def with_unknown_effect(error: str) -> str:
+    """Return an error's text with the sentence that its effect is unknown, once."""
+    return error if EFFECT_UNKNOWN in error else f"{error}\n{EFFECT_UNKNOWN}"
 
 
 def _is_effect_unknown(done: ProcessResult, document: object) -> bool:

@@ -207,9 +207,15 @@ def after(
     return moved
 
 
-def stopped(position: Position, why: str) -> Position:
-    """The position of a run that was cancelled."""
-    error = NodeError(position.node or "", why, "cancelled")
+def stopped(position: Position, why: str, *, in_flight: bool = False) -> Position:
+    """The position of a run that was cancelled.
+
+    Args:
+        position: Where it stood.
+        why: Why it was cancelled.
+        in_flight: Whether its node was running, so that it may have had its effect.
+    """
+    error = NodeError(position.node or "", why, "cancelled", effect_unknown=in_flight)
     return evolve(position, ending=Ending("cancelled", error=error))
 
 

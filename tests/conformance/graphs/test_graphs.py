@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from ryecore import Rye
+from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.errors import RyeError
 from tests.conformance.graphs.cases import CASES, Case
 from tests.detached import PATIENCE_S, until_printed
@@ -157,7 +158,8 @@ async def test_a_cancel_is_honoured_inside_a_long_foreach(house: House, way: Way
     status, document = found[0]
     assert (status, report.status) == ("cancelled", "cancelled")
     assert compared(document, str(house.root)) == {
-        "success": False, "status": "cancelled", "error": "The run was cancelled.",
+        "success": False, "status": "cancelled",
+        "error": f"The run was cancelled.\n{EFFECT_UNKNOWN}", "effect_unknown": True,
         "error_code": "cancelled", "node": "each", "state": {}, "steps": 0,
     }  # fmt: skip
     assert len(mark.read_text().splitlines()) <= 10

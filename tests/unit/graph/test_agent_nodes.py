@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from ryecore import CancelToken
+from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.errors import ItemNotFound
 from ryecore.llm.result import Usage
 from ryecore.policy import CallContext
@@ -177,7 +178,7 @@ async def test_a_nodes_time_ends_an_answer_that_doesnt_come(tmp_path: Path) -> N
         }
     )
     done = await stage.walk("tool:acme/flow")
-    assert done.output == "'first' took longer than its 0.3 s."
+    assert done.output == f"'first' took longer than its 0.3 s.\n{EFFECT_UNKNOWN}"
     assert stage.model.closed == 1
     assert stage.model.open_streams == 0
 

@@ -23,8 +23,10 @@ from ryecore.runs.ports import Dispatcher, ForkOptions
 
 __all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache", "Unkeyed"]
 
-_BROKEN_OFF: Final = ("cancelled", "killed")
-_ENDED_BADLY: Final = ("error", *_BROKEN_OFF)
+_BROKEN_OFF: Final = ("cancelled", "killed", "duration_exceeded")
+"""How a thread ends, or with which code, where a tool of it may have been in flight."""
+
+_ENDED_BADLY: Final = ("error", "cancelled", "killed")
 
 
 class FatalProblem(Exception):
@@ -178,7 +180,7 @@ class ItemCaller:
             thread_id = str(said.get("thread_id") or "") or None
             if said.get("status") == "error" or said.get("state") in _ENDED_BADLY:
                 why = str(said.get("error") or "Its thread failed.")
-                is_unknown = said.get("state") in _BROKEN_OFF
+                is_unknown = not {said.get("state"), said.get("error_code")}.isdisjoint(_BROKEN_OFF)
                 outcome = NodeOutcome.failed("tool_failed", why, effect_unknown=is_unknown)
                 return Called(outcome, thread_id=thread_id)
             return Called(NodeOutcome("completed", said), thread_id=thread_id)

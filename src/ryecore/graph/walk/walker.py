@@ -14,6 +14,7 @@ from attrs import field, frozen
 from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
+from ryecore.chain.output import with_unknown_effect
 from ryecore.errors import IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
@@ -113,7 +114,8 @@ class Walker:
         if self.position.ending is None and (not is_over or is_cancelled(token)):
             was_asked = is_cancelled(token)
             why = "The run was cancelled." if was_asked else "The run's time is up."
-            self.position = stopped(self.position, why)
+            said = why if is_over else with_unknown_effect(why)
+            self.position = stopped(self.position, said, in_flight=not is_over)
         return self.position
 
     async def step(self) -> None:

@@ -1,0 +1,192 @@
+"""Calls of every kind that broke off: a plain resume repeats none that may have had its effect."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore import Rye
+from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.errors import StateError
+from ryecore.graph.result import GraphResult
+from ryecore.state.model import ThreadRecord
+from tests.graphs import graph
+from tests.house import House
+from tests.integration.test_mcp_sessions import Forgetful, forgetful
+from tests.mcp_house import HTTP, mcp_tool, pids, server_item, stdio_server
+from tests.thread_host import Theatre
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 60.0
+TO_THE_END = ["gate", {"name": "pay"}]
+
+Strike = Callable[[Theatre, Rye], Coroutine[Any, Any, None]]
+Case = tuple[dict[str, Any], Strike | None]
+"""What the graph's node does, and how it is broken off while it runs."""
+
+
+def calls(ref: str, **node: Any) -> dict[str, Any]:
+    return {"action": {"item_id": ref, "params": {"text": "pay"}}, **node}
+
+
+def forks(theatre: Theatre, **how: Any) -> dict[str, Any]:
+    node = how.pop("node", {})
+    ref = theatre.write("child", TO_THE_END, **how)
+    return {"action": {"item_id": ref, "thread": "fork"}, **node}
+
+
+def asks(**node: Any) -> dict[str, Any]:
+    prompt = f"PLAN\n{json.dumps([TO_THE_END])}"
+    return {"type": "agent", "agent_ref": "writer", "prompt_template": prompt, **node}
+
+
+def slow_graph(theatre: Theatre) -> str:
+    node = calls(theatre.house.shell("acme/slow", ': > "$1/../pay.begun"; exec sleep 300'))
+    return graph(theatre.house, {"slow": node}, "acme/child")
+
+
+def on_child(wish: str) -> Strike:
+    async def strike(theatre: Theatre, rye: Rye) -> None:
+        await theatre.begun("pay")
+        (child,) = [one for one in await rye.threads.list() if _is_child(one)]
+        await getattr(rye.threads, wish)(child.thread_id)
+
+    return strike
+
+
+def _is_child(row: ThreadRecord) -> bool:
+    return row.item_id.endswith(":acme/child")
+
+
+async def kill_connector(theatre: Theatre, rye: Rye) -> None:
+    await anyio.to_thread.run_sync((theatre.root / "called").read_bytes)
+    connector, *_ = pids(theatre.house)
+    os.kill(connector, signal.SIGKILL)
+
+
+def hanging(theatre: Theatre, **server: Any) -> str:
+    os.mkfifo(theatre.root / "called")
+    stdio_server(theatre.house, "hangs", str(theatre.root / "called"), **server)
+    return mcp_tool(theatre.house)
+
+
+async def take_call(theatre: Theatre, rye: Rye) -> None:
+    await anyio.to_thread.run_sync((theatre.root / "called").read_bytes)
+
+
+def dying(theatre: Theatre, *, warm: bool) -> str:
+    stdio_server(theatre.house, "dies-once", str(theatre.root / "died"))
+    return mcp_tool(theatre.house, warm=warm)
+
+
+CASES: dict[str, Callable[[Theatre], Case]] = {
+    "an MCP server that died": lambda one: (calls(dying(one, warm=True)), None),
+    "an MCP server that died, not kept": lambda one: (calls(dying(one, warm=False)), None),
+    "an MCP server's own timeout": lambda one: (calls(hanging(one, timeout=0.3)), take_call),
+    "the node's timeout over an MCP call": lambda one: (
+        calls(hanging(one), timeout_s=6),
+        take_call,
+    ),
+    "an MCP connector that was killed": lambda one: (calls(hanging(one)), kill_connector),
+    "an agent's timeout": lambda one: (asks(timeout_s=0.5), None),
+    "a thread that was killed": lambda one: (forks(one), on_child("kill")),
+    "a thread that was cancelled": lambda one: (forks(one), on_child("cancel")),
+    "a thread's own duration": lambda one: (forks(one, limits='duration_seconds="1"'), None),
+    "the node's timeout over a graph": lambda one: (calls(slow_graph(one), timeout_s=1), None),
+    "a graph that was killed": lambda one: (calls(slow_graph(one)), on_child("kill")),
+    "a graph that was cancelled": lambda one: (calls(slow_graph(one)), on_child("cancel")),
+    "the node's timeout over a thread": lambda one: (forks(one, node={"timeout_s": 1}), None),
+}
+
+
+@pytest.mark.parametrize("how", CASES)
+async def test_a_call_that_broke_off_is_not_repeated_by_itself(house: House, how: str) -> None:
+    theatre = Theatre(house)
+    node, strike = CASES[how](theatre)
+    await broken_off(theatre, node, strike)
+
+
+@pytest.mark.parametrize("kind", ["tool", "agent"])
+async def test_a_runs_own_duration_leaves_the_effect_of_its_node_unknown(
+    house: House, kind: str
+) -> None:
+    theatre = Theatre(house)
+    nodes = {
+        "tool": lambda: calls(house.shell("acme/slow", "exec sleep 300")),
+        "agent": asks,
+    }
+    await broken_off(theatre, nodes[kind](), None, "cancelled", limits={"duration_seconds": 1})
+
+
+async def broken_off(
+    theatre: Theatre,
+    node: dict[str, Any],
+    strike: Strike | None,
+    ended: str = "error",
+    limits: Any = None,
+) -> None:
+    ref = graph(
+        theatre.house,
+        {"pay": node},
+        permissions=("rye.execute.*",),
+        agents={"writer": {"provider": "scripted", "model": "m-1", "tools": ["gate"]}},
+    )
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye:
+            failed = await run_and_strike(theatre, rye, ref, strike, limits)
+            assert (failed.ended, failed.effect_unknown) == (ended, True), failed.error
+            assert EFFECT_UNKNOWN in str(failed.error)
+            theatre.allow("pay")
+            more = {"duration_seconds": 600} if limits else None
+            with pytest.raises(StateError, match="'pay' broken off") as caught:
+                await rye.graphs.resume(failed.run_id)
+            assert "--rerun" in caught.value.next_step
+            done = await rye.graphs.resume(failed.run_id, result={"paid": True}, limits=more)
+            assert done.ended == "completed"
+
+
+async def run_and_strike(
+    theatre: Theatre, rye: Rye, ref: str, strike: Strike | None, limits: Any
+) -> GraphResult:
+    ended = list[GraphResult]()
+    async with anyio.create_task_group() as group:
+        if strike is not None:
+            group.start_soon(strike, theatre, rye)
+        ended.append(await rye.graphs.run(ref, limits=limits))
+    return ended[0]
+
+
+class Mute(Forgetful):
+    """A server over HTTP that reads a call, and closes the connection or never answers."""
+
+    def __init__(self, *, closes: bool) -> None:
+        super().__init__(0, "", "")
+        self.closes = closes
+
+    def answer(self, request: BaseHTTPRequestHandler, message: dict[str, Any]) -> None:
+        """Answer one message."""
+        if message.get("method") != "tools/call":
+            super().answer(request, message)
+            return
+        self.ran.append("pay")
+        if not self.closes:
+            request.connection.recv(1)  # until the client has given up
+        request.close_connection = True
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_call_over_http_without_an_answer_is_not_repeated_by_itself(
+    house: House, *, closes: bool
+) -> None:
+    server, theatre = Mute(closes=closes), Theatre(house)
+    with forgetful(server) as url:
+        server_item(house, transport="http", url=url, timeout=0.5)
+        await broken_off(theatre, calls(mcp_tool(house, runtime=HTTP)), None)
+    assert server.ran == ["pay"]
