@@ -10,12 +10,24 @@ import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio
 from attrs import evolve
 
 from ryecore.actions.payload import Fork, Payload
-from ryecore.errors import CallCancelled, RyeError, StateError, ThreadConflict
+from ryecore.errors import (
+    CallCancelled,
+    ChainError,
+    ConfigError,
+    InputError,
+    IntegrityError,
+    ItemError,
+    RyeError,
+    SpawnFailed,
+    StateError,
+    ThreadConflict,
+)
 from ryecore.items.refs import ItemRef
 from ryecore.own_process import environ_without, hear_signals, options_of, stop_by_signal
 from ryecore.policy import CancelToken
@@ -30,6 +42,11 @@ from ryecore.state.store import ThreadStore
 from ryecore.styled import printable
 
 __all__ = ["main"]
+
+_NOTHING_RAN: Final = (
+    ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
+)  # fmt: skip
+"""Errors of a tool's call that come before its process: its idempotency key is free again."""
 
 
 def main() -> None:
@@ -76,6 +93,9 @@ async def _carry_out(
         except CallCancelled as error:
             wished = await run_in_thread(threads.look, payload.thread_id)
             return "killed" if wished.kill_requested else "cancelled", error.to_dict()
+        except _NOTHING_RAN as error:
+            threads.free_start_key(payload.thread_id)
+            return "error", error.during(payload.item_id).to_dict()
         except RyeError as error:
             return "error", error.during(payload.item_id).to_dict()
         finally:
@@ -101,6 +121,7 @@ async def _run_thread(
     try:
         opened = Rye.open(environ=environ_without(), **options_of(payload.settings))
     except RyeError as error:  # nothing has begun that could end it
+        threads.free_start_key(payload.thread_id)
         result = error.during(payload.item_id).to_dict()
         threads.settle(payload.thread_id, "error", result, fence)
         return

@@ -85,9 +85,15 @@ def walk_claimed(
     Returns:
         The result document.
     """
+    settings = payload.settings
     threads.announce(payload.thread_id, "running")
     try:
-        return anyio.run(partial(_run, payload, fence, told))
+        try:
+            opened = Rye.open(environ=environ_without([_INTERPRETER]), **options_of(settings))
+        except RyeError:
+            threads.free_start_key(payload.thread_id)
+            raise
+        return anyio.run(partial(_run, opened, payload, fence, told))
     except RyeError as error:
         document = _failed(payload, error)
     except Exception as error:  # whatever it is, the run has to end with it
@@ -98,8 +104,9 @@ def walk_claimed(
     return document
 
 
-async def _run(payload: Payload, fence: int, told: Sequence[int]) -> Mapping[str, object]:
-    opened = Rye.open(environ=environ_without([_INTERPRETER]), **options_of(payload.settings))
+async def _run(
+    opened: Rye, payload: Payload, fence: int, told: Sequence[int]
+) -> Mapping[str, object]:
     stop = CancelToken()
     failed: Exception | None = None
     async with opened as rye, anyio.create_task_group() as helpers:

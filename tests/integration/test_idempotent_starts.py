@@ -7,9 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 
-from ryecore import Rye
-from ryecore.errors import AlreadyStarted, InputError, RyeError
+from ryecore import CallContext, Rye
+from ryecore.errors import AlreadyStarted, InputError, RyeError, ThreadConflict
+from ryecore.lillux.processes import current_process
 from ryecore.state.model import Follows
 from ryecore.state.start_keys import StartKey
 from tests.graphs import graph
@@ -22,7 +24,7 @@ PATIENCE_S = 60.0
 STARTS = """
 import sys, anyio, json
 from pathlib import Path
-from ryecore import Rye
+from ryecore import CallContext, Rye
 from tests.thread_host import _deps
 root = Path(sys.argv[1])
 async def main():
@@ -137,6 +139,91 @@ async def test_a_start_that_failed_before_it_began_frees_its_key(tmp_path: Path)
         with anyio.fail_after(PATIENCE_S):
             assert (await (await rye.start(ref, idempotency_key="k")).result()).success
     assert marks(theatre) == ["paid"]
+
+
+FACTORY = """
+from pathlib import Path
+from tests.thread_host import deps as deps_of_tests
+def deps():
+    root = Path({root!r})
+    if (root / 'broken').exists():
+        raise RuntimeError('no models today')
+    return {{}} if (root / 'empty').exists() else deps_of_tests()
+"""
+
+
+@pytest.mark.parametrize(("kind", "state"), [
+    ("tool", "broken"), ("graph", "broken"), ("directive", "broken"), ("directive", "empty"),
+])  # fmt: skip
+async def test_a_start_whose_own_process_failed_before_it_began_frees_its_key(
+    tmp_path: Path, kind: str, state: str
+) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = items(theatre)[kind]
+    (tmp_path / "shop_models.py").write_text(FACTORY.format(root=str(tmp_path)))
+    theatre.house.environ["PYTHONPATH"] += f":{tmp_path}"
+    (tmp_path / state).touch()
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open(deps_factory="shop_models:deps") as rye:
+            first = await again(rye, ref, idempotency_key="k")
+            ended = await rye.threads.wait(first["thread_id"])
+            assert ended.status == "error"
+            (tmp_path / state).unlink()
+            second = await again(rye, ref, idempotency_key="k")
+            assert second["thread_id"] != first["thread_id"]
+            assert (await rye.threads.wait(second["thread_id"])).status == "completed"
+            third = await again(rye, ref, idempotency_key="k")
+            assert third["thread_id"] == second["thread_id"]
+    assert marks(theatre) == ["paid"]
+
+
+async def test_a_start_whose_process_died_before_it_began_frees_its_key(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = items(theatre)["tool"]
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    owner = evolve(current_process(), pid=dead.pid, start_ticks=1)
+    registry = theatre.store().registry
+    key = StartKey.of("k", ref, {"parameters": {}, "model": None, "limits": {}})
+    registry.register("left", ref, owner=owner, start=key)
+    async with theatre.open() as rye:
+        started = await again(rye, ref, idempotency_key="k")
+        assert started["thread_id"] != "left"
+        await rye.threads.wait(started["thread_id"])
+    assert marks(theatre) == ["paid"]
+    assert registry.get_thread("left").status == "error"
+    with pytest.raises(ThreadConflict):
+        registry.claim("left")  # its process comes too late
+
+
+@pytest.mark.parametrize("kind", ["tool", "graph", "directive"])
+async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, kind: str) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = items(theatre)[kind]
+    plan, limits = ["gate", {"name": "boss"}], 'turns="4" depth="3" spawns="3" spend="1"'
+    boss = theatre.write("boss", plan, limits=limits)
+    ids: set[str] = set()
+
+    async with theatre.open() as rye:
+        parent = await rye.start(boss)
+        await theatre.begun("boss")
+
+        async def start() -> None:
+            ctx = CallContext(budget_account=parent.thread_id)
+            ids.add((await again(rye, ref, idempotency_key="k", ctx=ctx))["thread_id"])
+
+        async with anyio.create_task_group() as starts:
+            for _ in range(8):
+                starts.start_soon(start)
+        theatre.allow("boss")
+        done = await parent.result()
+        assert done.success
+    registry = theatre.store().registry
+    (child,) = registry.list_children(done.thread_id)
+    assert ids == {child.thread_id}
+    assert child.status == "completed"  # its parent has waited for it
+    assert marks(theatre) == ["paid"]
+    assert registry.get_thread(done.thread_id).spawn_count == 1
 
 
 def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path) -> None:

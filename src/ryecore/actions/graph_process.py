@@ -24,7 +24,7 @@ from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
 from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.cancelling import run_to_end
-from ryecore.runs.above import count_start, refuse_unproved_parent
+from ryecore.runs.above import refuse_unproved_parent, spawn_limit
 from ryecore.runs.naming import PARENT_ID, register_thread
 from ryecore.state.locking import run_in_thread
 from ryecore.state.start_keys import StartKey
@@ -152,15 +152,16 @@ def run_payload(
         What the process is told.
 
     Raises:
+        AlreadyStarted: The same was started with this key.
         LimitReached: The parent has started as many children as it may.
         StateError: Nothing can be written, or the environment alone names a parent.
     """
     call = json.loads(plan.stdin)
     refuse_unproved_parent(environ, ctx.budget_account)
-    if start_key is not None:
-        store.registry.check_start(start_key, ctx.budget_account)
-    count_start(store, settings.user_root, ctx.budget_account)
-    run_id = register_thread(store.registry, ref, ctx.budget_account, start=start_key)
+    spawns = spawn_limit(store, settings.user_root, ctx.budget_account)
+    run_id = register_thread(
+        store.registry, ref, ctx.budget_account, start=start_key, spawns=spawns
+    )
     try:
         store.make_folder(run_id)
         return Payload.within(

@@ -220,20 +220,19 @@ class LaunchAction:
 
     def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
         from ryecore.runs.above import (  # noqa: PLC0415 - threads alone
-            count_start,
             refuse_unproved_parent,
+            spawn_limit,
         )
         from ryecore.runs.naming import PARENT_ID, register_thread  # noqa: PLC0415
 
+        threads, parent_id, key = self._threads(), ctx.budget_account, wish.start_key
+        registry = threads.registry
+        refuse_unproved_parent(self._environ, parent_id)
+        registry.check_start(key, parent_id)
         planner, log = self._planner(), Trace(ctx.event_sink)
         planner.inputs(planner.load(wish.ref, log), wish.inputs, log)
-        threads = self._threads()
-        registry = threads.registry
-        refuse_unproved_parent(self._environ, ctx.budget_account)
-        if wish.start_key is not None:
-            registry.check_start(wish.start_key, ctx.budget_account)
-        count_start(threads, self._settings.user_root, ctx.budget_account)
-        thread_id = register_thread(registry, wish.ref, ctx.budget_account, start=wish.start_key)
+        spawns = spawn_limit(threads, self._settings.user_root, parent_id)
+        thread_id = register_thread(registry, wish.ref, parent_id, start=key, spawns=spawns)
         with self._ended_by_failure(thread_id, str(wish.ref)):
             token = registry.mint_token(thread_id)
         payload = Payload.within(
@@ -244,7 +243,7 @@ class LaunchAction:
             parameters=wish.inputs,
             fork=Fork(wish.model, wish.overrides.to_dict(), wish.muted_hooks, token),
         )
-        parent = {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
+        parent = {} if parent_id is None else {PARENT_ID: parent_id}
         return thread_id, self._start(payload, parent)
 
     def _launch_tool(
@@ -255,7 +254,7 @@ class LaunchAction:
         ctx: CallContext,
         start_key: StartKey | None,
     ) -> tuple[str, ProcessId]:
-        from ryecore.runs.above import count_start  # noqa: PLC0415 - threads alone
+        from ryecore.runs.above import spawn_limit  # noqa: PLC0415 - threads alone
 
         threads, thread_id = self._threads(), str(uuid.uuid4())
         payload = Payload.within(
@@ -266,10 +265,10 @@ class LaunchAction:
             parameters=parameters,
             timeout_s=timeout_s,
         )
-        if start_key is not None:
-            threads.registry.check_start(start_key, ctx.budget_account)
-        count_start(threads, self._settings.user_root, ctx.budget_account)
-        threads.registry.register(thread_id, str(ref), ctx.budget_account, start=start_key)
+        spawns = spawn_limit(threads, self._settings.user_root, ctx.budget_account)
+        threads.registry.register(
+            thread_id, str(ref), ctx.budget_account, start=start_key, spawns=spawns
+        )
         with self._ended_by_failure(thread_id, str(ref)):
             threads.make_folder(thread_id)
         return thread_id, self._start(payload)

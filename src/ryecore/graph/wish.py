@@ -10,6 +10,7 @@ from ryecore.policy.limits import Limits
 
 if TYPE_CHECKING:
     from ryecore.runs.naming import Registered
+    from ryecore.state.start_keys import StartKey
 
 __all__ = ["GoingOn", "GraphWish"]
 
@@ -54,6 +55,7 @@ class GraphWish:
         goes_on: The run that it goes on with; None for a fresh one.
         only: The one node that is run; all of them where None.
         state: What the state begins as, above what the file says; for `only`.
+        start_key: The idempotency key that it is started with.
     """
 
     ref: ItemRef
@@ -64,3 +66,4 @@ class GraphWish:
     goes_on: GoingOn | None = None
     only: str | None = None
     state: Mapping[str, object] = field(factory=dict, repr=False)
+    start_key: "StartKey | None" = None

@@ -18,12 +18,13 @@ from ryecore.runs.host import RunHost
 from ryecore.runs.naming import PARENT_ID, Registered
 from ryecore.state.carrying import Carried
 from ryecore.state.records import load_run_key
+from ryecore.state.spawns import SpawnLimit
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
 __all__ = [
-    "Above", "bounds_of", "carried_limits", "count_child", "count_start", "depth_used_up",
-    "is_host", "read_asked", "refuse_unproved_parent", "resolve_parent", "within_bounds",
+    "Above", "bounds_of", "carried_limits", "count_child", "depth_used_up", "is_host", "read_asked",
+    "refuse_unproved_parent", "resolve_parent", "spawn_limit", "within_bounds",
 ]  # fmt: skip
 
 
@@ -151,8 +152,8 @@ def count_child(store: ThreadStore, above: Above | None) -> None:
         store.registry.count_spawn(above.thread_id, above.limits.spawns)
 
 
-def count_start(store: ThreadStore, user_root: Path, parent_id: str | None) -> None:
-    """Count a child that will run in a process of its own, before that process is started.
+def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> SpawnLimit | None:
+    """Return the limit that a child in a process of its own is counted against.
 
     Args:
         store: The project's threads.
@@ -160,11 +161,11 @@ def count_start(store: ThreadStore, user_root: Path, parent_id: str | None) -> N
         parent_id: The caller's thread; None for the host, whose starts nobody counts.
 
     Raises:
-        LimitReached: The parent has started as many as it may.
         StateError: The parent's file can't be read or was altered.
     """
-    if parent_id is not None:
-        count_child(store, _read_above(store, load_run_key(user_root).public, parent_id))
+    if parent_id is None:
+        return None
+    return SpawnLimit(_read_above(store, load_run_key(user_root).public, parent_id).limits.spawns)
 
 
 def is_host(ctx: CallContext) -> bool:

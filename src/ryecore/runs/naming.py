@@ -13,6 +13,7 @@ from ryecore.errors import AlreadyStarted, ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
 from ryecore.state.model import Follows
 from ryecore.state.registry import ThreadRegistry
+from ryecore.state.spawns import SpawnLimit
 from ryecore.state.start_keys import StartKey
 
 __all__ = ["PARENT_ID", "Registered", "register_thread"]
@@ -40,6 +41,7 @@ def register_thread(
     parent_id: str | None,
     follows: Follows | None = None,
     start: StartKey | None = None,
+    spawns: SpawnLimit | None = None,
 ) -> str:
     """Register a thread.
 
@@ -49,22 +51,30 @@ def register_thread(
         parent_id: The thread that starts it.
         follows: What it goes on from.
         start: The idempotency key that it is started with.
+        spawns: The parent's limit, which it is counted against; None where that is done apart.
 
     Returns:
         Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
 
     Raises:
         AlreadyStarted: The same was started with this key.
+        LimitReached: The parent has started as many children as it may.
         ThreadConflict: Another one goes on from the same already.
         StateError: Nothing can be written.
     """
+
+    def register(thread_id: str) -> None:
+        registry.register(
+            thread_id, str(ref), parent_id, follows=follows, start=start, spawns=spawns
+        )
+
     leaf = ref.id.rpartition("/")[2]
     thread_id = f"{ref.id}/{leaf}-{int(time.time())}"
     try:
         registry.get_thread(thread_id)
     except ThreadNotFound:
         try:
-            registry.register(thread_id, str(ref), parent_id, follows=follows, start=start)
+            register(thread_id)
         except AlreadyStarted:
             raise
         except ThreadConflict:
@@ -72,5 +82,5 @@ def register_thread(
         else:
             return thread_id
     thread_id = f"{thread_id}-{os.urandom(4).hex()}"
-    registry.register(thread_id, str(ref), parent_id, follows=follows, start=start)
+    register(thread_id)
     return thread_id

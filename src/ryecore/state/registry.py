@@ -13,9 +13,9 @@ from secrets import token_urlsafe
 
 from attrs import astuple
 
-from ryecore.errors import InputError, LimitReached, ThreadConflict
+from ryecore.errors import InputError, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
-from ryecore.state.accounts import release
+from ryecore.state.ending import ask_to_stop, end_abandoned, set_result, set_status
 from ryecore.state.holding import HOLDING, RENEWAL, SET_HOLDING, holding, renewal
 from ryecore.state.liveness import is_abandoned
 from ryecore.state.model import (
@@ -24,14 +24,14 @@ from ryecore.state.model import (
     Status,
     ThreadRecord,
     check_status,
-    has_ended,
     thread_not_found,
 )
 from ryecore.state.queries import ThreadQueries
 from ryecore.state.refusals import id_taken, refuse_another
-from ryecore.state.rows import as_json, columns, conflict, epitaph, record_of, tenure
-from ryecore.state.schema import ENDED, MIGRATIONS, NOW, SET_COST, below
-from ryecore.state.start_keys import StartKey, keep_start_key, refuse_started
+from ryecore.state.rows import as_json, columns, conflict, record_of, tenure
+from ryecore.state.schema import ENDED, MIGRATIONS, NOW, SET_COST
+from ryecore.state.spawns import SpawnLimit, count_spawn
+from ryecore.state.start_keys import StartKey, free_start_key, keep_start_key, refuse_started
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
 
@@ -59,10 +59,11 @@ class ThreadRegistry(ThreadQueries):
         limits: Mapping[str, object] | None = None,
         follows: Follows | None = None,
         start: StartKey | None = None,
+        spawns: SpawnLimit | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
-        A parent's wish to stop holds for a later child. `count_spawn` says if it may start one.
+        A parent's wish to stop holds for a later child.
 
         Args:
             thread_id: Its id, which no other thread has.
@@ -73,9 +74,12 @@ class ThreadRegistry(ThreadQueries):
             limits: Its limits by name, JSON-ready.
             follows: What it goes on from.
             start: The idempotency key that it is started with.
+            spawns: The parent's limit, which the thread is counted against in the same
+                transaction; None where `count_spawn` does that.
 
         Raises:
-            AlreadyStarted: The same was started with this key.
+            AlreadyStarted: The same was started with this key. It isn't counted again.
+            LimitReached: The parent has started as many as it may.
             ThreadConflict: A thread has this id, or another one goes on from the same already.
             StateError: Nothing can be written.
         """
@@ -88,6 +92,8 @@ class ThreadRegistry(ThreadQueries):
                 parent = self._row(run, parent_id)
                 root_id = parent.root_id
                 cancelled, killed = parent.cancel_requested, parent.kill_requested
+                if spawns is not None:
+                    count_spawn(run, parent_id, spawns)
             try:
                 run.execute(
                     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,"
@@ -106,9 +112,20 @@ class ThreadRegistry(ThreadQueries):
             return self._row(run, thread_id)
 
     def check_start(self, start: StartKey | None, parent_id: str | None) -> None:
-        """Refuse a start whose idempotency key another one has, before anything is counted."""
+        """Refuse a start whose idempotency key another one has, before anything else is done.
+
+        Raises:
+            AlreadyStarted: The same was started with this key.
+            InputError: Another request was.
+        """
+        if start is not None:
+            with self._database.write() as run:
+                refuse_started(run, start, parent_id)
+
+    def free_start_key(self, thread_id: str) -> None:
+        """Free the idempotency key of a thread that failed before anything of it ran."""
         with self._database.write() as run:
-            refuse_started(run, start, parent_id)
+            free_start_key(run, thread_id)
 
     def count_spawn(self, parent_id: str, most: int | None) -> int:
         """Count one more child of a thread, unless that would pass its limit.
@@ -127,26 +144,7 @@ class ThreadRegistry(ThreadQueries):
         Source: seed 003, "Step 9: Check spawns limit"; decision 40.
         """
         with self._database.write() as run:
-            row = run.execute(
-                "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
-            ).fetchone()
-            if row is None:
-                raise thread_not_found(parent_id)
-            count: int = row[0]
-            if most is not None and count >= most:
-                raise LimitReached(
-                    f"The thread {parent_id} has started {count} children of the {most} that it "
-                    "may start.",
-                    next_step="Give it a higher limit of spawns, or do the rest in itself.",
-                    thread_id=parent_id,
-                    limit_code="spawns_exceeded",
-                    current_value=count,
-                    current_max=most,
-                )
-            run.execute(
-                "UPDATE threads SET spawn_count = ? WHERE thread_id = ?", (count + 1, parent_id)
-            )
-            return count + 1
+            return count_spawn(run, parent_id, SpawnLimit(most))
 
     def mint_token(self, thread_id: str) -> str:
         """Make the token that a created thread is claimed with, once; an older one is void.
@@ -262,7 +260,7 @@ class ThreadRegistry(ThreadQueries):
                 return
             if found.ended or wanted == "created":
                 raise conflict(found, f"become {status}")
-            self._set_status(run, thread_id, wanted)
+            set_status(run, thread_id, wanted)
 
     def settle(
         self,
@@ -302,15 +300,15 @@ class ThreadRegistry(ThreadQueries):
                 )
             if snapshot is not None:
                 self._set_cost(run, thread_id, snapshot)
-            self._set_status(run, thread_id, status)
-            self._set_result(run, thread_id, body)
+            set_status(run, thread_id, status)
+            set_result(run, thread_id, body)
 
     def set_result(self, thread_id: str, result: object) -> None:
         """Store a thread's result, as JSON."""
         body = as_json(result)
         with self._database.write() as run:
             self._row(run, thread_id)
-            self._set_result(run, thread_id, body)
+            set_result(run, thread_id, body)
 
     def update_cost_snapshot(self, thread_id: str, cost: Cost, *, fence: int | None = None) -> None:
         """Store what a thread has spent so far."""
@@ -348,7 +346,7 @@ class ThreadRegistry(ThreadQueries):
         """
         with self._database.write() as run:
             self._row(run, thread_id)
-            self._ask_to_stop(run, thread_id, "kill_requested" if kill else "cancel_requested")
+            ask_to_stop(run, thread_id, "kill_requested" if kill else "cancel_requested")
             return self._row(run, thread_id)
 
     def request_handoff(self, thread_id: str) -> ThreadRecord:
@@ -382,10 +380,7 @@ class ThreadRegistry(ThreadQueries):
                 # its owner renewed the lease.
                 if found.ended or tenure(found) != tenure(record):
                     continue
-                status: Status = "killed" if found.kill_requested else "error"
-                self._set_status(run, found.thread_id, status)
-                self._set_result(run, found.thread_id, as_json(epitaph(found, status)))
-                self._ask_to_stop(run, found.thread_id, "cancel_requested")
+                end_abandoned(run, found)
                 ended.append(found.thread_id)
         return tuple(ended)
 
@@ -416,7 +411,7 @@ class ThreadRegistry(ThreadQueries):
                 "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",
                 (continuation_thread_id, thread_id),
             )
-            self._set_status(run, thread_id, "continued")
+            set_status(run, thread_id, "continued")
 
     def set_chain_info(self, thread_id: str, chain_root_id: str, continuation_of: str) -> None:
         """Say which thread this one continues, and which one its chain begins with."""
@@ -448,13 +443,6 @@ class ThreadRegistry(ThreadQueries):
 
     # Rows
 
-    def _ask_to_stop(self, run: sqlite3.Connection, thread_id: str, column: str) -> None:
-        run.execute(
-            f"{below('threads')} UPDATE threads SET {column} = 1, updated_at = {NOW}"
-            f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
-            (thread_id,),
-        )
-
     def _row(self, run: sqlite3.Connection, thread_id: str) -> ThreadRecord:
         row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
         if row is None:
@@ -474,26 +462,7 @@ class ThreadRegistry(ThreadQueries):
             )
         return found
 
-    def _set_status(self, run: sqlite3.Connection, thread_id: str, status: Status) -> None:
-        run.execute(
-            f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
-            (status, thread_id),
-        )
-        if has_ended(status):
-            run.execute(
-                f"UPDATE threads SET completed_at = {NOW}, fence = fence + 1 WHERE thread_id = ?",
-                (thread_id,),
-            )
-            release(run, thread_id, status)  # whatever ends a thread closes its account
-
     def _set_cost(self, run: sqlite3.Connection, thread_id: str, cost: Cost) -> None:
         run.execute(
             f"UPDATE threads SET {SET_COST} WHERE thread_id = ?", (*astuple(cost), thread_id)
-        )
-
-    def _set_result(self, run: sqlite3.Connection, thread_id: str, body: str) -> None:
-        run.execute(
-            "INSERT INTO results (thread_id, body) VALUES (?, ?)"
-            " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",
-            (thread_id, body),
         )

@@ -14,9 +14,18 @@ from typing import Final, Self
 from attrs import field, frozen
 
 from ryecore.errors import AlreadyStarted, InputError
+from ryecore.state.ending import end_abandoned
+from ryecore.state.liveness import is_abandoned
 from ryecore.state.model import Status, has_ended
+from ryecore.state.rows import record_of
 
-__all__ = ["EarlierStart", "StartKey", "keep_start_key", "refuse_started"]
+__all__ = [
+    "EarlierStart",
+    "StartKey",
+    "free_start_key",
+    "keep_start_key",
+    "refuse_started",
+]
 
 _KEY: Final = re.compile(r"[!-~]{1,200}")
 _NEVER_CLAIMED: Final = 1
@@ -89,6 +98,8 @@ def _scope_of(run: sqlite3.Connection, parent_id: str | None) -> str:
 def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: str | None) -> None:
     """Refuse a start whose key another one has; one that ended before it began frees its key.
 
+    One whose process died before it could begin is ended first, so that nothing can begin it.
+
     Args:
         run: The transaction.
         start: The key; None for none.
@@ -101,15 +112,18 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
     if start is None:
         return
     row = run.execute(
-        "SELECT thread_id, item_id, status, fence, start_digest FROM threads"
-        " WHERE start_scope = ? AND start_key = ?",
+        "SELECT * FROM threads WHERE start_scope = ? AND start_key = ?",
         (_scope_of(run, parent_id), start.key),
     ).fetchone()
     if row is None:
         return
-    thread_id, item_id, status, fence, digest = row
-    if has_ended(status) and fence <= _NEVER_CLAIMED:
-        run.execute("UPDATE threads SET start_key = NULL WHERE thread_id = ?", (thread_id,))
+    record, digest = record_of(row), row["start_digest"]
+    thread_id, item_id = record.thread_id, record.item_id
+    is_dead = record.status == "created" and is_abandoned(record)
+    if is_dead:
+        end_abandoned(run, record)
+    if is_dead or (record.ended and record.fence <= _NEVER_CLAIMED):
+        free_start_key(run, thread_id)
         return
     if digest != start.digest:
         other = item_id if item_id != start.item_id else f"{item_id} with other parameters"
@@ -122,8 +136,18 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
         f"{item_id} was started with the idempotency key {start.key} already, as {thread_id}.",
         next_step=f"See it: rye threads show {thread_id}",
         thread_id=thread_id,
-        state=status,
+        state=record.status,
     )
+
+
+def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
+    """Free the key that a thread was started with.
+
+    Args:
+        run: The transaction.
+        thread_id: The thread.
+    """
+    run.execute("UPDATE threads SET start_key = NULL WHERE thread_id = ?", (thread_id,))
 
 
 def keep_start_key(

@@ -238,6 +238,11 @@ class ThreadStore:
             raise
         self.announce(thread_id, status)
 
+    def free_start_key(self, thread_id: str) -> None:
+        """Free the idempotency key of a thread that failed before anything of it ran."""
+        with suppress(StateError):  # else a repeated start is told of this failure
+            self.registry.free_start_key(thread_id)
+
     @property
     def _syncs_files(self) -> bool:
         return self._durability == "machine" and not is_event_loop()

@@ -44,7 +44,6 @@ from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits
 from ryecore.runs.above import (
     Above,
-    count_child,
     depth_used_up,
     resolve_parent,
     within_bounds,
@@ -56,6 +55,7 @@ from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
 from ryecore.state.checkpoints import Head
 from ryecore.state.locking import run_in_thread
+from ryecore.state.spawns import SpawnLimit
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 
 __all__ = ["GraphLife"]
@@ -127,9 +127,14 @@ class GraphLife:
         """Do all that comes before the first node.
 
         Raises:
-            RyeError: Nothing runs. A run that was registered by then has ended as an error.
+            AlreadyStarted: The same was started with its idempotency key.
+        RyeError: Nothing runs. A run that was registered by then has ended as an error.
         """
         await self._host.open_store()
+        key = self._wish.start_key
+        if key is not None:  # first: its run is found whatever has become of the graph's file
+            parent_id = self._ctx.budget_account
+            await run_in_thread(self._host.registry.check_start, key, parent_id)
         try:
             self._loaded = await self._host.load(self._wish.ref, self._ctx)
             taken, inputs, begun = await self._starting_point()
@@ -151,6 +156,7 @@ class GraphLife:
             await self._walk.hooks.check()
         except BaseException as error:
             if self.run_id:
+                self._host.store.free_start_key(self.run_id)
                 self._end_badly(error)
             raise
 
@@ -177,10 +183,10 @@ class GraphLife:
             raise depth_used_up(above.thread_id)
         if wish.registered is None:
             follows = None if taken is None else taken.follows
+            spawns = None if above is None else SpawnLimit(above.limits.spawns)
             self.run_id = register_thread(
-                host.registry, wish.ref, self._ctx.budget_account, follows
+                host.registry, wish.ref, self._ctx.budget_account, follows, wish.start_key, spawns
             )
-            count_child(host.store, above)
         found = None if taken is None else taken.found
         self._bounds = limits_of_run(host, self.run_id, wish, found, self._ctx)
         limits = self._bounds.limits

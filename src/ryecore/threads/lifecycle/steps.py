@@ -155,8 +155,7 @@ class ThreadLifecycle:
 
     def _resolve_parent(self) -> None:
         """Step 1."""
-        account, registered = self._ctx.budget_account, self._wish.registered
-        self._above = resolve_parent(self._host, account, registered)
+        self._above = resolve_parent(self._host, self._ctx.budget_account, self._wish.registered)
 
     async def _register(self) -> None:
         """Step 2."""
@@ -202,8 +201,7 @@ class ThreadLifecycle:
 
     def _reconstruct_messages(self) -> None:
         """Step 6. Whoever wished for the thread has read them; a fresh thread has none."""
-        continues = self._wish.continues
-        self._carried = continues.messages if continues else ()
+        self._carried = self._wish.continues.messages if self._wish.continues else ()
 
     # Steps 7 to 11: within what
 
@@ -485,6 +483,7 @@ class ThreadLifecycle:
 
     def _abandon(self, error: BaseException) -> None:
         """End a thread whose turns will not run."""
+        self._host.store.free_start_key(self.thread_id)
         self._end_badly(error)
         self._forget()
 
