@@ -63,7 +63,7 @@ class ThreadRegistry(ThreadQueries):
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
-        A parent's wish to stop holds for a later child.
+        A child of a parent that was asked to stop is asked to stop, too.
 
         Args:
             thread_id: Its id, which no other thread has.
@@ -199,8 +199,8 @@ class ThreadRegistry(ThreadQueries):
             (wanted,) = run.execute(
                 "SELECT parent_token_hash FROM threads WHERE thread_id = ?", (thread_id,)
             ).fetchone()
-            given = sha256((token or "").encode()).hexdigest()
-            if wanted is not None and not compare_digest(wanted, given):
+            passed = sha256((token or "").encode()).hexdigest()
+            if wanted is not None and not compare_digest(wanted, passed):
                 raise ThreadConflict(
                     f"The thread {thread_id} is claimed with the token that its parent made for "
                     "it, and this is another one.",
@@ -335,7 +335,7 @@ class ThreadRegistry(ThreadQueries):
             )
 
     def request_cancel(self, thread_id: str, *, kill: bool = False) -> ThreadRecord:
-        """Ask a thread and all those below it to stop; their owners see the wish.
+        """Ask a thread and all those below it to stop. Their owners read it from their rows.
 
         Args:
             thread_id: The thread.
@@ -350,7 +350,7 @@ class ThreadRegistry(ThreadQueries):
             return self._row(run, thread_id)
 
     def request_handoff(self, thread_id: str) -> ThreadRecord:
-        """Ask that another thread goes on with one; its owner sees the wish."""
+        """Ask a thread's owner to hand it off. The owner reads it from the row."""
         with self._database.write() as run:
             run.execute(
                 f"UPDATE threads SET handoff_requested = 1, updated_at = {NOW}"

@@ -1,4 +1,4 @@
-"""What a thread is wanted for."""
+"""The request to start a thread, and what it continues from."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -20,23 +20,23 @@ ContinuationKind: TypeAlias = Literal["handoff", "resume", "fork"]
 
 @frozen
 class Continuation:
-    """What a thread goes on from.
+    """The thread, and the turn of it, that a new thread continues.
 
     Attributes:
         kind: `handoff` from one that ends with it, `resume` of one that has ended, or a `fork` of
             one at an earlier turn.
-        previous_id: The thread that it goes on from.
+        previous_id: The thread that is continued.
         chain_root_id: The first thread of the chain; None for a fork, which begins its own.
         messages: The conversation so far.
-        message: What is said to the model now; empty for what the directive or ryecore says.
-        capabilities: What the earlier thread might do: this one never may more.
+        message: The next message to the model; empty for the one of the directive or of ryecore.
+        capabilities: Those of the earlier thread, which bound those of the new one.
         turn: The turn that a fork was cut after; 0 for none.
-        digest: The digest of the transcript there.
-        inputs: What the earlier thread was given, as its proved transcript says.
-        model: The model that it asked, likewise; None where the wish says it.
+        digest: The digest of its transcript at that turn.
+        inputs: The inputs of the earlier thread, from its proved transcript.
+        model: The model of the earlier thread, likewise; None where the request names one.
         beside: See `Follows.beside`.
-        limits: What the earlier thread might use, as its signed file says.
-        ran_s: How long it ran, in seconds. A handoff counts none: its deadline stays.
+        limits: The limits of the earlier thread, from its signed file.
+        ran_s: How long it ran, in seconds; 0 for a handoff, which keeps the deadline.
         owns_process: Whether its process runs nothing but this chain of threads.
     """
 
@@ -57,22 +57,22 @@ class Continuation:
 
     @property
     def follows(self) -> Follows:
-        """What the new thread's row says of it."""
+        """Return what the registry's row of the new thread says of it."""
         return Follows(self.previous_id, self.chain_root_id, self.beside)
 
 
 @frozen
 class ThreadWish:
-    """What a thread is wanted for.
+    """The request to start a thread.
 
     Attributes:
         ref: The directive.
-        inputs: What it is given.
+        inputs: Its inputs.
         model: The caller's choice of a model; the directive's own where None.
         overrides: The caller's limits.
         muted_hooks: The ids of hooks that don't act in it.
-        registered: The thread that it runs in, where there is one already.
-        continues: What it goes on from; None for a fresh thread.
+        registered: The row to run in, where the thread is registered already.
+        continues: The thread that it continues; None for a fresh thread.
         start_key: The idempotency key that it is started with.
     """
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import anyio
 from attrs import evolve
@@ -53,19 +53,16 @@ from ryecore.threads.lifecycle.leaving import (
     started_payload,
     thread_file,
 )
+from ryecore.threads.lifecycle.reading import DirectiveToRun, read_directive
 from ryecore.threads.loop.ending import Ending, ending_of_error
 from ryecore.threads.loop.loop import LoopInputs, ThreadLoop
 from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.planner.plan import Composed, LayeredLimits, LoadedDirective
-from ryecore.threads.planner.planning import check_body
-from ryecore.threads.planner.resilience import LoopConfig, loop_config
+from ryecore.threads.planner.plan import Composed, LayeredLimits
 from ryecore.threads.planner.risk import check_risks
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadLifecycle"]
-
-_DEFAULT_MODEL: Final = "default"
 
 
 class ThreadLifecycle:
@@ -73,20 +70,18 @@ class ThreadLifecycle:
 
     Args:
         host: What all threads of the Rye have in common.
-        wish: What the thread is wanted for.
+        wish: The request to start the thread.
         ctx: On whose behalf, within what.
 
     Attributes:
         thread_id: Its id, from step 2 on.
         cancellation: Stops it.
         recorder: Where it tells what happens, from step 12 on; None before.
-        continuation: The thread that goes on with it, once this one is `continued`.
+        continuation: The thread that continues this one, once this one is `continued`.
     """
 
     thread_id: str
-    _loaded: LoadedDirective
-    _inputs: dict[str, object]
-    _model: str
+    _directive: DirectiveToRun
     _composed: Composed
     _layered: LayeredLimits
     _limits: Limits
@@ -94,9 +89,7 @@ class ThreadLifecycle:
     _hooks: HookRunner
     _palette: Palette
     _guard: ResultGuard
-    _fallback: str | None
     _file: ThreadFile
-    _config: LoopConfig
     _warnings: tuple[str, ...]
     _configured_hooks: tuple[Hook, ...]
     _call: CallContext
@@ -172,43 +165,31 @@ class ThreadLifecycle:
         )
 
     def _load_directive(self) -> None:
-        """Step 3. What ran before has had its inputs checked."""
-        planner, wish, log = self._host.planner, self._wish, self._log
-        self._loaded = planner.load(wish.ref, log)
-        check_body(self._loaded)
-        self._inputs = (
-            planner.inputs(self._loaded, wish.inputs, log)
-            if wish.continues is None
-            else dict(wish.inputs)
-        )
-        declared = self._loaded.directive.model
-        wanted = wish.model or (declared.wanted if declared else None) or _DEFAULT_MODEL
-        self._model = planner.model(wanted, log)
-        fallback = declared.fallback if declared else None
-        self._fallback = planner.model(fallback, log) if fallback else None
-        self._config = loop_config(planner, log)
+        """Step 3."""
+        self._directive = read_directive(self._host.planner, self._wish, self._log)
 
     def _resolve_extends(self) -> str | None:
         """Step 4."""
         self._configured_hooks = self._host.planner.hooks(self._log)
+        read = self._directive
         return self._host.planner.extends(
-            self._loaded, self._inputs, self._model, self._configured_hooks
+            read.loaded, read.inputs, read.model, self._configured_hooks
         )
 
     def _compose(self, extends: str | None) -> None:
         """Step 5."""
-        self._composed = self._host.planner.compose(self._loaded, extends, self._log)
+        self._composed = self._host.planner.compose(self._directive.loaded, extends, self._log)
 
     def _reconstruct_messages(self) -> None:
-        """Step 6. Whoever wished for the thread has read them; a fresh thread has none."""
+        """Step 6. The caller has read the messages of the thread that is continued."""
         self._carried = self._wish.continues.messages if self._wish.continues else ()
 
     # Steps 7 to 11: within what
 
     def _build_limits(self) -> None:
-        """Step 7. What goes on from another thread has what that one has left."""
+        """Step 7. A thread that continues another one has what that one has left."""
         self._layered = self._host.planner.limits(
-            self._loaded.directive.limits, self._wish.overrides, self._log
+            self._directive.loaded.directive.limits, self._wish.overrides, self._log
         )
         self._limits = limits_along_chain(
             self._host.store, self.thread_id, self._layered.limits, self._wish, self._ctx
@@ -224,7 +205,7 @@ class ThreadLifecycle:
     def _check_spawns(self) -> None:
         """Step 9. One that another process has registered was counted there.
 
-        Who is handed a thread's work takes its place among its parent's children.
+        A thread that is handed another one's work takes that one's place among the children.
         """
         continues = self._wish.continues
         if self._wish.registered is None and not (continues and continues.kind == "handoff"):
@@ -259,7 +240,7 @@ class ThreadLifecycle:
         self._palette = await host.palettes.build(
             tuple(sorted(self._harness.capabilities)),
             host.deps.registry if host.deps.tools is None else host.deps.tools,
-            host.own_tools(self._harness, self._guard, self._loaded.directive.outputs),
+            host.own_tools(self._harness, self._guard, self._directive.loaded.directive.outputs),
         )
 
     async def _reserve_budget(self) -> None:
@@ -274,33 +255,35 @@ class ThreadLifecycle:
         )
         self._harness = evolve(self._harness, limits=self._limits)
 
-    # Steps 12 and 13: from here on it is known
+    # Steps 12 and 13: from here on others see it
 
     async def _write_thread_file(self) -> None:
         """Step 12. The thread runs from here on."""
         host, thread_id = self._host, self.thread_id
-        host.registry.set_limits(thread_id, self._limits.to_dict(), model=self._model)
+        host.registry.set_limits(thread_id, self._limits.to_dict(), model=self._directive.model)
         folder = host.store.make_folder(thread_id)
         if self._fence is None:
             owns = self._wish.owns_process
             self._fence = host.registry.claim(thread_id, owns_process=owns)
         host.keeper.add(thread_id, self._fence, self)
         row = host.registry.get_thread(thread_id)
-        tell_wish(row, self)  # what was wished before that
+        tell_wish(row, self)  # a stop or a handoff that was asked for before that
         self._file = thread_file(
             row,
-            self._loaded,
-            model=self._model,
+            self._directive.loaded,
+            model=self._directive.model,
             limits=self._limits.to_dict(),
             capabilities=self._harness.capabilities,
             continues=self._wish.continues,
         )
         transcript = await host.write(make_files, host, folder, self._file, self._palette)
         self.recorder = Recorder(thread_id, transcript, self._ctx.event_sink)
-        began = started_payload(self._file, self._inputs, self._palette, self._wish.muted_hooks)
+        began = started_payload(
+            self._file, self._directive.inputs, self._palette, self._wish.muted_hooks
+        )
         self.recorder.append("thread_started", began)
         if self._wish.continues is not None:
-            # In one write: from its first line on, what it goes on from can be taken up again.
+            # In one write: from its first line on, the thread can be resumed with its history.
             self.recorder.append(*continued_record(self._wish.continues))
         transcript.commit()
         await self.recorder.synced()
@@ -319,7 +302,7 @@ class ThreadLifecycle:
         """Take steps 14 and 15. Only a cancellation of its own task is raised, once it has ended.
 
         Returns:
-            What came of it. Where another thread goes on, that is `continuation`, begun.
+            Its result. A thread that continues it is begun, and is `continuation`.
         """
         try:
             ending = await self._run()
@@ -342,14 +325,14 @@ class ThreadLifecycle:
             self._host,
             LoopInputs(
                 thread_id=self.thread_id,
-                loaded=self._loaded,
+                loaded=self._directive.loaded,
                 composed=self._composed,
-                inputs=self._inputs,
-                model=self._model,
-                fallback=self._fallback,
+                inputs=self._directive.inputs,
+                model=self._directive.model,
+                fallback=self._directive.fallback,
                 palette=self._palette,
                 guard=self._guard,
-                config=self._config,
+                config=self._directive.config,
                 continues=self._wish.continues,
                 messages=self._carried,
             ),
@@ -380,14 +363,14 @@ class ThreadLifecycle:
         return Ending("error", error=hit.message, code=hit.code)
 
     async def _wait_for_children(self, ending: Ending) -> Ending:
-        """Who has done its own work waits for its children, as long as it may."""
+        """Wait for the children of a thread that has done its own work, as long as it may."""
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._harness.deadline):
             await wait_for_children(self._host.store, self.thread_id)
         return stopped_ending(self._host, self.thread_id) if is_cancelled(*tokens) else ending
 
     def want_handoff(self) -> None:
-        """Have another thread go on, at the next turn."""
+        """Hand the work to another thread, at the next turn."""
         self._wants_handoff = True
         if self._loop is not None:
             self._loop.want_handoff()
@@ -441,7 +424,7 @@ class ThreadLifecycle:
         return result
 
     async def _hand_off(self, ending: Ending) -> Ending:
-        """Begin the thread that goes on. Where that fails, so has this one."""
+        """Begin the thread that continues this one. Where that fails, this one fails."""
         host, loop = self._host, self._loop
         host.registry.update_cost_snapshot(self.thread_id, self._cost, fence=self._fence)
         continues = handoff_of(
@@ -451,15 +434,16 @@ class ThreadLifecycle:
             loop.most_handed_on if loop else 0,
             self._limits,
         )
-        wish = evolve(self._wish, inputs=self._inputs, registered=None, continues=continues)
+        inputs = self._directive.inputs
+        request = evolve(self._wish, inputs=inputs, registered=None, continues=continues)
         ctx = evolve(self._ctx, deadline=self._harness.deadline)
-        following = ThreadLifecycle(host, wish, ctx)
+        following = ThreadLifecycle(host, request, ctx)
         try:
             await following.begin()
         except RyeError as error:
-            said = f"It could not be handed off: {error}"
+            message = f"It could not be handed off: {error}"
             code = ending.code or str(error.facts.get("code") or "handoff")
-            return evolve(ending, status="error", error=said, code=code, hands_off=False)
+            return evolve(ending, status="error", error=message, code=code, hands_off=False)
         self.continuation = following
         if self.cancellation.cancelled:  # asked to stop while it was handed on
             following.cancellation.cancel()
