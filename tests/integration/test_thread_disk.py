@@ -12,14 +12,19 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from attrs import asdict
 
 from ryecore import AgentRunnerDeps
 from ryecore.errors import StateError
 from ryecore.llm.cost import Price
 from ryecore.llm.request import LlmRequest
+from ryecore.llm.result import Usage
 from ryecore.policy.budget import Amount
+from ryecore.state.transcript_check import read_records
 from ryecore.testing import FunctionProvider, Turn, call, cut, say
+from ryecore.threads.thread import Thread
 from ryecore.tools import ToolRegistry, tool
+from tests.graphs import graph
 from tests.house import House
 from tests.integration.test_thread_stopping import PATIENCE_S, settled
 from tests.thread_host import COST, USAGE, Theatre
@@ -165,11 +170,12 @@ async def mark(text: str) -> str:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("how", ["answered", "cut"])
+@pytest.mark.parametrize("kind", ["thread", "graph"])
+@pytest.mark.parametrize("how", ["answered", "cut", "overspent"])
 async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_was(
-    on_small_disk: Theatre, how: str
+    on_small_disk: Theatre, kind: str, how: str
 ) -> None:
-    """The disk is full from within the second request to the thread's very end."""
+    """The disk is full from within the second request to the very end."""
     theatre, fillers = on_small_disk, list[Path]()
 
     def model(request: LlmRequest) -> Turn:
@@ -179,7 +185,13 @@ async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_w
         with closing(sqlite3.connect(registry)) as database:  # no room is left in its log either
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         fillers.append(fill(theatre.house.project))
-        return say("two") if how == "answered" else say("tw") + cut()
+        match how:
+            case "cut":
+                return say("tw") + cut()
+            case "overspent":
+                return say("two", usage=Usage(1000, 60_000))
+            case _:
+                return say("two")
 
     provider = FunctionProvider(model, provider_id="scripted", usage=USAGE)
     agent = AgentRunnerDeps(
@@ -188,24 +200,37 @@ async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_w
         registry=ToolRegistry([mark]),
         price_of=lambda *_: Price("1", "5"),
     )
-    ref = theatre.write("twice")
+    ref = theatre.write("twice") if kind == "thread" else _asking(theatre.house)
     with anyio.fail_after(PATIENCE_S):
         async with theatre.open(agent=agent) as rye:
-            thread = await rye.start(ref)
+            run = await (rye.start(ref) if kind == "thread" else rye.graphs.start(ref))
             with pytest.raises(StateError, match="disk"):
-                await thread.result()
+                await run.result()
             fillers[0].unlink()
         # The Rye wrote what it owed when it was closed.
+        thread_id = run.thread_id if isinstance(run, Thread) else run.run_id
         store = theatre.store()
-        first, second = store.ledger.charges(thread.thread_id)
+        first, second = store.ledger.charges(thread_id)
         assert first.actual.spend_microcents == COST
-        assert second.mark == ("counted" if how == "answered" else "estimated")
-        assert second.actual.spend_microcents < second.held.spend_microcents
-        account = store.ledger.account(thread.thread_id)
+        assert second.mark == ("estimated" if how == "cut" else "counted")
+        is_over = second.actual.spend_microcents > second.held.spend_microcents
+        assert is_over == (how == "overspent")
+        account = store.ledger.account(thread_id)
         assert account.own == first.actual + second.actual
         assert account.held == Amount()
-        row = store.registry.get_thread(thread.thread_id)
+        row = store.registry.get_thread(thread_id)
         assert row.cost.spend_microcents == account.own.spend_microcents
+        transcript = theatre.house.path(f"state/threads/{thread_id}/transcript.jsonl")
+        told = [one.payload for one in read_records(transcript) if one.type == "budget_overspent"]
+        assert [one["spent"] for one in told] == ([asdict(second.actual)] if is_over else [])
+        assert [one["held"] for one in told] == ([asdict(second.held)] if is_over else [])
         async with theatre.open() as rye:
-            assert (await rye.threads.verify(thread.thread_id)).ok
+            assert (await rye.threads.verify(thread_id)).ok
     settled(theatre)
+
+
+def _asking(house: House) -> str:
+    ask = {"type": "agent", "agent_ref": "writer", "prompt_template": "Go."}
+    writer = {"provider": "scripted", "model": "m-1", "tools": ["mark"]}
+    permissions = ("rye.execute.*",)
+    return graph(house, {"ask": ask}, permissions=permissions, agents={"writer": writer})

@@ -49,6 +49,7 @@ class _Owed:
     status: Status
     result: object
     unwritten: Unwritten | None
+    is_closed: bool
 
 
 class Keeper:
@@ -111,6 +112,8 @@ class Keeper:
         status: Status,
         result: object,
         unwritten: Unwritten | None = None,
+        *,
+        is_closed: bool = False,
     ) -> None:
         """Write a thread's end as soon as that can be done: nobody else may while this one lives.
 
@@ -121,8 +124,10 @@ class Keeper:
             result: Its result, JSON-ready.
             unwritten: What it has spent, which is written first: the end charges in full whatever
                 is still held.
+            is_closed: Whether its transcript is closed; else it is closed then, with a record of
+                each try that cost more than was held for it.
         """
-        self._owed[thread_id] = _Owed(fence, status, result, unwritten)
+        self._owed[thread_id] = _Owed(fence, status, result, unwritten, is_closed)
 
     def pay(self) -> None:
         """Try to write the ends that are owed."""
@@ -133,7 +138,8 @@ class Keeper:
                     unwritten.write(store.ledger)
                 snapshot = None if unwritten is None else unwritten.cost
                 store.settle(thread_id, owed.status, owed.result, owed.fence, snapshot=snapshot)
-                store.close_files(thread_id)
+                told = () if unwritten is None or owed.is_closed else unwritten.overspent
+                store.close_files(thread_id, told)
             except ThreadConflict:
                 pass  # it has ended otherwise
             except StateError:

@@ -23,7 +23,7 @@ from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.policy.limits import Limits
 from ryecore.runs.limit_hit import LimitHit
-from ryecore.runs.unwritten import Settlement, Unwritten
+from ryecore.runs.unwritten import OVERSPENT, Settlement, Unwritten
 from ryecore.state.checkpoints import Head
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
@@ -328,8 +328,8 @@ class Spending:
             in_money = actual.spend_microcents > held.spend_microcents
             self.overspent = "spend" if in_money else "tokens"
             self._book.tell(
-                "budget_overspent",
-                {"held": _shown(held), "spent": _shown(actual), "turn": settlement.turn},
+                OVERSPENT,
+                settlement.to_dict(),
             )
         self.stopped = self.stopped or settled.stopped
         self.handoff_requested = settled.handoff_requested
@@ -426,7 +426,3 @@ def _advice(limit: str) -> str:
 
 def _is_ample(limit: int | None, used: int, needed: int) -> bool:
     return limit is None or limit - used >= _AMPLE * needed
-
-
-def _shown(amount: Amount) -> dict[str, int]:
-    return {"spend_microcents": amount.spend_microcents, "tokens": amount.tokens}

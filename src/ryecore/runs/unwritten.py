@@ -3,16 +3,21 @@
 Source: decisions 39 and 40.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from ryecore.errors import BudgetError
 from ryecore.policy.budget import Amount, Mark
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 
-__all__ = ["Settlement", "Unwritten"]
+__all__ = ["OVERSPENT", "Settlement", "Unwritten"]
+
+OVERSPENT: Final = "budget_overspent"
+"""The type of the record of a try that cost more than was held for it."""
 
 
 @frozen
@@ -33,6 +38,16 @@ class Settlement:
     actual: Amount
     mark: Mark
 
+    @property
+    def is_overspent(self) -> bool:
+        """Whether it cost more than was held."""
+        held, actual = self.held, self.actual
+        return actual.spend_microcents > held.spend_microcents or actual.tokens > held.tokens
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what the record of an overspent try says."""
+        return {"held": asdict(self.held), "spent": asdict(self.actual), "turn": self.turn}
+
 
 @frozen
 class Unwritten:
@@ -47,6 +62,11 @@ class Unwritten:
     thread_id: str
     cost: Cost
     settlements: tuple[Settlement, ...]
+
+    @property
+    def overspent(self) -> tuple[Mapping[str, object], ...]:
+        """What the records of those that cost more than was held say; none is written yet."""
+        return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
 
     def write(self, ledger: BudgetLedger) -> None:
         """Settle the tries, and report the total. Repeated, it charges nothing twice.

@@ -6,6 +6,7 @@ Source: decision 47.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,11 @@ TRANSCRIPT: Final = "transcript.jsonl"
 
 
 def close_left_behind(
-    folder: Path, record: ThreadRecord, key: SigningKey, durability: Durability
+    folder: Path,
+    record: ThreadRecord,
+    key: SigningKey,
+    durability: Durability,
+    overspent: Sequence[Mapping[str, object]] = (),
 ) -> Head | None:
     """Say in a dead thread's files how it ended.
 
@@ -37,6 +42,7 @@ def close_left_behind(
         record: Its row.
         key: The run key.
         durability: What a write survives.
+        overspent: Told before the end: what cost more than was held, and has no record yet.
 
     Returns:
         Where the transcript's chain ends now; None where it could not be closed: its file then
@@ -54,6 +60,8 @@ def close_left_behind(
         with transcript:
             head = found.head
             if found.tail_records or found.last_type != end:
+                for one in overspent:
+                    transcript.append("budget_overspent", one)
                 transcript.append(end, {"error": "Its process could not close it."})
                 head = transcript.checkpoint(found.turn + bool(found.tail_records))
     if head is not None or not os.path.lexists(folder / TRANSCRIPT):

@@ -6,7 +6,7 @@ people, and the file `status`, which changes with the row so that whoever waits 
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -317,11 +317,12 @@ class ThreadStore:
             record = self.registry.get_thread(thread_id)
             end_thread_file(path, record, load_run_key(self._user_root))
 
-    def close_files(self, thread_id: str) -> None:
+    def close_files(self, thread_id: str, overspent: Sequence[Mapping[str, object]] = ()) -> None:
         """Close the transcript of a thread that has ended and whose owner could not, and its file.
 
         What no checkpoint covers is marked unattested. Where it can't be written now, the file says
-        that the thread runs, so that `look_closed` tries again.
+        that the thread runs, so that `look_closed` tries again. What cost more than was held for it
+        is told as `close_left_behind` does.
 
         Source: decision 47.
         """
@@ -329,7 +330,7 @@ class ThreadStore:
             return
         record = self.registry.get_thread(thread_id)
         folder, key = self.folder_of(thread_id), load_run_key(self._user_root)
-        head = close_left_behind(folder, record, key, self._durability)
+        head = close_left_behind(folder, record, key, self._durability, overspent)
         if head is not None:
             with suppress(StateError):  # a head that lags behind says nothing wrong
                 self.registry.set_head(thread_id, (head.offset, head.digest))

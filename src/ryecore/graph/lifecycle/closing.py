@@ -10,7 +10,7 @@ from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, Position
 from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import Amount
-from ryecore.runs.unwritten import Unwritten
+from ryecore.runs.unwritten import OVERSPENT, Unwritten
 from ryecore.state.model import Cost, Status
 
 __all__ = ["made_result", "settle_failed"]
@@ -71,6 +71,8 @@ def settle_failed(
     is_closed = journal is None
     if journal is not None:
         with suppress(StateError):  # where that is what failed, what was committed stands
+            for one in () if unwritten is None else unwritten.overspent:
+                journal.append(OVERSPENT, one)
             journal.break_off(f"run_{status}", {"error": said})
             is_closed = True
     snapshot = None if unwritten is None else unwritten.cost
@@ -83,4 +85,4 @@ def settle_failed(
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
-        host.keeper.owe(run_id, fence, status, result, unwritten)
+        host.keeper.owe(run_id, fence, status, result, unwritten, is_closed=is_closed)

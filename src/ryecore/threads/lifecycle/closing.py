@@ -8,7 +8,7 @@ from ryecore.errors import LinkLeavesSpace, RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Account, Amount
 from ryecore.runs.hooks import HookRunner
-from ryecore.runs.unwritten import Unwritten
+from ryecore.runs.unwritten import OVERSPENT, Unwritten
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.threads.host import ThreadHost
@@ -128,6 +128,8 @@ def settle_failed(
     head, is_closed = None, recorder is None
     if recorder is not None:
         with suppress(StateError):
+            for one in () if unwritten is None else unwritten.overspent:
+                recorder.append(OVERSPENT, one)
             record_end(recorder, ending, cost)
             head, is_closed = recorder.head, True
     at = None if head is None else (head.offset, head.digest)
@@ -140,7 +142,7 @@ def settle_failed(
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
-        host.keeper.owe(thread_id, fence, ending.status, result, unwritten)
+        host.keeper.owe(thread_id, fence, ending.status, result, unwritten, is_closed=is_closed)
 
 
 def made_result(
