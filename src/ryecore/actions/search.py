@@ -1,9 +1,9 @@
-"""search: find items by what they are called, what they say of themselves and what they hold."""
+"""search: find items by their names, their descriptions and their text."""
 
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ from ryecore.search.excerpt import beginning, excerpt
 from ryecore.search.index import Found, SearchIndex, Shown
 from ryecore.search.model import SearchResult, SearchResults
 from ryecore.search.query import Query, translate
-from ryecore.search.scope import parse_scope
+from ryecore.search.scope import Scope, parse_scope
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
 __all__ = ["SearchAction"]
@@ -47,7 +47,7 @@ _REASONS: Final[Sequence[tuple[type[IntegrityError], str]]] = (
 
 
 class SearchAction:
-    """Finds items; nothing runs, and what is shown was verified just now.
+    """Finds items. Nothing runs, and each result was verified just now.
 
     Args:
         spaces: Where items stand.
@@ -61,7 +61,7 @@ class SearchAction:
     ) -> None:
         self._verifier = verifier
         self._items = SearchIndex(spaces, folder, file_types)
-        # There may be ten thousand: they are read where they are asked for, and not before.
+        # There may be ten thousand exports: they are read only when somebody searches them.
         self._exports = SearchIndex(spaces, folder, file_types, of_exports=True)
         self._export_folder = spaces.project.folder("knowledge") / EXPORT_FOLDER
 
@@ -95,97 +95,22 @@ class SearchAction:
             InputError: The query, the scope or a number can't be used.
             ConfigError: This Python's SQLite can't search text.
         """
-        asked = translate(query)
-        where = parse_scope(scope)
-        if source not in (None, "all", "project", "user", "system"):
-            raise InputError(
-                f"Unknown source {source!r}.",
-                next_step='Write "project", "user", "system" or "all".',
-            )
-        _check_number("limit", limit, 1, _MAX_LIMIT)
-        _check_number("offset", offset, 0, 2**31)
-
-        if not isinstance(records, bool):
-            raise InputError(
-                f"records is {records!r}.",
-                next_step="Pass True to look through records of threads.",
-            )
-        with_exports = "knowledge" in where.kinds and (records or where.names_exports)
-        asked_ns = time.monotonic_ns()
-
-        def wanted(found: Found) -> bool:
-            ref, space = found.source.ref, found.source.space
-            return (
-                source in (None, "all", space.name)
-                and where.holds(ref.kind, ref.id)
-                # Before anything is counted: a model doesn't learn what it may not fetch.
-                and (
-                    ctx.capabilities is None
-                    or allows(ctx.capabilities, capability_of("fetch", ref.kind, ref.id))
-                )
-            )
-
-        stopped = threading.Event()
-
-        def check() -> None:
-            if stopped.is_set():
-                raise CallCancelled("The search was cancelled.")
-
-        def search() -> SearchResults:
-            verifier = self._verifier.for_batch()
-
-            def find_in(index: SearchIndex, query: Query, kinds: Sequence[str]) -> list[Found]:
-                found = index.find(query, kinds, asked_ns, check)
-                return [one for one in found if wanted(one)]
-
-            def is_readable(one: Found) -> bool:
-                check()
-                return _integrity(one, verifier).may_be_read
-
-            def look_through(index: SearchIndex, kinds: Sequence[str]) -> list[Found]:
-                found = find_in(index, asked, kinds)
-                if ctx.capabilities is None:
-                    return found
-                # Text that it can't fetch, a model finds by the name alone: else a query would
-                # tell it, word by word, what stands there.
-                names = find_in(index, asked.of_names(), kinds)
-                named = [one for one in names if not is_readable(one)]
-                return sorted([*filter(is_readable, found), *named], key=lambda one: -one.score)
-
-            items = look_through(self._items, where.kinds)
-            exports = look_through(self._exports, ("knowledge",)) if with_exports else []
-            end = offset + limit
-            pages = (
-                (self._items, items[offset:end]),
-                (self._exports, exports[max(offset - len(items), 0) : max(end - len(items), 0)]),
-            )
-            results: list[SearchResult] = []
-            for index, page in pages:
-                shown = index.show(page)
-                for one in page:
-                    check()
-                    if one.row in shown:  # it may have been indexed anew by another process
-                        result = _result(index, one, shown[one.row], asked, verifier, ctx)
-                        results.append(result)
-            return SearchResults(
-                tuple(results),
-                len(items) + len(exports),
-                query,
-                where.text,
-                source or "all",
-                limit,
-                offset,
-                ctx.capabilities is None
-                and not with_exports
-                and "knowledge" in where.kinds
-                and source in (None, "all", "project")
-                and self._export_folder.is_dir(),
-            )
-
+        request = _request(query, scope, source, limit, offset, ctx, records=records)
+        search = _Search(request, self._items, self._exports, self._verifier)
         try:
-            return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+            page = await anyio.to_thread.run_sync(search.page, abandon_on_cancel=True)
         finally:
-            stopped.set()  # a search that nobody waits for ends before its next file
+            search.stop()
+        return SearchResults(
+            page.results,
+            page.total,
+            query,
+            scope=request.scope.text,
+            source=source or "all",
+            limit=limit,
+            offset=offset,
+            leaves_out_records=request.leaves_out_records and self._export_folder.is_dir(),
+        )
 
     def close(self) -> None:
         """Close the index."""
@@ -193,18 +118,203 @@ class SearchAction:
         self._exports.close()
 
 
+@frozen
+class _Request:
+    """A search whose arguments were checked.
+
+    Attributes:
+        query: What to look for.
+        scope: The kinds and ids to look through.
+        source: The one space to look in; None for all.
+        limit: How many results at most.
+        offset: How many to pass over.
+        ctx: On whose behalf.
+        with_exports: Whether to look through the records of threads, too.
+        asked_ns: When it was asked, by the monotonic clock: files that changed before are read.
+    """
+
+    query: Query
+    scope: Scope
+    source: str | None
+    limit: int
+    offset: int
+    ctx: CallContext
+    with_exports: bool
+    asked_ns: int
+
+    def wants(self, found: Found) -> bool:
+        """Return whether an item is in scope, and may be fetched on this behalf.
+
+        What may not be fetched isn't counted either, so that a model doesn't learn of it.
+        """
+        ref, space = found.source.ref, found.source.space
+        granted = self.ctx.capabilities
+        return (
+            self.source in (None, space.name)
+            and self.scope.holds(ref.kind, ref.id)
+            and (granted is None or allows(granted, capability_of("fetch", ref.kind, ref.id)))
+        )
+
+    @property
+    def leaves_out_records(self) -> bool:
+        """Whether records of threads could fit, and are not looked through."""
+        return (
+            self.ctx.capabilities is None
+            and not self.with_exports
+            and "knowledge" in self.scope.kinds
+            and self.source in (None, "project")
+        )
+
+
+def _request(
+    query: str,
+    scope: str | Sequence[str],
+    source: str | None,
+    limit: int,
+    offset: int,
+    ctx: CallContext,
+    *,
+    records: bool,
+) -> _Request:
+    """Check the arguments of a search.
+
+    Raises:
+        InputError: The query, the scope or a number can't be used.
+    """
+    translated, parsed = translate(query), parse_scope(scope)
+    if source not in (None, "all", "project", "user", "system"):
+        raise InputError(
+            f"Unknown source {source!r}.",
+            next_step='Write "project", "user", "system" or "all".',
+        )
+    _check_number("limit", limit, 1, _MAX_LIMIT)
+    _check_number("offset", offset, 0, 2**31)
+    if not isinstance(records, bool):
+        raise InputError(
+            f"records is {records!r}.",
+            next_step="Pass True to look through records of threads.",
+        )
+    return _Request(
+        translated,
+        parsed,
+        None if source == "all" else source,
+        limit,
+        offset,
+        ctx,
+        with_exports="knowledge" in parsed.kinds and (records or parsed.names_exports),
+        asked_ns=time.monotonic_ns(),
+    )
+
+
+@frozen
+class _Page:
+    """The results of one page, and how many there are in all."""
+
+    results: tuple[SearchResult, ...]
+    total: int
+
+
+class _Search:
+    """One search, on a thread of its own.
+
+    Args:
+        request: What to search.
+        items: The index of items.
+        exports: The index of the records of threads.
+        verifier: Verifies what is shown.
+    """
+
+    def __init__(
+        self,
+        request: _Request,
+        items: SearchIndex,
+        exports: SearchIndex,
+        verifier: ExportVerifier,
+    ) -> None:
+        self._request = request
+        self._items = items
+        self._exports = exports
+        self._verifier = verifier
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End the search before its next file, where nobody waits for it any more."""
+        self._stopped.set()
+
+    def page(self) -> _Page:
+        """Find the items, then the records, and describe those of the page.
+
+        Raises:
+            CallCancelled: `stop` was called meanwhile.
+            ConfigError: This Python's SQLite can't search text.
+        """
+        request = self._request
+        verifier = self._verifier.for_batch()
+        items = self._fitting(self._items, request.scope.kinds, verifier)
+        exports = (
+            self._fitting(self._exports, ("knowledge",), verifier) if request.with_exports else []
+        )
+        begin, end = request.offset, request.offset + request.limit
+        exports_begin, exports_end = (max(at - len(items), 0) for at in (begin, end))
+        results = (
+            *self._described(self._items, items[begin:end], verifier),
+            *self._described(self._exports, exports[exports_begin:exports_end], verifier),
+        )
+        return _Page(results, len(items) + len(exports))
+
+    def _fitting(
+        self, index: SearchIndex, kinds: Sequence[str], verifier: ExportVerifier
+    ) -> list[Found]:
+        """Return what fits the request, the best first.
+
+        A model finds an item that it can't read by its name alone: else a query would tell it,
+        word by word, what stands there.
+        """
+        query = self._request.query
+        found = self._found(index, query, kinds)
+        if self._request.ctx.capabilities is None:
+            return found
+        readable = [one for one in found if self._is_readable(one, verifier)]
+        by_name = self._found(index, query.of_names(), kinds)
+        unreadable = [one for one in by_name if not self._is_readable(one, verifier)]
+        return sorted([*readable, *unreadable], key=lambda one: -one.score)
+
+    def _found(self, index: SearchIndex, query: Query, kinds: Sequence[str]) -> list[Found]:
+        found = index.find(query, kinds, self._request.asked_ns, self._check)
+        return [one for one in found if self._request.wants(one)]
+
+    def _is_readable(self, found: Found, verifier: ExportVerifier) -> bool:
+        self._check()
+        return _integrity(found, verifier).may_be_read
+
+    def _described(
+        self, index: SearchIndex, found: Sequence[Found], verifier: ExportVerifier
+    ) -> Iterator[SearchResult]:
+        """Yield a result for each item that another process hasn't indexed anew meanwhile."""
+        shown = index.show(found)
+        for one in found:
+            self._check()
+            if one.row in shown:
+                row, request = shown[one.row], self._request
+                yield _result(index, one, row, request.query, verifier, request.ctx)
+
+    def _check(self) -> None:
+        if self._stopped.is_set():
+            raise CallCancelled("The search was cancelled.")
+
+
 def _result(
     index: SearchIndex,
     found: Found,
     shown: Shown,
-    asked: Query,
+    query: Query,
     verifier: ExportVerifier,
     ctx: CallContext,
 ) -> SearchResult:
     source = found.source
     standing = _integrity(found, verifier)
     is_shown = standing.may_be_read or ctx.capabilities is None
-    preview, hits = _preview(shown, asked)
+    preview, hits = _preview(shown, query)
     description, title = shown.description, shown.title
     if not is_shown:
         # It can't be fetched, and a model may take it for an instruction.
@@ -232,23 +342,23 @@ def _result(
     )
 
 
-def _preview(shown: Shown, asked: Query) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The piece of the text that fits; else of the description; else what it begins with."""
+def _preview(shown: Shown, query: Query) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Return the piece of the text that fits; else of the description; else its beginning."""
     for text in (shown.text, shown.description):
-        preview, hits = excerpt(text, asked.phrases)
+        preview, hits = excerpt(text, query.phrases)
         if hits:
             return preview, hits
     return beginning(shown.description or shown.text), ()
 
 
 def _others(copies: tuple[tuple[Path, Space], ...], space: Space) -> tuple[tuple[Path, Space], ...]:
-    """The copies in other spaces: two files of one id in one space shadow nothing."""
+    """Return the copies in other spaces: two files of one id in one space shadow nothing."""
     return tuple(copy for copy in copies if copy[1] != space)
 
 
 @frozen
 class _Standing:
-    """What vouches for a file that was found, just now.
+    """Whether a file that was found verifies at this moment.
 
     Attributes:
         integrity: The content hash of what verified; else `attested` for a record that holds, or
@@ -292,6 +402,6 @@ def _integrity(found: Found, verifier: ExportVerifier) -> _Standing:
 def _check_number(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InputError(
-            f"{name} is {value!r}, no whole number from {least} to {most}.",
+            f"{name} must be a whole number from {least} to {most}, and is {value!r}.",
             next_step=f"Pass one, such as {least or 10}.",
         )
