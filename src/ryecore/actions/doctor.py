@@ -1,6 +1,6 @@
-"""Examine a project's state and what it stands on, and change nothing.
+"""Examine a project's state, its disk and its keys. Nothing is changed.
 
-Each check is a function of its own: it reads, and returns what it found with the next step.
+Each check is a function of its own: it reads, and yields what it found with the next step.
 """
 
 import os
@@ -20,7 +20,7 @@ from ryecore.errors import RyeError
 from ryecore.items.files import is_left_over
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
 from ryecore.state.adoption import DATABASE
-from ryecore.state.advice import advice
+from ryecore.state.advice import RESTORE_STEP, advice
 from ryecore.state.attestation import find_attested_folder
 from ryecore.state.database import file_system_of, is_shared
 from ryecore.state.liveness import is_abandoned
@@ -42,11 +42,11 @@ _MAX_FILES: Final = 100_000
 
 @frozen
 class Check:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
         name: What was examined.
-        verdict: `problem`: something fails, or will. `warning`: it may.
+        verdict: `problem` where something fails or will; `warning` where it may.
         message: What was found, a sentence.
         next_step: What to do about it; empty where nothing is to be done.
     """
@@ -67,14 +67,14 @@ class Check:
 
 
 def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
-    """Examine a project's state and what it stands on.
+    """Examine a project's state, its disk and its keys.
 
     Args:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
 
     Returns:
-        What each check found, in a fixed order. A check that fails itself is a problem.
+        The results, in a fixed order. A check that can't be made counts as a problem.
     """
     checks: tuple[tuple[str, Callable[[Path, Path], Iterator[Check]]], ...] = (
         ("attestation", _attestation),
@@ -102,8 +102,8 @@ def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
 def _attestation(project_root: Path, user_root: Path) -> Iterator[Check]:
     state = project_root / "state"
     found = find_attested_folder(state, THREADS_FOLDER, user_root)
-    said = "There is no state yet." if found is None else f"{found.path} is yours."
-    yield Check("attestation", "ok", said)
+    message = "There is no state yet." if found is None else f"{found.path} is yours."
+    yield Check("attestation", "ok", message)
     aside = sorted(state.glob(f"{THREADS_FOLDER}.unattested-*"))
     if aside:
         names = ", ".join(one.name for one in aside[:_MAX_LISTED])
@@ -116,7 +116,7 @@ def _attestation(project_root: Path, user_root: Path) -> Iterator[Check]:
 
 
 def _database(project_root: Path, user_root: Path) -> Path | None:
-    """The registry's file; None where there is none, or it isn't this user's."""
+    """Return the registry's file; None where it is missing or another user's."""
     with suppress(RyeError):
         found = find_attested_folder(project_root / "state", THREADS_FOLDER, user_root)
         if found is not None and (found.private / DATABASE).exists():
@@ -134,17 +134,17 @@ def _store(project_root: Path, user_root: Path) -> Iterator[Check]:
         (version,) = opened.execute("PRAGMA user_version").fetchone()
         if problems != ["ok"]:
             message = f"{path} is damaged: {'; '.join(problems)}."
-            yield Check("store", "problem", message, advice(_not_a_database()))
+            yield Check("store", "problem", message, RESTORE_STEP)
             return
         if strays:
             message = f"{path} holds {len(strays)} rows of threads that are gone."
-            yield Check("store", "problem", message, advice(_not_a_database()))
+            yield Check("store", "problem", message, RESTORE_STEP)
         (count,) = opened.execute("SELECT count(*) FROM threads").fetchone()
     if version > len(MIGRATIONS):
         message = f"{path} was written by a newer ryecore (version {version})."
         yield Check("store", "problem", message, "Upgrade ryecore.")
         return
-    yield Check("store", "ok", f"The registry is whole. Threads in it: {count}.")
+    yield Check("store", "ok", f"The registry is undamaged. Threads in it: {count}.")
 
 
 def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
@@ -155,13 +155,13 @@ def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
     holders = find_lock_holders(*files)
     stopped = tuple(one for one in holders if one.is_stopped)
     if stopped:
-        message = f"The state is locked by {describe_holders(stopped)}; nobody else can write."
+        message = f"The state is locked by {describe_holders(stopped)}; no other process can write."
         yield Check("locks", "problem", message, release_advice(stopped))
     elif holders:
         message = f"The state is being written by {describe_holders(holders)}."
         yield Check("locks", "ok", message)
     else:
-        yield Check("locks", "ok", "Nobody holds a lock.")
+        yield Check("locks", "ok", "No process holds a lock.")
     transcripts = (project_root / "state" / THREADS_FOLDER).glob("**/transcript.jsonl")
     writers = [one for one in find_lock_holders(*transcripts) if one.is_stopped]
     if writers:
@@ -182,11 +182,11 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
             yield Check(
                 "orphans",
                 "warning",
-                f"{len(dead)} threads have lost their process: {named}.",
-                "End them by looking: rye threads list. Then go on: rye threads resume ID",
+                f"{len(dead)} threads have no process any more: {named}.",
+                "Mark them as ended: rye threads list. Then resume them: rye threads resume ID",
             )
         else:
-            message = f"Threads that run: {len(active)}. Each has a living process."
+            message = f"Running threads: {len(active)}. Each has a living process."
             yield Check("orphans", "ok", message)
     left = [str(one) for one in _files(project_root) if is_left_over(one.name)]
     if left:
@@ -209,14 +209,14 @@ def _disk(project_root: Path, user_root: Path) -> Iterator[Check]:
             yield Check(
                 "disk",
                 "problem",
-                f"The {name} stands on {kind}, which machines share; state is refused there.",
+                f"The {name} stands on {kind}, which machines share. State is refused there.",
                 "Put it on a local disk.",
             )
         if free < _LEAST_ROOM_BYTES or (numbers.f_files and not numbers.f_favail):
             message = f"The disk of the {name} has {free // 2**20} MiB and {numbers.f_favail} files"
             yield Check("disk", "problem", f"{message} left.", "Make room.")
         elif numbers.f_flag & os.ST_RDONLY:
-            message = f"The disk of the {name} is read-only: threads can be listed, and none runs."
+            message = f"The disk of the {name} is read-only: threads can be listed, but not run."
             yield Check("disk", "warning", message, "Mount it for writing.")
         else:
             yield Check("disk", "ok", f"The disk of the {name} has {free // 2**20:,} MiB left.")
@@ -257,7 +257,7 @@ def _keys(project_root: Path, user_root: Path) -> Iterator[Check]:
     message = f"The run key {key.public.fingerprint} signs your records."
     if adopted:
         message += f" Those of {', '.join(adopted)} count as yours, too."
-    yield Check("keys", "ok", message, "Have it in your backup: ~/.ai/state/keys")
+    yield Check("keys", "ok", message, "Include it in your backup: ~/.ai/state/keys")
 
 
 def _system(project_root: Path, user_root: Path) -> Iterator[Check]:
@@ -295,7 +295,7 @@ def _zombies_of_init() -> int:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yield files below a folder, without following links; many at most."""
+    """Yield at most `_MAX_FILES` files below a folder, without following links."""
     count = 0
     for folder, _, names in os.walk(root):
         for name in names:
@@ -303,9 +303,3 @@ def _files(root: Path) -> Iterator[Path]:
             if count > _MAX_FILES:
                 return
             yield Path(folder, name)
-
-
-def _not_a_database() -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError()
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error

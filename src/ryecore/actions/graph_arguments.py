@@ -1,4 +1,4 @@
-"""What callers of graphs pass, checked."""
+"""Check the arguments that callers of graphs pass."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def resume_options(
     changed: bool,
     state: Mapping[str, Any] | None,
 ) -> GoingOn:
-    """Return how a run is resumed; the run is still to be found."""
+    """Return the options of a resume. The run's id is filled in once it is found."""
     answers = result is not ...
     answer = result if answers else None
     return GoingOn(
@@ -28,37 +28,40 @@ def resume_options(
     )
 
 
-def checked_node(given: str) -> str:
+def checked_node(node: str) -> str:
     """Return a node's id.
 
     Raises:
         InputError: It is not text.
     """
-    if not isinstance(given, str):  # None would be all nodes
-        raise InputError(f"{given!r} is no node.", next_step="Pass a node's id.")
-    return given
+    if not isinstance(node, str):
+        raise InputError(
+            f"A node is named by its id, and {node!r} is not text.",
+            next_step="Pass the id of a node of the graph.",
+        )
+    return node
 
 
-def checked_state(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def checked_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return values of a state.
 
     Raises:
         InputError: They are not a mapping.
     """
-    return checked_mapping(given, "Values of the state", '{"total": 0}')
+    return checked_mapping(state, "Values of the state", '{"total": 0}')
 
 
-def checked_limits(given: Limits | Mapping[str, float] | None) -> Limits:
+def checked_limits(limits: Limits | Mapping[str, float] | None) -> Limits:
     """Return the limits that a caller names; none by default.
 
     Raises:
         InputError: They are not limits.
     """
-    if given is None:
+    if limits is None:
         return Limits()
-    if isinstance(given, Limits):
-        return given
+    if isinstance(limits, Limits):
+        return limits
     try:
-        return read_limits(checked_mapping(given, "Limits", "{'spend': 0.5}"))
+        return read_limits(checked_mapping(limits, "Limits", "{'spend': 0.5}"))
     except ValueError as problem:
         raise InputError(f"{problem}.", next_step="Pass such as {'spend': 0.5}.") from None

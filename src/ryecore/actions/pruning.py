@@ -1,4 +1,4 @@
-"""What pruning ended threads freed, or would free."""
+"""Prune ended threads, and report what was freed."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["OnProgress", "PruneReport", "prune_threads"]
 
 OnProgress: TypeAlias = Callable[[int, int], object]
-"""Called with how many threads are gone, and how many are to go."""
+"""Called with the number of threads that were pruned so far, and of those to prune."""
 
 
 @frozen
 class PruneReport:
-    """What pruning freed, or would free.
+    """The threads that pruning removed, or would remove.
 
     Attributes:
-        thread_ids: The threads that are gone, or would go.
-        size_bytes: How much room their files took.
+        thread_ids: The threads that were removed, or would be.
+        size_bytes: The size of their files.
         is_dry_run: Whether nothing was removed.
-        kept_resumable: How many threads stay for now, because they failed or were killed and may
-            be resumed.
-        finished: How many threads an earlier pruning, which was killed, had left files of.
+        kept_resumable: The number of threads that stay for now, because they failed or were killed
+            and may be resumed.
+        finished: The number of threads whose files an earlier, killed pruning had left behind.
     """
 
     thread_ids: tuple[str, ...] = ()
@@ -61,10 +61,10 @@ class PruneReport:
                     f"{_count(self.kept_resumable)} stay that may be resumed, for twice as long; ",
                     "",
                 ),
-                ("let them go: --include-resumable", "dim"),
+                ("prune them too: --include-resumable", "dim"),
             )
         if self.finished:
-            text.line((f"finished what was begun: {_count(self.finished)}", "dim"))
+            text.line((f"finished an earlier pruning: {_count(self.finished)}", "dim"))
         return text
 
     def __str__(self) -> str:
@@ -87,33 +87,33 @@ def _size(size_bytes: int) -> str:
 async def prune_threads(
     open_store: "Callable[[], ThreadStore | None]",
     service: "Callable[[], ThreadService]",
-    wanted: tuple[str | None, int | None, bool | None],
+    chosen: tuple[str | None, int | None, bool | None],
     *,
     dry_run: bool,
-    told: OnProgress | None,
+    on_progress: OnProgress | None,
 ) -> PruneReport:
     """Prune the ended threads of a project, family by family.
 
-    A cancelled call ends behind the family that it is at.
+    A cancelled call ends after the family that is being removed.
 
     Args:
         open_store: Opens the project's threads; None where there are none yet.
         service: Reads the signed configuration.
-        wanted: The age, how many to keep, and whether those that may be resumed go too; None where
-            the configuration says it.
+        chosen: The age, how many to keep, and whether those that may be resumed are removed too;
+            each None for what the configuration says.
         dry_run: Whether to remove nothing.
-        told: Told of progress.
+        on_progress: Called after each family; None for nothing.
 
     Raises:
         ConfigError: Nothing says how long threads are kept, or the age can't be used.
         StateError: The registry can't be read or written.
     """
     configured = await run_in_thread(service().retention)
-    retention = resolve_retention(configured, *wanted)
+    retention = resolve_retention(configured, *chosen)
     store = await run_in_thread(open_store)
     if store is None:
         return PruneReport(is_dry_run=dry_run)
-    # Those that nobody runs any more end first, and so at this moment.
+    # A thread whose process is gone ends here, so its age counts from now.
     await run_in_thread(store.look_at_all, lambda found: found.list_active())
     finished = 0 if dry_run else await run_in_thread(store.pruning.finish)
     plan = await run_in_thread(store.pruning.plan, retention)
@@ -124,6 +124,6 @@ async def prune_threads(
         if dry_run or await run_in_thread(store.pruning.prune, family):
             gone += family.thread_ids
             size_bytes += family.size_bytes
-        if told is not None and not dry_run:
-            told(len(gone), total)
+        if on_progress is not None and not dry_run:
+            on_progress(len(gone), total)
     return PruneReport(tuple(gone), size_bytes, dry_run, plan.kept_resumable, finished)

@@ -434,9 +434,14 @@ class Threads:
         """
         from ryecore.actions.pruning import prune_threads  # noqa: PLC0415 - when it is needed
 
-        wish = (older_than, keep, include_resumable)
+        chosen = (older_than, keep, include_resumable)
         call = partial(
-            prune_threads, self._store, self._service, wish, dry_run=dry_run, told=on_progress
+            prune_threads,
+            self._store,
+            self._service,
+            chosen,
+            dry_run=dry_run,
+            on_progress=on_progress,
         )
         return await self._running.run("threads", call)
 

@@ -4,7 +4,6 @@ Source: seed 000, "Config Resolution"; decision 11.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -15,6 +14,7 @@ from attrs import evolve, frozen
 from ryecore.chain.spec import ConfigSpec, ElementSpec
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, UnsignedItem
+from ryecore.items.confined import leads_out
 from ryecore.items.documents import parse_document
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
@@ -119,13 +119,13 @@ class ConfigResolver:
             return next(iter(found.values()))
         return found or None
 
-    def resolve(self, wish: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
+    def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
         """Read one configuration file from all layers.
 
         Args:
-            wish: Which file, and how its layers become one.
-            trace: Told which layers were found, and which of them are not signed.
-            evidence: Told what was seen on disk.
+            spec: The file, and how its layers are merged.
+            trace: Collects which layers were found, and which of them are not signed.
+            evidence: Collects what was seen on disk.
 
         Returns:
             The configuration; empty where there is none.
@@ -135,32 +135,32 @@ class ConfigResolver:
             MetadataError: A layer is broken.
         """
         merged: dict[str, Any] = {}
-        for layer in self.layers(wish, trace, evidence):
+        for layer in self.layers(spec, trace, evidence):
             merged = deep_merge(merged, layer.values)
         return merged
 
-    def layers(self, wish: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
-        """Read one configuration file from all layers, and leave them apart.
+    def layers(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
+        """Read one configuration file from all layers, without merging them.
 
         Args:
-            wish: Which file; with `first_match`, the nearest layer alone.
-            trace: Told which layers were found, and which of them are not signed.
-            evidence: Told what was seen on disk.
+            spec: The file; with `first_match`, the nearest layer alone is read.
+            trace: Collects which layers were found, and which of them are not signed.
+            evidence: Collects what was seen on disk.
 
         Returns:
-            The layers that there are, the farthest first.
+            The layers that were found, the farthest first.
 
         Raises:
             IntegrityError: A layer was changed, or is unsigned where that is refused.
             MetadataError: A layer is broken.
         """
-        with trace.failing("resolve_config", path=wish.path):
-            layers = tuple(self._layers(wish, evidence))
+        with trace.failing("resolve_config", path=spec.path):
+            layers = tuple(self._layers(spec, evidence))
         if layers:
             trace.add(
                 "resolve_config",
-                path=wish.path,
-                mode=wish.mode,
+                path=spec.path,
+                mode=spec.mode,
                 layers=[
                     {
                         "space": layer.name,
@@ -172,46 +172,46 @@ class ConfigResolver:
             )
         return layers
 
-    def _layers(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
-        if wish.mode == "first_match":
-            yield from self._first_layer(wish, evidence)
+    def _layers(self, spec: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
+        if spec.mode == "first_match":
+            yield from self._first_layer(spec, evidence)
             return
         for space in (*reversed(self._spaces.system), self._spaces.user, self._spaces.project):
-            layer = self._layer(space, wish, evidence)
+            layer = self._layer(space, spec, evidence)
             if layer is not None:
                 yield layer
-        if wish.path in self._host:
-            yield ConfigLayer("host", None, True, self._host[wish.path])
+        if spec.path in self._host:
+            yield ConfigLayer("host", None, True, self._host[spec.path])
 
-    def _first_layer(self, wish: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
-        """Read the nearest layer. No farther one is looked at, so none can fail the call."""
-        if wish.path in self._host:
-            yield ConfigLayer("host", None, True, self._host[wish.path])
+    def _first_layer(self, spec: ConfigSpec, evidence: Evidence) -> Iterator[ConfigLayer]:
+        """Read the nearest layer alone, so that a broken file farther away can't fail the call."""
+        if spec.path in self._host:
+            yield ConfigLayer("host", None, True, self._host[spec.path])
             return
         for space in (self._spaces.project, self._spaces.user, *self._spaces.system):
-            layer = self._layer(space, wish, evidence)
+            layer = self._layer(space, spec, evidence)
             if layer is not None:
                 yield layer
                 return
 
-    def _layer(self, space: Space, wish: ConfigSpec, evidence: Evidence) -> ConfigLayer | None:
+    def _layer(self, space: Space, spec: ConfigSpec, evidence: Evidence) -> ConfigLayer | None:
         folder = space.folder("config")
-        path = folder / wish.path
+        path = folder / spec.path
         if not path.exists():
             if not space.is_built_in:
                 evidence.absent(str(path))
             return None
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        if leads_out(path, folder):
             raise ConfigError(
                 f"{path} is a link that leaves its folder.",
                 next_step=f"Put the file itself below {folder}.",
             )
-        relative = wish.path
+        relative = spec.path
         ref = ItemRef("config", relative.rpartition(".")[0])
         try:
             item = self._verifier.verify(ItemSource(ref, path, space, relative), evidence)
         except UnsignedItem:
-            if wish.signed or must_be_signed(wish.path) or space.name == "system":
+            if spec.signed or must_be_signed(spec.path) or space.name == "system":
                 raise
             content, digest = read_digest(str(path), max_bytes=_MAX_CONFIG_BYTES)
             evidence.file(str(path), digest)
@@ -220,12 +220,12 @@ class ConfigResolver:
 
 
 def _as_json(values: Mapping[str, Any], path: str) -> object:
-    """What a tool is given, whichever format it was written in."""
+    """Return configuration as a tool receives it, whichever format it was written in."""
     try:
         plain: object = json.loads(json.dumps(values, default=_date_as_text, allow_nan=False))
     except (TypeError, ValueError) as problem:
         raise ConfigError(
-            f"The configuration {path} can't be given to a tool as JSON: {problem}.",
+            f"The configuration {path} can't be passed to a tool as JSON: {problem}.",
             next_step="Write that value as text.",
         ) from None
     return plain

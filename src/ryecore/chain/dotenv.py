@@ -39,7 +39,7 @@ _NOT_READ: Final = (
 
 @frozen
 class Dotenv:
-    """What a project's `.env` means for one chain.
+    """The variables of a project's `.env` that one chain gets, and those that it doesn't.
 
     Attributes:
         added: The variables that it sets.
@@ -55,7 +55,7 @@ class Dotenv:
 
     @property
     def next_step(self) -> str:
-        """How a dropped name reaches a tool; empty where none was dropped."""
+        """How a person lets a dropped name reach a tool; empty where none was dropped."""
         if self.leads_out:
             return _NOT_READ
         if self.unasked:
@@ -72,7 +72,7 @@ class Dotenv:
         """Return what to tell a person whose tool failed; empty where nothing was dropped.
 
         Args:
-            text: What the tool or the error said. The names in it come first.
+            text: The output of the tool, or the error. The names in it come first.
             if_named: Whether the text must name what was dropped.
         """
         if self.leads_out:
@@ -121,7 +121,7 @@ class DotenvReader:
         self.allowed = allowed
 
     def read(self, chain: Chain, evidence: Evidence) -> Dotenv:
-        """Read what counts for a chain.
+        """Read the variables that a chain gets.
 
         Raises:
             ConfigError: It can't be read.
@@ -144,7 +144,7 @@ class DotenvReader:
         return Dotenv(added, tuple(sorted(unasked)), tuple(sorted(never)))
 
     def settable(self) -> frozenset[str]:
-        """Return the names that it could set for a chain that asks for them.
+        """Return the names that it sets for any chain that asks for them.
 
         Raises:
             ConfigError: It can't be read.
@@ -157,7 +157,7 @@ class DotenvReader:
         return self._path.is_symlink() and leads_out(self._path, self._path.parent)
 
     def values(self, evidence: Evidence) -> Mapping[str, str | None]:
-        """Return all that it holds; None where a name has no value.
+        """Return all its variables; None where a name has no value.
 
         Raises:
             ConfigError: It can't be read.
@@ -218,9 +218,9 @@ def _choosing_code(chain: Chain) -> frozenset[str]:
     """Return the variables that are a chain's program, or the script or file that it runs."""
     config, bound = merge_configs(chain.elements)
     interpreters = {
-        wish.var: (*wish.names, wish.fallback, "python")[0] or ""
-        for wish in (element.spec.env.interpreter for element in chain.elements)
-        if wish is not None
+        one.var: (*one.names, one.fallback, "python")[0] or ""
+        for one in (element.spec.env.interpreter for element in chain.elements)
+        if one is not None
     }
     scripts = [one for one in bound.values() if isinstance(one, str) and _WHOLE.fullmatch(one)]
     return variables_named_in(scripts) | _code_of(config, interpreters)
@@ -233,7 +233,7 @@ def _code_of(
 
     Args:
         config: Has `command` and `args`.
-        interpreters: What stands for a variable that names an interpreter.
+        interpreters: The program of each variable that names an interpreter.
     """
     command, args = config.get("command"), config.get("args")
     found = variables_named_in(command)
@@ -267,9 +267,9 @@ def _steering_of(element: ChainElement) -> frozenset[str]:
     spec = element.spec
     found = frozenset[str]()
     if spec.env.interpreter is not None:
-        wish = spec.env.interpreter
-        found |= {wish.var} | variables_named_in(
-            [*wish.search_paths, *wish.search_roots, *wish.resolve_cmd, wish.fallback]
+        one = spec.env.interpreter
+        found |= {one.var} | variables_named_in(
+            [*one.search_paths, *one.search_roots, *one.resolve_cmd, one.fallback]
         )
     if spec.anchor is not None:
         found |= variables_named_in([list(map(list, c)) for c in spec.anchor.env_paths.values()])

@@ -1,6 +1,7 @@
-"""Which names a project's `.env` may set at all. Pure.
+"""The names that a project's `.env` may set at all. Pure.
 
-A name that steers a program or where a program's code comes from never counts, whoever asks for it.
+A name that steers a program, or the place where its code comes from, is never set, even where a
+signed element asks for it.
 
 Source: decision 19.
 """
@@ -68,7 +69,7 @@ _STEERING: Final = (
     r"|RYE_\w*|USER_SPACE"
 )  # fmt: skip
 _NEVER: Final = re.compile(_STEERING, re.IGNORECASE)
-# What is no name to a shell can be more than a variable: bash runs BASH_FUNC_ls%% as `ls`.
+# Other names can be more than variables: bash runs BASH_FUNC_ls%% as `ls`.
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _NAMED: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 

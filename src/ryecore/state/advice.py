@@ -7,13 +7,15 @@ from typing import Final
 
 from ryecore.lillux.os_errors import failure_of
 
-__all__ = ["advice"]
+__all__ = ["RESTORE_STEP", "advice"]
 
 _UNKNOWN: Final = "See that the file is yours, and that its disk has room and is in order."
-_BROKEN: Final = (
+RESTORE_STEP: Final = (
     "Prove it: rye doctor. Then restore a backup of .ai/state, or begin anew: "
     "rye threads adopt --set-aside"
 )
+"""The next step for a damaged database."""
+
 # SQLite's primary result codes, as the errno that they stand for or a text of their own.
 _BY_SQLITE_CODE: Final[Mapping[int, int | str]] = {
     sqlite3.SQLITE_PERM: errno.EACCES,
@@ -22,8 +24,8 @@ _BY_SQLITE_CODE: Final[Mapping[int, int | str]] = {
     sqlite3.SQLITE_IOERR: "The disk fails or is full: make room, and look at the system's log.",
     sqlite3.SQLITE_CANTOPEN: "See that its folder is there and yours, and that files may be opened "
     "(ulimit -n).",
-    sqlite3.SQLITE_CORRUPT: _BROKEN,
-    sqlite3.SQLITE_NOTADB: _BROKEN,
+    sqlite3.SQLITE_CORRUPT: RESTORE_STEP,
+    sqlite3.SQLITE_NOTADB: RESTORE_STEP,
 }
 
 

@@ -1,9 +1,9 @@
-"""Forget threads that ended long ago: their rows, accounts, folders and exports.
+"""Remove threads that ended long ago: their rows, accounts, folders and exports.
 
 Threads that refer to each other (parents and children, chains of continuations, forks) are one
-family. A family goes as a whole, once its last thread has ended for long enough, so that no sum and
-no reference that is left points to what is gone. Its rows go first, in one transaction that notes
-its ids; then its files. Who was killed in between has the next one finish.
+family. A family is removed as a whole, once its last thread has ended long enough ago, so that no
+reference and no sum is left that includes a removed thread. Its rows are removed first, in one
+transaction that notes its ids; then its files. After a kill in between, the next pruning finishes.
 
 Source: ADR 027.
 """
@@ -71,7 +71,7 @@ def parse_age(text: object) -> float:
     seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
     if not 0 < seconds <= _MAX_AGE_S:
         raise ConfigError(
-            f"{text!r} is no age from which threads may go.",
+            f"{text!r} can't be used as an age.",
             next_step="Write a whole number above 0 with its unit, such as 12h, 30d or 8w.",
         )
     return float(seconds)
@@ -79,14 +79,14 @@ def parse_age(text: object) -> float:
 
 @frozen
 class Retention:
-    """Which ended threads are kept.
+    """The rule for which ended threads are kept.
 
     Attributes:
-        older_than_s: How long ago, in seconds, the last thread of a family must have ended.
-        keep: How many threads stay whatever their age, the latest first; rounded up to a family.
-        include_resumable: Whether families that may be resumed go at the same age as others. By
-            default one that holds a thread that failed or was killed, and that no other goes on
-            with, stays twice as long.
+        older_than_s: The age in seconds of the last end in a family, from which it is removed.
+        keep: How many threads are kept whatever their age, the latest first; a family counts whole.
+        include_resumable: Whether families that may be resumed are removed at the same age as
+            others. By default a family stays twice as long if a thread of it failed or was killed
+            and no other thread continues it.
     """
 
     older_than_s: float
@@ -100,7 +100,7 @@ def resolve_retention(
     keep: int | None,
     include_resumable: bool | None,
 ) -> Retention:
-    """Return which threads are kept: as asked for, and else as configured.
+    """Return the rule of the caller, completed by the configured one.
 
     Raises:
         ConfigError: Nothing says how long, or the age can't be used.
@@ -128,8 +128,8 @@ class Family:
     """Threads that refer to each other, all of which have ended.
 
     Attributes:
-        ended: When each of them ended, by their ids.
-        size_bytes: How much room their files take.
+        ended: The id of each thread and the moment of its end.
+        size_bytes: The size of their files.
     """
 
     ended: tuple[tuple[str, str], ...]
@@ -143,11 +143,11 @@ class Family:
 
 @frozen
 class PrunePlan:
-    """What may go.
+    """The families that may be removed.
 
     Attributes:
-        families: The families, those that ended first in front.
-        kept_resumable: How many threads stay for now because they may be resumed.
+        families: The families, the earliest end first.
+        kept_resumable: The number of threads that stay for now because they may be resumed.
     """
 
     families: tuple[Family, ...]
@@ -155,7 +155,7 @@ class PrunePlan:
 
 
 class ThreadPruning:
-    """Forgets threads of one project.
+    """Removes ended threads of one project.
 
     Args:
         database: Where the rows are kept.
@@ -168,7 +168,7 @@ class ThreadPruning:
         self._project_root = folder.parent.parent
 
     def plan(self, retention: Retention) -> PrunePlan:
-        """Return what may go now, and how much room it takes; nothing is changed.
+        """Return the families that may be removed now, with their sizes. Nothing is changed.
 
         Raises:
             StateError: The registry can't be read.
@@ -182,7 +182,7 @@ class ThreadPruning:
         late_cutoff = _moment(now - age * _RESUMABLE_FACTOR)
         left, kept_resumable = retention.keep, 0
         going: list[list[sqlite3.Row]] = []
-        # The latest first: they are those that are kept.
+        # The latest first: `keep` counts those.
         for family in sorted(_families(rows), key=_ended_at, reverse=True):
             if left > 0:
                 left -= len(family)
@@ -205,7 +205,7 @@ class ThreadPruning:
         return PrunePlan(tuple(families), kept_resumable)
 
     def prune(self, family: Family) -> bool:
-        """Forget a family, unless something refers to it, or changed it, since it was planned.
+        """Remove a family, unless something refers to it, or changed it, since it was planned.
 
         Returns:
             Whether it is gone.
@@ -305,12 +305,12 @@ def _status(row: sqlite3.Row) -> Status:
 
 
 def _moment(when: datetime) -> str:
-    """The moment as texts in rows have it."""
+    """Return a moment in the format of the rows."""
     return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}Z"
 
 
 def _ended_at(family: Iterable[sqlite3.Row]) -> str:
-    """When the last of a family ended; what hasn't ended is later than all that has."""
+    """Return the last end in a family; a thread that still runs counts as later than any end."""
     return max(row["completed_at"] or "~" for row in family)
 
 

@@ -18,7 +18,7 @@ def connect_read_only(path: Path, version: int) -> sqlite3.Connection:
     """Connect to a database without writing beside it.
 
     SQLite needs a file of shared memory for a log. Where a process that may write has left one, the
-    database is read in place; else a copy is read, which is made now.
+    database is read in place. Elsewhere a copy is made and read.
 
     Args:
         path: The database.
@@ -26,7 +26,7 @@ def connect_read_only(path: Path, version: int) -> sqlite3.Connection:
 
     Raises:
         OSError: It can't be read.
-        sqlite3.Error: It is no database, or of another version.
+        sqlite3.Error: The file is not a database, or has another version.
     """
     with suppress(sqlite3.Error):
         place = f"file:{quote(str(path))}?mode=ro"
@@ -54,7 +54,7 @@ def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
 
     Raises:
         OSError: It can't be copied.
-        sqlite3.Error: It is no database.
+        sqlite3.Error: The file is not a database.
     """
     with tempfile.TemporaryDirectory(prefix="rye-") as temporary:
         for suffix in _SUFFIXES:

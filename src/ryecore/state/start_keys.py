@@ -1,4 +1,4 @@
-"""Idempotency keys: a start that is repeated with the same key finds the run that there is.
+"""Idempotency keys: a start that is repeated with the same key finds the run of the first.
 
 A key counts within the chain of the thread that starts something, so that one which is handed off
 or resumed still finds its own; what the host starts shares one scope.
@@ -34,7 +34,7 @@ _NEVER_CLAIMED: Final = 1
 
 @frozen
 class StartKey:
-    """An idempotency key, and the request that it was given for.
+    """An idempotency key, and the request that it identifies.
 
     Attributes:
         key: The key.
@@ -63,8 +63,8 @@ class StartKey:
                 f"The idempotency key {key!r:.80} can't be used.",
                 next_step="Pass 1 to 200 visible ASCII characters, such as order-17.",
             )
-        said = json.dumps([item_id, request], sort_keys=True, default=str)
-        return cls(key, item_id, sha256(said.encode()).hexdigest())
+        text = json.dumps([item_id, request], sort_keys=True, default=str)
+        return cls(key, item_id, sha256(text.encode()).hexdigest())
 
 
 @frozen

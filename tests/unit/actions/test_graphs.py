@@ -43,9 +43,9 @@ async def test_a_step_of_no_node_runs_none(house: House) -> None:
     """It ran the whole graph."""
     nothing: Any = None
     async with house.open() as rye:
-        with pytest.raises(InputError, match="None is no node"):
+        with pytest.raises(InputError, match="None is not text"):
             await rye.graphs.step(graph(house, NOTHING), nothing)
-        with pytest.raises(InputError, match="None is no node"):
+        with pytest.raises(InputError, match="None is not text"):
             await rye.graphs.start_step(graph(house, NOTHING), nothing)
         assert await rye.graphs.list() == ()
 

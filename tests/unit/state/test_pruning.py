@@ -231,7 +231,7 @@ def test_no_link_is_followed_and_what_is_no_record_stays(yard: Yard, tmp_path: P
     "text", ["", "30", "d", "-1d", "0d", "30 days", "1.5d", "999999w", None, 5]
 )
 def test_an_age_has_a_number_and_a_unit(text: object) -> None:
-    with pytest.raises(ConfigError, match="no age"):
+    with pytest.raises(ConfigError, match="used as an age"):
         parse_age(text)
 
 

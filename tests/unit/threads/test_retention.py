@@ -85,10 +85,10 @@ async def test_signed_configuration_prunes_behind_a_run_once_a_day(tmp_path: Pat
     ("content", "sign", "told"),
     [
         ("threads: {older_than: 30d}\n", False, "is not signed"),
-        ("threads: {older_than: soon}\n", True, "no age"),
+        ("threads: {older_than: soon}\n", True, "used as an age"),
         ("threads: {older_then: 30d}\n", True, "unknown key 'older_then'"),
         ("threads: {older_than: 30d, keep: -1}\n", True, "threads.keep"),
-        ("threads: 30d\n", True, "no mapping"),
+        ("threads: 30d\n", True, "must be a mapping"),
     ],
 )
 async def test_configuration_that_cannot_be_used_prunes_nothing_and_warns(

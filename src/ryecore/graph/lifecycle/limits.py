@@ -1,4 +1,4 @@
-"""What bounds a run: what its caller asked for, and what the run that it resumes has left.
+"""The limits of a run: those of its caller, within what the run that it resumes has left.
 
 Source: decisions 39, 40 and 80.
 """
@@ -18,10 +18,10 @@ __all__ = ["RunLimits", "limits_of_run"]
 
 @frozen
 class RunLimits:
-    """What bounds a run.
+    """The limits of a run.
 
     Attributes:
-        asked: What its caller asked for. Turns and duration bound a run only where they are asked.
+        asked: The caller's. Turns and duration bound a run only where the caller sets them.
         limits: All limits, those of configuration included.
         declares: Which of them were declared, and so are reserved.
     """
@@ -32,28 +32,28 @@ class RunLimits:
 
 
 def limits_of_run(
-    host: GraphHost, run_id: str, wish: GraphWish, found: Found | None, ctx: CallContext
+    host: GraphHost, run_id: str, request: GraphWish, found: Found | None, ctx: CallContext
 ) -> RunLimits:
-    """Lay a run's limits, within what the run that it resumes has left.
+    """Return a run's limits, within what the run that it resumes has left.
 
     Args:
-        host: Lays limits above those of configuration, and keeps the rows.
+        host: Combines limits with those of configuration, and keeps the rows.
         run_id: The run, which has a row.
-        wish: What it is wanted for. Limits that a person or the host resumes with are new: they
-            count from zero.
-        found: What was found of the run that it resumes; None for a fresh run.
+        request: The request to start it. Limits that a person or the host resumes with count from
+            zero.
+        found: The recovered state of the run that it resumes; None for a fresh run.
         ctx: On whose behalf.
 
     Raises:
         LimitReached: No time is left.
         StateError: The earlier run's limits can't be read.
     """
-    if found is None or wish.goes_on is None:
-        limits, declares = host.limits(wish.limits)
-        return RunLimits(wish.limits, limits, declares)
-    previous_id = wish.goes_on.run_id
+    if found is None or request.goes_on is None:
+        limits, declares = host.limits(request.limits)
+        return RunLimits(request.limits, limits, declares)
+    previous_id = request.goes_on.run_id
     before = read_asked(previous_id, found.started)
-    asked = before.under(wish.limits)
+    asked = before.under(request.limits)
     limits, declares = host.limits(asked)
     bounds = bounds_of(previous_id, found.started).limits
     carried = Carried(
@@ -61,7 +61,7 @@ def limits_of_run(
         evolve(bounds, turns=before.turns, duration_s=before.duration_s),
         found.ran_s,
         limits,
-        wish.limits if is_host(ctx) else Limits(),
+        request.limits if is_host(ctx) else Limits(),
     )
     limits = carried_limits(host.store, run_id, carried, needs_turns=False)
     asked = evolve(

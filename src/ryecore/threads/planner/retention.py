@@ -18,7 +18,7 @@ _NAMES: Final = frozenset({"older_than", "keep", "include_resumable"})
 
 
 def retention(planner: DirectivePlanner) -> Retention | None:
-    """Return how long ended threads are kept; None where nothing says so, and all are kept.
+    """Return how long ended threads are kept; None where no file says so: all are kept.
 
     Raises:
         RyeError: The file can't be verified, read or used.
@@ -27,7 +27,7 @@ def retention(planner: DirectivePlanner) -> Retention | None:
 
 
 def read_retention(section: object) -> Retention | None:
-    """Read the section `threads`.
+    """Read the section `threads`; None where it names no age.
 
     Raises:
         ConfigError: A value can't be used.
@@ -35,16 +35,16 @@ def read_retention(section: object) -> Retention | None:
     if section is None:
         return None
     if not isinstance(section, dict):
-        raise _misconfigured("threads is no mapping")
+        raise _misconfigured("threads must be a mapping")
     if unknown := sorted(map(str, set(section) - _NAMES)):
         raise _misconfigured(f"threads has the unknown key {unknown[0]!r}")
     if section.get("older_than") is None:
         return None
     keep, with_resumable = section.get("keep", 0), section.get("include_resumable", False)
     if type(keep) is not int or keep < 0:
-        raise _misconfigured("threads.keep is no whole number from 0")
+        raise _misconfigured("threads.keep must be a whole number, 0 or more")
     if type(with_resumable) is not bool:
-        raise _misconfigured("threads.include_resumable is neither true nor false")
+        raise _misconfigured("threads.include_resumable must be true or false")
     try:
         return Retention(parse_age(section["older_than"]), keep, with_resumable)
     except ConfigError as problem:
