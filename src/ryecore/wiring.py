@@ -122,7 +122,10 @@ class Parts:
         self._configs = ConfigResolver(self.spaces, verifier, settings.config)
         allowed = partial(allowed_variables, user, project, verifier)
         dotenv = DotenvReader(
-            project, environ, lambda evidence: allowed(evidence) | set(settings.allow_env)
+            project,
+            environ,
+            lambda evidence: allowed(evidence) | set(settings.allow_env),
+            settings.inherit_env,
         )
         self.env = ProjectEnv(project, user, self.keys, dotenv, allowed)
         self._variables = EnvResolver(environ, dotenv, interpreters, settings.inherit_env)

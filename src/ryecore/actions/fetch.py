@@ -11,16 +11,23 @@ from attrs import evolve, frozen
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.approval import ask, file_to_approve
-from ryecore.errors import AmbiguousItem, InputError, ItemError, ItemNotFound, RyeError
+from ryecore.errors import (
+    AmbiguousItem,
+    InputError,
+    InvalidItemId,
+    ItemError,
+    ItemNotFound,
+    RyeError,
+)
 from ryecore.items.confined import check_links, writable_folder
 from ryecore.items.description import ItemDescription, describe
 from ryecore.items.files import write_atomically
-from ryecore.items.refs import ItemRef
+from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.signature import SIDECAR, FileTypesReader, comment_form
-from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.spaces import ItemSource, Space, Spaces, locate, refs_of
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem
 from ryecore.lillux.digests import read_digest
-from ryecore.policy import CallContext
+from ryecore.policy import CallContext, allows, capability_of
 from ryecore.policy.approval import ApprovalRequest, Approve
 from ryecore.state.exports import AttestedExport, ExportVerifier
 from ryecore.styled import StyledText
@@ -211,7 +218,7 @@ class FetchAction:
             RyeError: It can't be found, doesn't verify, or can't be copied.
         """
         try:
-            ref = item if isinstance(item, ItemRef) else _parse(item)
+            ref = item if isinstance(item, ItemRef) else self._parse(item, ctx)
             _check_options(options)
             check_capability("fetch", ref, ctx)
             found = await anyio.to_thread.run_sync(self._fetch, ref, options)
@@ -226,6 +233,27 @@ class FetchAction:
         except RyeError as error:
             error.during(str(item))
             raise
+
+    def _parse(self, item: str, ctx: CallContext) -> ItemRef:
+        if not isinstance(item, str) or not item:
+            raise InputError(
+                "Provide item_id or query+scope.", next_step="Pass tool:ID, for example."
+            )
+        if ":" in item:
+            return ItemRef.parse(item)
+        there = [
+            str(ref)
+            for ref in refs_of(check_item_id(item), [space.root for space in self._spaces])
+            if ctx.capabilities is None
+            or allows(ctx.capabilities, capability_of("fetch", ref.kind, ref.id))
+        ]
+        if not there:
+            return ItemRef.parse(item)
+        raise InvalidItemId(
+            f"{item!r} doesn't say what kind of item it names.",
+            next_step=f"Write {' or '.join(there)}.",
+            given=item,
+        )
 
     def _fetch(self, ref: ItemRef, options: FetchOptions) -> FetchedItem:
         more = tuple(sorted(self._file_types()))
@@ -291,12 +319,6 @@ class FetchAction:
             sidecar, _ = read_digest(f"{source}{SIDECAR}", max_bytes=MAX_SIDECAR_BYTES)
             write_atomically(path.with_name(path.name + SIDECAR), sidecar)
         write_atomically(path, item.content, replace=replace)
-
-
-def _parse(item: str) -> ItemRef:
-    if not isinstance(item, str) or not item:
-        raise InputError("Provide item_id or query+scope.", next_step="Pass tool:ID, for example.")
-    return ItemRef.parse(item)
 
 
 def _check_options(options: FetchOptions) -> None:

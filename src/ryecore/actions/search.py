@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.errors import (
     BadSignature,
@@ -29,7 +29,7 @@ from ryecore.search.excerpt import beginning, excerpt
 from ryecore.search.index import Found, SearchIndex, Shown
 from ryecore.search.model import SearchResult, SearchResults
 from ryecore.search.query import Query, translate
-from ryecore.search.scope import Scope, parse_scope
+from ryecore.search.scope import Scope, hint_for, parse_scope
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
 __all__ = ["SearchAction"]
@@ -110,6 +110,7 @@ class SearchAction:
             limit=limit,
             offset=offset,
             leaves_out_records=request.leaves_out_records and self._export_folder.is_dir(),
+            hint=page.hint,
         )
 
     def close(self) -> None:
@@ -208,10 +209,11 @@ def _request(
 
 @frozen
 class _Page:
-    """The results of one page, and how many there are in all."""
+    """The results of one page, how many there are in all, and what helps where there are none."""
 
     results: tuple[SearchResult, ...]
     total: int
+    hint: str
 
 
 class _Search:
@@ -260,7 +262,19 @@ class _Search:
             *self._described(self._items, items[begin:end], verifier),
             *self._described(self._exports, exports[exports_begin:exports_end], verifier),
         )
-        return _Page(results, len(items) + len(exports))
+        total = len(items) + len(exports)
+        hint = "" if total else hint_for(request.scope, request.source or "all", self._holds_any)
+        return _Page(results, total, hint)
+
+    def _holds_any(self, scope: Scope) -> bool:
+        """Return whether any item lies in a scope that the caller may fetch."""
+        request, everything = evolve(self._request, scope=scope), translate("*")
+        indexes = (self._items, self._exports) if request.with_exports else (self._items,)
+        return any(
+            request.wants(one)
+            for index in indexes
+            for one in index.find(everything, scope.kinds, request.asked_ns, self._check)
+        )
 
     def _fitting(
         self, index: SearchIndex, kinds: Sequence[str], verifier: ExportVerifier

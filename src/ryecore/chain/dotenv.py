@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -19,8 +19,13 @@ from ryecore.errors import ConfigError
 from ryecore.items.confined import leads_out
 from ryecore.items.evidence import Evidence
 from ryecore.lillux.digests import read_digest
+from ryecore.notices import warn
 from ryecore.policy.command_lines import program_name, read_command_line
 from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
+from ryecore.policy.inheritance import InheritEnv, may_inherit
+
+if TYPE_CHECKING:
+    from dotenv.parser import Original
 
 __all__ = ["Dotenv", "DotenvReader", "asked_variables"]
 
@@ -44,12 +49,15 @@ class Dotenv:
     Attributes:
         added: The variables that it sets.
         unasked: Names that no signed element asks for and nobody allowed.
+        withheld: Names that only a tool gets that names them, because they look like credentials,
+            and that this chain doesn't name, though somebody may have allowed them.
         never: Names that it may not set, whoever asks.
         leads_out: Whether it is a link that leaves the project, and so was not read.
     """
 
     added: Mapping[str, str] = {}
     unasked: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     leads_out: bool = False
 
@@ -58,15 +66,29 @@ class Dotenv:
         """How a person lets a dropped name reach a tool; empty where none was dropped."""
         if self.leads_out:
             return _NOT_READ
+        steps = []
+        if self.withheld:
+            shown = ", ".join(f'{name}: "${{{name}}}"' for name in self.withheld[:_MAX_SHOWN])
+            steps.append(
+                f"Add {shown} to the signed env_config.env of the tool: what looks like a "
+                "credential reaches only a tool that names it, allowed or not."
+            )
         if self.unasked:
             shown = " ".join(self.unasked[:_MAX_SHOWN])
-            return (
+            steps.append(
                 "Name it in the signed env_config.env of the tool, or allow it for this project: "
                 f"rye env allow {shown}"
             )
+        if steps:
+            return " ".join(steps)
         if self.never:
             return "Set it in the environment of ryecore itself; a project's .env can't."
         return ""
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The names that it did not set."""
+        return (*self.unasked, *self.withheld, *self.never)
 
     def hint(self, text: str, *, if_named: bool = False) -> str:
         """Return what to tell a person whose tool failed; empty where nothing was dropped.
@@ -77,7 +99,7 @@ class Dotenv:
         """
         if self.leads_out:
             return "" if if_named and ".env" not in text else _NOT_READ
-        dropped = (*self.unasked, *self.never)
+        dropped = self.dropped
         words = set(_WORD.findall(text))
         named = [name for name in dropped if name in words]
         shown = (named or ([] if if_named else list(dropped)))[:_MAX_SHOWN]
@@ -93,6 +115,7 @@ class Dotenv:
         return Dotenv(
             {},
             tuple(name for name in self.unasked if name in names),
+            tuple(name for name in self.withheld if name in names),
             tuple(name for name in self.never if name in names),
         )
 
@@ -104,6 +127,7 @@ class DotenvReader:
         project: The project's folder.
         environ: The process environment; a name that it has is never set.
         allowed: Returns the names that the host or the user allowed for this project.
+        inherit: What a tool inherits without naming it.
 
     Attributes:
         environ: The process environment.
@@ -115,8 +139,10 @@ class DotenvReader:
         project: Path,
         environ: Mapping[str, str],
         allowed: Callable[[Evidence], Collection[str]],
+        inherit: InheritEnv = "safe",
     ) -> None:
         self._path = project / ".env"
+        self._inherit = inherit
         self.environ = environ
         self.allowed = allowed
 
@@ -132,16 +158,30 @@ class DotenvReader:
         asked, steering = asked_variables(chain)
         counting = asked | frozenset(self.allowed(evidence))
         never = {name for name in found if not may_set_from_dotenv(name) or name in steering}
-        unasked = found.keys() - never - counting - self.environ.keys()
+        dropped = {
+            name
+            for name in found.keys() - never - asked - self.environ.keys()
+            if name not in counting or self.needs_naming(name, found[name])
+        }
+        withheld = {name for name in dropped if self.needs_naming(name, found[name])}
         added = {
             name: value
             for name, value in found.items()
             if value is not None
             and "\0" not in value
-            and name in counting - never
+            and name in counting - never - withheld
             and name not in self.environ
         }
-        return Dotenv(added, tuple(sorted(unasked)), tuple(sorted(never)))
+        return Dotenv(
+            added,
+            tuple(sorted(dropped - withheld)),
+            tuple(sorted(withheld)),
+            tuple(sorted(never)),
+        )
+
+    def needs_naming(self, name: str, value: str | None) -> bool:
+        """Return whether only tools that name a variable get it, allowed or not."""
+        return not may_inherit(name, self._inherit, value or "")
 
     def settable(self) -> frozenset[str]:
         """Return the names that it sets for any chain that asks for them.
@@ -179,7 +219,7 @@ class DotenvReader:
                 next_step="Mend it or move it away.",
             ) from problem
         evidence.file(str(self._path), digest)
-        from dotenv import dotenv_values  # noqa: PLC0415 - most projects have no .env
+        from dotenv.parser import parse_stream  # noqa: PLC0415 - most projects have no .env
 
         text = content.decode("utf-8", errors="replace")
         if any(len(blanks) > _MAX_BLANKS for blanks in re.findall(r"[^\S\r\n]+", text)):
@@ -187,7 +227,21 @@ class DotenvReader:
                 f"{self._path} has a line with more than {_MAX_BLANKS} blanks in a row.",
                 next_step="Take them out.",
             )
-        return dotenv_values(stream=io.StringIO(text), interpolate=False)
+        statements = tuple(parse_stream(io.StringIO(text)))
+        if broken := [_first_line(one.original) for one in statements if one.error]:
+            lines = ", ".join(map(str, broken[:_MAX_SHOWN]))
+            more = f" and {len(broken) - _MAX_SHOWN} more" if len(broken) > _MAX_SHOWN else ""
+            warn(
+                f"{self._path}, line{'s' if len(broken) > 1 else ''} {lines}{more}: passed over. "
+                "Write NAME=value, with quotes that are closed."
+            )
+        return {one.key: one.value for one in statements if one.key is not None}
+
+
+def _first_line(original: "Original") -> int:
+    """Return the number of a statement's first line that isn't blank."""
+    text = original.string
+    return original.line + text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def asked_variables(chain: Chain) -> tuple[frozenset[str], frozenset[str]]:

@@ -212,7 +212,7 @@ def _record(
     trace: Trace, dotenv: Dotenv, resolved: Mapping[str, str], withheld: int, narrowed: list[str]
 ) -> None:
     """Tell the trace what the `.env` and the process bring, by name."""
-    dropped = sorted((*dotenv.unasked, *dotenv.never))
+    dropped = sorted(dotenv.dropped)
     if dotenv.added or dropped or dotenv.leads_out:
         facts: dict[str, object] = {"never": list(dotenv.never)} if dotenv.never else {}
         if dotenv.leads_out:

@@ -15,23 +15,26 @@ from ryecore.items.evidence import Evidence
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allow_variables
 from ryecore.items.spaces import Space
-from ryecore.policy.dotenv import may_set_from_dotenv
+from ryecore.policy.dotenv import is_variable_name, may_set_from_dotenv
 
 __all__ = ["DotenvName", "ProjectEnv"]
 
 
 @frozen
 class DotenvName:
-    """One name of a project's `.env`.
+    """One name of a project's `.env`, or one that is allowed and missing there.
 
     Attributes:
         name: The name.
         state: `allowed` for every tool; `asked`, which counts for tools whose signed elements ask
-            for it; `never`; or `set`, where the environment of ryecore has it already and wins.
+            for it; `never`; `set`, where the environment of ryecore has it already and wins; or
+            `missing`, where it is allowed and the `.env` doesn't have it.
+        needs_naming: Whether only tools that name it get it, because it looks like a credential.
     """
 
     name: str
-    state: Literal["allowed", "asked", "never", "set"]
+    state: Literal["allowed", "asked", "never", "set", "missing"]
+    needs_naming: bool = False
 
 
 class ProjectEnv:
@@ -65,14 +68,21 @@ class ProjectEnv:
         return self._dotenv.leads_out()
 
     def names(self) -> tuple[DotenvName, ...]:
-        """Return the names of the project's `.env`, each with what it counts for.
+        """Return the names of the project's `.env`, and those that are allowed and missing there.
 
         Raises:
             ConfigError: It can't be read.
         """
         found = self._dotenv.values(Evidence())
         allowed = self._dotenv.allowed(Evidence())
-        return tuple(DotenvName(name, self._state(name, allowed)) for name in sorted(found))
+        return tuple(
+            DotenvName(
+                name,
+                self._state(name, allowed) if name in found else "missing",
+                self._dotenv.needs_naming(name, found.get(name)),
+            )
+            for name in sorted(found.keys() | allowed)
+        )
 
     def allow(self, *names: str) -> Path:
         """Let names of this project's `.env` count for every tool, from now on.
@@ -84,12 +94,14 @@ class ProjectEnv:
             The signed file in user space that says so; removing it takes the permission back.
 
         Raises:
-            InputError: No name was passed, or one that no `.env` may set.
+            InputError: No name was passed, or one that isn't a variable's or that no `.env` may
+                set.
             SigningError: The author has no key to sign that with.
         """
         if not names:
             raise InputError("No name was passed.", next_step="rye env allow NAME")
         for name in names:
+            _check_name(name)
             if not may_set_from_dotenv(name):
                 raise InputError(
                     f"{name!r} can't be allowed: it steers programs, so no project's .env sets it.",
@@ -106,6 +118,7 @@ class ProjectEnv:
         """
         allowed = set(self._allowed(Evidence()))
         for name in names:
+            _check_name(name)
             if name not in allowed:
                 raise InputError(
                     f"{name!r} was not allowed for {self._project}.",
@@ -124,3 +137,19 @@ class ProjectEnv:
 
     def _write(self, names: Collection[str]) -> Path:
         return allow_variables(self._user, self._project, names, self._keys.load())
+
+
+def _check_name(name: str) -> None:
+    if is_variable_name(name):
+        return
+    name, equals, _ = name.partition("=")  # what stands behind it may be a secret
+    if equals and is_variable_name(name):
+        raise InputError(
+            f"{name}=… is a name with a value, and only names are allowed.",
+            next_step=f"Write the value into the project's .env, and here the name alone: {name}",
+        )
+    raise InputError(
+        f"{name!r} is not the name of a variable.",
+        next_step="A name holds letters, digits and '_' and doesn't begin with a digit, like "
+        "GREETING.",
+    )

@@ -60,12 +60,40 @@ def _render_data(data: object, said: str) -> StyledText:
         if data["return_code"] != 0:
             lines.append(f"exit code {data['return_code']}")
     else:
-        lines = json.dumps(data, ensure_ascii=False, indent=2, default=str).splitlines()
+        data = _without_error(data, said)
+        lines = (
+            []
+            if data == {}
+            else json.dumps(data, ensure_ascii=False, indent=2, default=str).splitlines()
+        )
     for line in lines[:_MAX_DATA_LINES]:
         text.line(line if len(line) <= _MAX_LINE else line[:_MAX_LINE] + " …")
     if len(lines) > _MAX_DATA_LINES:
         text.line((f"… {len(lines) - _MAX_DATA_LINES} more lines", "dim"))
     return text
+
+
+def _without_error(data: object, said: str) -> object:
+    """Return what was returned without the fields that repeat the error."""
+    if not said or not isinstance(data, Mapping):
+        return data
+    return {key: value for key, value in data.items() if not _repeats(key, value, said)}
+
+
+def _repeats(key: object, value: object, said: str) -> bool:
+    match key:
+        case "error":
+            return isinstance(value, str) and value.strip() == said
+        case "success":
+            return value is False
+        case "status":
+            return value == "error"
+        case "problems":  # of a graph that is invalid: each stands in the error
+            return isinstance(value, list) and all(
+                isinstance(one, Mapping) and str(one.get("message")) in said for one in value
+            )
+        case _:
+            return False
 
 
 def _render_plan(plan: Mapping[str, Any]) -> StyledText:

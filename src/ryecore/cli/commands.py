@@ -156,7 +156,10 @@ async def _trace(project_path: str, ref: str) -> ChainTrace:
 @click.option("--packages", is_flag=True, help="Lock a package folder such as node_modules.")
 @json_option
 def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: bool) -> None:
-    """Sign an item, or all that a glob such as 'tool:acme/*' matches, with your key."""
+    """Sign an item, or all that a glob such as 'tool:acme/*' matches, with your key.
+
+    A glob is compared with the path below the kind's folder, with its extension and without.
+    """
     with errors_shown(as_json=as_json):
         opened = Rye.open(project_path)
         if packages:
@@ -191,7 +194,10 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
 @click.option("--user", is_flag=True, help="With a glob: in user space, not in the project.")
 @json_option
 def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
-    """Verify an item, or all that a glob such as 'tool:acme/*' matches; run nothing."""
+    """Verify an item, or all that a glob such as 'tool:acme/*' matches; run nothing.
+
+    A glob is compared with the path below the kind's folder, with its extension and without.
+    """
     with errors_shown(as_json=as_json):
         opened = Rye.open(project_path)
         if any(mark in ref for mark in "*?["):

@@ -7,7 +7,6 @@ import click
 
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
-from ryecore.policy.credentials import looks_like_credential
 from ryecore.rye import Rye
 from ryecore.styled import StyledText
 
@@ -18,6 +17,7 @@ _MEANINGS: Final = {
     "asked": ("· ", "dim", "set for tools whose signed elements ask for it"),
     "never": ("✗ ", "bad", "never set: it steers programs"),
     "set": ("· ", "dim", "the environment has it already, and wins"),
+    "missing": ("! ", "warn", "allowed, but not in this project's .env"),
 }
 
 
@@ -38,13 +38,16 @@ def list_names(project_path: str, as_json: bool) -> None:
         opened = Rye.open(project_path).env
         names = opened.names()
         if as_json:
-            found = [{"name": one.name, "state": one.state} for one in names]
+            found = [
+                {"name": one.name, "state": one.state, "needs_naming": one.needs_naming}
+                for one in names
+            ]
             show_json({"status": "success", "names": found})
             return
         text = StyledText()
         for one in names:
             mark, style, meaning = _MEANINGS[one.state]
-            if one.state == "allowed" and looks_like_credential(one.name):
+            if one.state == "allowed" and one.needs_naming:
                 meaning = "allowed, but a credential: set for tools that ask for it"
             text.line((mark, style), (one.name, "strong"), (f"  {meaning}", "dim"))
         if opened.leads_out:
@@ -68,14 +71,15 @@ def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
             str(path),
             as_json=as_json,
         )
-        present = {one.name for one in opened.env.names()}
-        if (absent := [name for name in names if name not in present]) and not as_json:
+        listed = {one.name: one for one in opened.env.names()}
+        absent = [name for name in names if listed[name].state == "missing"]
+        if absent and not as_json:
             click.echo(f"  {', '.join(absent)}: not in this project's .env yet", file=sys.stderr)
-        withheld = [name for name in names if looks_like_credential(name)]
+        withheld = [name for name in names if listed[name].needs_naming]
         if withheld and not as_json:
             click.echo(
                 f"  {', '.join(withheld)}: looks like a credential, so only tools get it whose "
-                "signed env_config.env names it",
+                f'signed env_config.env names it, as {withheld[0]}: "${{{withheld[0]}}}"',
                 file=sys.stderr,
             )
 

@@ -14,7 +14,7 @@ from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.errors import ConfigError, SigningError
 from ryecore.items.confined import writable_folder
-from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.refs import KIND_FOLDERS, check_item_id
 from ryecore.items.spaces import Space
 from ryecore.rye import Rye
 from ryecore.styled import StyledText
@@ -78,7 +78,7 @@ def new(
 ) -> None:
     """Make a new item from a template, for you to fill in and sign. Nothing is replaced."""
     with errors_shown(as_json=as_json):
-        category, _, last = name.rpartition("/")
+        category, _, last = check_item_id(name).rpartition("/")
         parameters: dict[str, object] = {
             "kind": kind,
             "name": last,

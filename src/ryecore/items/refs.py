@@ -7,7 +7,7 @@ from attrs import frozen
 
 from ryecore.errors import InvalidItemId
 
-__all__ = ["KIND_FOLDERS", "ItemRef", "check_item_id"]
+__all__ = ["KIND_FOLDERS", "ItemRef", "check_item_id", "shown_id"]
 
 KIND_FOLDERS: Final = {
     "tool": "tools",
@@ -20,6 +20,7 @@ KIND_FOLDERS: Final = {
 _SEGMENT: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]*"
 _ITEM_ID: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")
 _MAX_ID_LENGTH: Final = 512
+_MAX_SHOWN: Final = 80
 
 
 def check_item_id(item_id: str) -> str:
@@ -39,7 +40,7 @@ def check_item_id(item_id: str) -> str:
     """
     if len(item_id) <= _MAX_ID_LENGTH and _ITEM_ID.match(item_id):
         return item_id
-    shown = repr(item_id if len(item_id) <= 80 else item_id[:77] + "...")
+    shown = repr(item_id if len(item_id) <= _MAX_SHOWN else item_id[: _MAX_SHOWN - 3] + "...")
     raise InvalidItemId(
         f"{shown} is not an item id.",
         next_step=(
@@ -48,6 +49,11 @@ def check_item_id(item_id: str) -> str:
         ),
         given=item_id,
     )
+
+
+def shown_id(item_id: str) -> str:
+    """Return an id for an example in an error; another one where it isn't an id itself."""
+    return item_id if len(item_id) <= _MAX_SHOWN and _ITEM_ID.match(item_id) else "acme/name"
 
 
 @frozen
@@ -81,14 +87,16 @@ class ItemRef:
             if default_kind is None:
                 raise InvalidItemId(
                     f"{text!r} doesn't say what kind of item it names.",
-                    next_step=f"Write tool:{text} or directive:{text}.",
+                    next_step=f"Write the kind before it, like tool:{shown_id(text)}. The kinds "
+                    f"are {', '.join(KIND_FOLDERS)}.",
                     given=text,
                 )
             kind, item_id = default_kind, text
         if kind not in KIND_FOLDERS:
+            hint = f"A graph is a tool: write tool:{shown_id(item_id)}. " if kind == "graph" else ""
             raise InvalidItemId(
                 f"{kind!r} is not a kind of item.",
-                next_step=f"The kinds are {', '.join(KIND_FOLDERS)}.",
+                next_step=f"{hint}The kinds are {', '.join(KIND_FOLDERS)}.",
                 given=text,
             )
         return cls(kind, check_item_id(item_id))

@@ -25,7 +25,7 @@ from ryecore.items.signature import (
     split_content,
     utc_now,
 )
-from ryecore.items.spaces import EXTENSIONS, Space
+from ryecore.items.spaces import EXTENSIONS, Space, refs_of
 from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
@@ -258,7 +258,8 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
 
     Args:
         space: Where to look.
-        pattern: `kind:id`, `kind:path.ext`, or a glob such as `tool:acme/*`, which recurses.
+        pattern: `kind:id`, `kind:path.ext`, or a glob such as `tool:acme/*`, which recurses. A glob
+            is compared with the path below the kind's folder, with its extension and without.
 
     Returns:
         Kind, file and identity of each, sorted.
@@ -280,7 +281,7 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
         for path, relative in _walk(folder)
         if (
             # A glob never vouches for keys: whoever signs a key file trusts its key.
-            fnmatchcase(relative, name)
+            (fnmatchcase(relative, name) or fnmatchcase(relative.rpartition(".")[0], name))
             and not (kind == "config" and relative.startswith(_NEVER_BY_GLOB))
             if is_glob
             else relative == name or relative.rpartition(".")[0] == name
@@ -299,10 +300,19 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
     if not found:
         raise ItemNotFound(
             f"{pattern} matches no file in {space.label} space.",
-            next_step=f"Searched {folder}.",
+            next_step=_where_to_look(space, kind, name, folder),
             searched=(str(folder),),
         )
     return tuple(sorted(found, key=lambda entry: entry[2]))
+
+
+def _where_to_look(space: Space, kind: str, name: str, folder: Path) -> str:
+    others = [str(ref) for ref in refs_of(name, [space.root]) if ref.kind != kind]
+    if others:
+        return f"Did you mean {' or '.join(others)}?"
+    return (
+        f"Searched {folder}. Write a path below it, or a glob: {kind}:acme/name or '{kind}:acme/*'."
+    )
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -32,6 +32,7 @@ __all__ = [
     "locate",
     "named",
     "project_digest",
+    "refs_of",
 ]
 
 SpaceName = Literal["project", "user", "system"]
@@ -263,6 +264,26 @@ def named(text: str, spaces: Iterable[Space]) -> ItemRef:
     return found[0] if found else both[1]
 
 
+def refs_of(item_id: str, roots: Iterable[str | Path]) -> tuple[ItemRef, ...]:
+    """Return the items of any kind that have an id.
+
+    Args:
+        item_id: The id, checked before.
+        roots: The `.ai` folders to look in.
+    """
+    roots = tuple(roots)
+    refs = [ItemRef(kind, item_id) for kind in KIND_FOLDERS]
+    return tuple(
+        ref
+        for ref in refs
+        if any(
+            os.path.isfile(f"{root}/{ref.folder}/{item_id}{extension}")
+            for root in roots
+            for extension in EXTENSIONS[ref.kind]
+        )
+    )
+
+
 def _exists(ref: ItemRef, spaces: Iterable[Space]) -> bool:
     try:
         locate(ref, spaces)
@@ -285,11 +306,15 @@ def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
     from difflib import get_close_matches  # noqa: PLC0415 - for this error alone
 
     similar = get_close_matches(ref.id, sorted(known), n=3)
+    meant = [
+        *(other for other in refs_of(ref.id, map(os.path.dirname, searched)) if other != ref),
+        *(ItemRef(ref.kind, item_id) for item_id in similar),
+    ]
     return ItemNotFound(
         f"{ref} was not found in {', '.join(searched.values())}.",
         next_step=(
-            "Did you mean " + " or ".join(f"{ref.kind}:{item_id}" for item_id in similar) + "?"
-            if similar
+            f"Did you mean {' or '.join(map(str, meant))}?"
+            if meant
             else "An id is the path below one of these folders, without the extension."
         ),
         searched=tuple(searched.values()),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["may_set_from_dotenv", "variables_named_in"]
+__all__ = ["is_variable_name", "may_set_from_dotenv", "variables_named_in"]
 
 _STEERING: Final = (
     # the loader, the C library and what graphical, media and parallel libraries load
@@ -74,9 +74,14 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _NAMED: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
+def is_variable_name(name: str) -> bool:
+    """Return whether an environment variable may be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 def may_set_from_dotenv(name: str) -> bool:
     """Return whether a project's `.env` may set a variable that was asked for or allowed."""
-    return _NAME.fullmatch(name) is not None and _NEVER.fullmatch(name) is None
+    return is_variable_name(name) and _NEVER.fullmatch(name) is None
 
 
 def variables_named_in(value: object) -> frozenset[str]:

@@ -104,6 +104,7 @@ class SearchResults:
         limit: How many a page holds.
         offset: How many stand before this page.
         leaves_out_records: Whether the project has records of threads that were not looked through.
+        hint: What scopes look like, where no item at all lies in this one; else empty.
     """
 
     results: tuple[SearchResult, ...]
@@ -114,6 +115,7 @@ class SearchResults:
     limit: int
     offset: int
     leaves_out_records: bool = False
+    hint: str = ""
 
     @property
     def next_offset(self) -> int | None:
@@ -137,6 +139,8 @@ class SearchResults:
         }
         if self.leaves_out_records:
             document["records_left_out"] = True
+        if self.hint:
+            document["hint"] = self.hint
         return document
 
     def render(self) -> StyledText:
@@ -163,6 +167,8 @@ class SearchResults:
         shown = f"{self.offset + 1} to {self.offset + len(self.results)}" if self.results else "0"
         following = f"; next page: --offset {self.next_offset}" if self.next_offset else ""
         text.line((f"{shown} of {self.total}{following}", "dim"))
+        if self.hint:
+            text.line((self.hint, "warn"))
         if self.leaves_out_records:
             text.line(("records of threads are left out; look through them: --records", "dim"))
         return text

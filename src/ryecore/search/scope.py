@@ -5,7 +5,7 @@ list of these; inside, each is the capability pattern that fetches the same item
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from attrs import frozen
@@ -15,11 +15,15 @@ from ryecore.items.exports import EXPORT_FOLDER
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.policy import allows, capability_of
 
-__all__ = ["Scope", "parse_scope"]
+__all__ = ["Scope", "hint_for", "parse_scope"]
 
 _PREFIX: Final = "rye.fetch."
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*-]+")
 _MAX_PARTS: Final = 32
+_FORMS: Final = (
+    f"Write * or one of {', '.join(KIND_FOLDERS)}, or such as tool.acme.* for a folder with all "
+    "below it, or tool.acme.report for one item."
+)
 
 
 @frozen
@@ -55,6 +59,29 @@ class Scope:
     def holds(self, kind: str, item_id: str) -> bool:
         """Whether an item lies in it."""
         return allows(self.patterns, capability_of("fetch", kind, item_id))
+
+
+def hint_for(scope: Scope, source: str, holds_any: Callable[[Scope], bool]) -> str:
+    """Say what scopes look like, where no item lies in one; nothing where one does.
+
+    Args:
+        scope: The scope.
+        source: The one space that is searched; `all` for every one.
+        holds_any: Whether any item lies in a scope.
+    """
+    if scope.text == "*" or holds_any(scope):
+        return ""
+    where = "" if source == "all" else f" in {source} space"
+    wider = Scope(
+        " ".join(f"{_bare(pattern)}.*" for pattern in scope.patterns),
+        tuple(f"{pattern.rstrip('.')}.*" for pattern in scope.patterns),
+    )
+    meant = f" Did you mean {wider.text}?" if holds_any(wider) else ""
+    return f"No item lies in the scope {scope.text}{where}.{meant} {_FORMS}"
+
+
+def _bare(pattern: str) -> str:
+    return pattern.removeprefix(_PREFIX).rstrip(".")
 
 
 def parse_scope(scope: str | Sequence[str]) -> Scope:
@@ -93,6 +120,6 @@ def _pattern(text: str) -> str:
 def _refuse(scope: object) -> NoReturn:
     raise InvalidQuery(
         f"scope must specify a kind (e.g., rye.fetch.directive.*), not {scope!r}.",
-        next_step=f"Write * or one of {', '.join(KIND_FOLDERS)}, or such as tool.acme.*.",
+        next_step=_FORMS,
         query=str(scope),
     )

@@ -179,6 +179,42 @@ async def test_bad_input_is_refused_with_a_next_step(library, wrong):
     assert refused.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("scope", "meant"),
+    [
+        ("tool.sea", "Did you mean tool.sea.*?"),
+        ("tool:sea", "Did you mean tool.sea.*?"),
+        ("tool.sea.", "Did you mean tool.sea.*?"),
+        ("rye.fetch.knowledge.sea", "Did you mean knowledge.sea.*?"),
+        (["tool.sea", "directive.sea"], "Did you mean tool.sea.* directive.sea.*?"),
+        ("tool.see.*", ""),
+        ("config", ""),
+    ],
+)
+async def test_a_scope_that_holds_nothing_says_what_scopes_look_like(library, scope, meant):
+    found = await search(library, "tides", scope=scope, source="project")
+    assert found.total == 0
+    assert found.hint.startswith(f"No item lies in the scope {found.scope} in project space.")
+    assert ("Did you mean" in found.hint) is bool(meant)
+    assert meant in found.hint
+    assert "tool.acme.*" in found.hint
+    assert found.to_dict()["hint"] == found.hint
+    assert found.hint in str(found)
+
+
+async def test_a_scope_that_holds_items_gives_no_hint(library):
+    for scope in ("*", "tool", "tool.sea.*"):
+        found = await search(library, "zzyzx", scope=scope)
+        assert (found.total, found.hint, "hint" in found.to_dict()) == (0, "", False)
+
+
+async def test_no_hint_tells_a_model_of_items_that_it_may_not_fetch(library):
+    async with library.open() as rye:
+        ctx = CallContext(capabilities=frozenset({"rye.fetch.knowledge.*"}))
+        found = await rye.search("tides", scope="tool.sea", ctx=ctx)
+    assert "Did you mean" not in found.hint
+
+
 async def test_dev_mode_does_not_make_a_result_look_verified(house):
     house.write("knowledge/k.md", "tides\n", sign=False)
     house.environ["RYE_DEV_MODE"] = "1"

@@ -20,6 +20,7 @@ def environment(house: House, *, tool=None, runtime=None, trace=False, **opened)
     house.yaml("a/runtime", config=SHOW, env_config={"env": runtime or {}})
     ref = house.yaml("a/tool", executor_id="a/runtime", env_config={"env": tool or {}})
     done = house.execute(ref, opened=opened, trace=trace)
+    assert isinstance(done.data, dict)
     pairs = done.data["stdout"].rstrip("\0").split("\0")
     return dict(pair.split("=", 1) for pair in pairs if pair), done
 
@@ -155,6 +156,8 @@ def test_the_user_and_the_host_allow_names_of_one_project(house):
     assert states == {"ONE": "allowed", "TWO": "asked", "THREE": "asked", "STRIPE_SK": "allowed"}
     found, _ = environment(house, allow_env=["TWO"])
     assert {"ONE", "TWO", "THREE", "STRIPE_SK"} & set(found) == {"ONE", "TWO"}
+    found, _ = environment(house, inherit_env="all")  # the host's rule counts for them too
+    assert found["STRIPE_SK"] == "4"
     found, _ = environment(house, tool={"STRIPE_SK": "${STRIPE_SK}"})
     assert (found["ONE"], found["STRIPE_SK"], found.get("TWO")) == ("1", "4", None)
     opened.env.forget("ONE")
@@ -186,6 +189,38 @@ def test_who_executed_a_tool_that_failed_is_told_what_the_dotenv_did_not_set(hou
     done = house.execute(ref)
     assert done.success
     assert "hint" not in done.to_dict()["metadata"]
+
+
+def test_who_lacks_a_credential_is_told_that_the_tool_has_to_name_it(house):
+    dotenv(house, "STRIPE_SK=4\nURL=https://ada:lovelace@host/\nGREETING=1\n")
+    ref = house.shell("a/t", 'echo "$1" STRIPE_SK URL >&2; exit 1')
+    needed = 'Add STRIPE_SK: "${STRIPE_SK}", URL: "${URL}" to the signed env_config.env of the tool'
+    opened = house.open()
+    for allowed in ([], ["STRIPE_SK", "URL"]):
+        if allowed:
+            opened.env.allow(*allowed)
+        hint = house.execute(ref).to_dict()["metadata"]["hint"]
+        assert hint.startswith("The project's .env did not set STRIPE_SK, URL and 1 more. ")
+        assert needed in hint
+        assert "rye env allow" not in hint  # which would not be enough
+    assert [one.name for one in opened.env.names() if one.needs_naming] == ["STRIPE_SK", "URL"]
+    named = {name: f"${{{name}}}" for name in ("STRIPE_SK", "URL")}
+    done = house.execute(house.shell("a/n", "exit 1", env_config={"env": named}))
+    assert "STRIPE_SK" not in done.to_dict()["metadata"]["hint"]
+
+
+def test_names_that_are_allowed_and_missing_are_listed(house):
+    opened = house.open(allow_env=["BY_HOST"])
+    opened.env.allow("GREETING")
+    assert {one.name: one.state for one in opened.env.names()} == {
+        "BY_HOST": "missing",
+        "GREETING": "missing",
+    }
+    dotenv(house, "GREETING=1\n")
+    assert {one.name: one.state for one in opened.env.names()} == {
+        "BY_HOST": "missing",
+        "GREETING": "allowed",
+    }
 
 
 def test_a_dotenv_cannot_define_a_function_for_a_shell(house):

@@ -36,6 +36,25 @@ def test_what_a_tool_printed_is_shown_as_it_was_printed():
     assert "  one\n  two\n  stderr: careful" in shown
 
 
+def test_a_failure_is_shown_once_and_the_rest_of_what_was_returned_stays():
+    data = {
+        "success": False,
+        "status": "error",
+        "error": "a: boom",
+        "node": "a",
+        "problems": [{"message": "boom", "line": 1}],
+    }
+    shown = result(status="error", error="a: boom\n", data=data).plain()
+    assert shown.count("boom") == 1
+    assert '"node": "a"' in shown
+    other = result(status="error", error="a: boom", data={"error": "another", "status": "late"})
+    assert '"error": "another"' in other.plain()
+    assert '"status": "late"' in other.plain()
+    bare = result(status="error", error="no", data={"success": False, "error": "no"}).plain()
+    assert "{" not in bare
+    assert '"error": "x"' in result(status="success", data={"error": "x"}).plain()
+
+
 def test_an_exit_code_is_shown():
     data = {"stdout": "", "stderr": "", "return_code": 3}
     shown = result(status="error", error="why", data=data).plain()

@@ -462,7 +462,63 @@ def test_names_of_a_dotenv_are_listed_allowed_and_forgotten_by_name_alone(house,
     assert "hunter2" not in listed.out
     assert run("env", "forget", "GREETING").code == 0
     states = {one["name"]: one["state"] for one in run("env", "list", "--json").json["names"]}
-    assert states == {"GREETING": "asked", "LD_PRELOAD": "never", "STRIPE_SK": "allowed"}
+    assert states == {
+        "GREETING": "asked",
+        "LD_PRELOAD": "never",
+        "MISTYPED": "missing",
+        "STRIPE_SK": "allowed",
+    }
     refused = run("env", "allow", "LD_PRELOAD")
     assert refused.code == 2
     assert "it steers programs" in refused.err
+    assert "! MISTYPED  allowed, but not in this project's .env" in run("env", "list").out
+
+
+@pytest.mark.parametrize("command", ["allow", "forget"])
+@pytest.mark.parametrize("name", ["A B", "", "1X", "a-b", "X=hunter2", "=hunter2", "A B=hunter2"])
+def test_what_is_no_variables_name_is_said_with_what_one_looks_like(house, run, command, name):
+    refused = run("env", command, "--", name)
+    assert refused.code == 2
+    assert "steers" not in refused.err
+    assert "hunter2" not in refused.err
+    assert ("the name alone: X" if name == "X=hunter2" else "like GREETING") in refused.err
+
+
+def test_lines_of_a_dotenv_that_can_not_be_read_are_named_once_without_their_text(house, run):
+    (house.project / ".env").write_text(
+        "GREETING=hi\n\n\nthe password is hunter2\n'x\nA=\"hunter2\nB=1\n"
+    )
+    house.shell("a/t", 'echo "$GREETING"', env_config={"env": {"GREETING": "${GREETING}"}})
+    for command in (["env", "list"], ["execute", "tool:a/t"]):
+        done = run(*command)
+        assert done.code == 0
+        assert done.err == (
+            f"! {house.project}/.env, lines 4, 5, 6: passed over. "
+            "Write NAME=value, with quotes that are closed.\n"
+        )
+
+
+# names
+
+
+def test_a_bare_id_is_fetched_by_the_kind_that_has_it(house, run):
+    house.write("knowledge/acme/terms.md", "Net 30.\n")
+    refused = run("fetch", "acme/terms")
+    assert refused.code == 2
+    assert "next: Write knowledge:acme/terms.\n" in refused.err
+    house.write("config/acme/terms.yaml", "a: 1\n")
+    assert "knowledge:acme/terms or config:acme/terms" in run("fetch", "acme/terms").err
+    missing = run("fetch", "acme/missing").err
+    assert "like tool:acme/missing. The kinds are tool, directive, knowledge, config." in missing
+    for command in ("execute", "verify", "sign"):
+        done = run(command, "acme/terms")
+        assert done.code == 2
+        assert "Did you mean knowledge:acme/terms or config:acme/terms?" in done.err
+
+
+@pytest.mark.parametrize("command", [["execute"], ["fetch"], ["trace"], ["graph", "run"]])
+def test_a_name_that_no_item_has_is_said_with_what_one_looks_like(run, command):
+    for name in ("acme/bad name", "tool:acme/bad name", "tool:x.py"):
+        refused = run(*command, name)
+        assert refused.code == 2
+        assert "like 'acme/csv/summarise'" in refused.err

@@ -51,6 +51,14 @@ def test_what_is_made_verifies_once_signed_and_runs(house: House, run: Run, kind
     assert not (house.project / "x").exists()
 
 
+def test_nothing_is_made_that_can_not_be_signed_as_it_was_asked_for(house: House, run: Run) -> None:
+    house.keys.trust(house.key.public, "me", revoked=True)
+    done = run("new", "tool", "x", "--sign")
+    assert done.code == 2
+    assert "was revoked" in done.err
+    assert not house.path("tools").exists()
+
+
 def test_knowledge_is_made_and_can_be_signed_at_once(house: House, run: Run) -> None:
     made = run("new", "knowledge", "sea/tides", "--sign")
     assert made.code == 0
@@ -68,11 +76,16 @@ def test_nothing_is_replaced_nor_made_ambiguous(house: House, run: Run, there: s
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["../x", "a/../x", "/etc/x", "a b", ".x", "a//x", "x\n", ""])
+@pytest.mark.parametrize(
+    "name", ["../x", "a/../x", "a/", "x.py", "tool:x", "/etc/x", "a b", ".x", "a//x", "x\n", ""]
+)
 def test_a_name_that_no_id_has_is_refused(house: House, run: Run, name: str) -> None:
-    done = run("new", "tool", name)
-    assert done.code == 2
-    assert "Traceback" not in done.err
+    for kind in ("tool", "graph"):
+        done = run("new", kind, name)
+        assert done.code == 2
+        assert "is not an item id" in done.err
+        assert "like 'acme/csv/summarise'" in done.err
+        assert "^[" not in done.err  # no pattern of a schema
     assert not house.path("tools").exists()
 
 

@@ -115,10 +115,22 @@ def test_an_unknown_kind_is_refused_with_the_kinds(text: str) -> None:
     assert all(kind in refused.value.next_step for kind in KIND_FOLDERS)
 
 
-def test_a_bare_id_without_a_default_kind_is_refused_with_both_spellings() -> None:
+@pytest.mark.parametrize(
+    ("text", "example"), [("acme/x", "tool:acme/x"), ("../x", "tool:acme/name")]
+)
+def test_a_bare_id_without_a_default_kind_is_refused_with_the_kinds(
+    text: str, example: str
+) -> None:
     with pytest.raises(InvalidItemId, match="doesn't say what kind") as refused:
-        ItemRef.parse("acme/x")
-    assert "tool:acme/x or directive:acme/x" in refused.value.next_step
+        ItemRef.parse(text)
+    assert f"like {example}." in refused.value.next_step
+    assert all(kind in refused.value.next_step for kind in KIND_FOLDERS)
+
+
+def test_whoever_names_a_graph_by_that_kind_is_told_that_it_is_a_tool() -> None:
+    with pytest.raises(InvalidItemId, match="'graph' is not a kind") as refused:
+        ItemRef.parse("graph:acme/x")
+    assert "write tool:acme/x" in refused.value.next_step
 
 
 @pytest.mark.parametrize("kind", sorted(KIND_FOLDERS))

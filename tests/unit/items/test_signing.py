@@ -301,6 +301,26 @@ def test_what_matches_nothing_is_said_with_where_was_looked(house: House) -> Non
         assert str(house.project) in refused.value.next_step
 
 
+def test_a_glob_matches_with_the_extension_and_without(house: House) -> None:
+    for name in ("acme/report.py", "acme/sub/report.sh", "acme/reports.py"):
+        put(house, f"tools/{name}")
+    assert signed_by(house, "tool:*/report") == ["acme/report.py", "acme/sub/report.sh"]
+    assert signed_by(house, "tool:acme/repor?") == ["acme/report.py"]
+    assert signed_by(house, "tool:*.sh") == ["acme/sub/report.sh"]
+    assert signed_by(house, "tool:acme/report*") == [
+        "acme/report.py",
+        "acme/reports.py",
+    ]
+
+
+def test_what_matches_nothing_but_another_kind_has_is_named(house: House) -> None:
+    put(house, "knowledge/acme/terms.md")
+    for pattern in ("tool:acme/terms", "acme/terms"):
+        with pytest.raises(ItemNotFound) as refused:
+            house.open().sign(pattern)
+        assert refused.value.next_step == "Did you mean knowledge:acme/terms?"
+
+
 def test_two_files_of_one_stem_are_refused_and_the_next_step_works(house: House) -> None:
     both = (put(house, "tools/acme/x.py"), put(house, "tools/acme/x.sh"))
     with pytest.raises(AmbiguousItem) as refused:

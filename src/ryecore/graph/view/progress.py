@@ -32,7 +32,7 @@ class ProgressLines:
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
         self._begun_s = 0.0
-        self._members = ""
+        self._members = self._failure = ""
         self._total = self._over = self._said = self._step = self._carried = 0
 
     def line(self, event: GraphEvent) -> str | None:
@@ -97,6 +97,7 @@ class ProgressLines:
             "" if is_well else str(payload.get("error", "")),
         ]
         said = ", ".join(one for one in details if one)
+        self._failure = "" if is_well else f"{payload.get('node')}: {payload.get('error')}"
         following = payload.get("next")
         to = f" → {following}" if isinstance(following, str) else ""
         node = payload.get("node")
@@ -107,7 +108,8 @@ class ProgressLines:
         took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
         status = str(payload.get("status", "")).replace("_", " ")
         count = f"{steps} {'step' if steps == 1 else 'steps'}"
-        said = str(payload.get("error", ""))
+        error = str(payload.get("error", ""))
+        said = "" if error == self._failure else error  # the node's own line said it
         return _line(event.run_id, f"{_ENDS[event.type]} {status}, {count} {took}", said)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ryecore.graph.model import Graph
+from ryecore.graph.model import AgentVertex, Graph
 from ryecore.graph.view.seen import NodeSeen, RunSeen
 from ryecore.graph.view.text import MARKS, Facts, add_facts, add_nodes, happened
 from ryecore.policy.budget import NOTHING, Amount
@@ -114,16 +114,29 @@ class RunView:
 
     @property
     def next_step(self) -> str:
-        """The command that goes on with it; empty where there is nothing to go on with."""
+        """The command that goes on with it; empty where there is nothing to go on with.
+
+        A node that refused its parameters refuses them again: then it names what can change them.
+        """
         if self.followed_by is not None:
             return f"rye graph show {self.followed_by}"
         if not self.ended:
             return f"rye threads wait {self.run_id}"
         if self.record.status == "completed" or self.only or not self.seen.started_at:
             return ""
+        if self._refused_parameters and not self.is_changed:
+            if any(one.status == "completed" for one in self.nodes.values()):
+                return f"rye graph resume {self.run_id} --set KEY=VALUE"
+            return f"rye graph run {self.item_id} KEY=VALUE"
         unknown = " --rerun, or --result JSON where it was done" if self.is_unknown else ""
         changed = " --changed" if self.is_changed else ""
         return f"rye graph resume {self.run_id}{changed}{unknown}"
+
+    @property
+    def _refused_parameters(self) -> bool:
+        """Whether it failed since a node's parameters don't fit, which no second try changes."""
+        node = self.graph.nodes.get(self.node or "") if self.graph is not None else None
+        return self.seen.code == "validation" and not isinstance(node, AgentVertex)
 
     def to_dict(self) -> dict[str, object]:
         """The run as a JSON-ready object."""

@@ -78,6 +78,7 @@ class RunSeen:
         ended: How the run ended, as its journal says it; empty while it goes on.
         status: The same in more detail: `completed_with_errors` too.
         error: Why it failed; empty where it didn't.
+        code: The code of that error, such as `tool_failed`; empty where it didn't.
         steps: How many nodes were run.
         node: The node that runs, or is the next; None where the run has come to its end.
         started_at: When it began, in seconds since 1970 (UTC).
@@ -89,6 +90,7 @@ class RunSeen:
     ended: str = ""
     status: str = ""
     error: str = ""
+    code: str = ""
     steps: int = 0
     node: str | None = None
     started_at: float | None = None
@@ -176,7 +178,7 @@ class RunSight:
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeSight] = {}
         self._taken: set[tuple[str, str, bool]] = set()
-        self._ended = self._status = self._error = ""
+        self._ended = self._status = self._error = self._code = ""
         self._steps = 0
         self._node: str | None = None
         self._started_at: float | None = None
@@ -196,6 +198,7 @@ class RunSight:
             self._ended, self._ended_at = _ENDS[kind], event.timestamp
             self._status = str(payload.get("status") or self._ended)
             self._error = str(payload.get("error") or "")
+            self._code = str(payload.get("error_code") or "")
         elif kind == "state_checkpoint":
             self._steps = _whole(payload.get("step"), self._steps)
             self._node = node if isinstance(node, str) else None
@@ -245,6 +248,7 @@ class RunSight:
             ended,
             self._status or ended,
             self._error,
+            self._code,
             self._steps,
             self._node,
             self._started_at,

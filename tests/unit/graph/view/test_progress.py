@@ -66,6 +66,13 @@ def test_a_long_foreach_says_each_tenth() -> None:
     assert lines(("node_started", {"node": "each", "count": 19}), *[member] * 19) == []
 
 
+def test_the_end_does_not_repeat_what_a_nodes_line_said() -> None:
+    failed = node(status="failed", error="the tide is out")
+    end = ("run_error", {"status": "error", "steps": 3, "error": "load: the tide is out"})
+    assert [one.count("the tide is out") for one in lines(failed, end)] == [1, 0]
+    assert [one.count("the tide is out") for one in lines(node(), end)] == [0, 1]
+
+
 def test_a_node_says_where_it_leads() -> None:
     assert line(node(next="sum")) == f"[graph:{RUN}] step 3/12 load ✓ 1.2s → sum"
     failed = node(status="failed", error="Traceback (most recent call last):\n  x\nOSError: no")

@@ -66,6 +66,24 @@ async def test_a_run_is_shown_with_all_that_resuming_it_needs(house: House, fail
     assert repr(view) == f"RunView({done.run_id!r}, error)"
 
 
+async def test_resuming_is_offered_only_where_it_can_help(house: House) -> None:
+    typed = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    house.shell("acme/typed", "echo 1", config_schema=typed)
+    call = {"item_id": "tool:acme/typed", "params": {"n": "${inputs.n}"}}
+    first = {"action": {"item_id": "tool:rye/bash", "params": {"command": "echo 1"}}, "next": "a"}
+    permissions = ("rye.execute.tool.*",)
+    async with house.open() as rye:
+        ref = graph(house, {"a": {"action": call}}, permissions=permissions)
+        at_once = await rye.graphs.show((await rye.graphs.run(ref, {"n": "x"})).run_id)
+        ref = graph(house, {"first": first, "a": {"action": call}}, permissions=permissions)
+        changed = await rye.graphs.show(at_once.run_id)
+        later = await rye.graphs.show((await rye.graphs.run(ref, {"n": "x"})).run_id)
+        assert (await rye.graphs.run(ref, {"n": 1})).success
+    assert at_once.next_step == f"rye graph run {ref} KEY=VALUE"
+    assert changed.next_step == f"rye graph resume {at_once.run_id} --changed"
+    assert later.next_step == f"rye graph resume {later.run_id} --set KEY=VALUE"
+
+
 async def test_what_follows_a_run_is_said_by_both(house: House, failing: str) -> None:
     async with house.open() as rye:
         first = await rye.graphs.run(failing)
@@ -115,9 +133,10 @@ async def test_what_is_no_run_is_refused(house: House, failing: str) -> None:
         with pytest.raises(ThreadNotFound):
             await rye.graphs.show("acme/flow/flow-1")
         launched = await rye.execute("tool:acme/work", async_=True)
-        await rye.threads.wait(launched.to_dict()["thread_id"])
+        thread_id = str(launched.to_dict()["thread_id"])
+        await rye.threads.wait(thread_id)
         with pytest.raises(InputError, match="no run of a graph"):
-            await rye.graphs.show(launched.to_dict()["thread_id"])
+            await rye.graphs.show(thread_id)
         assert await rye.graphs.list() == ()
         with pytest.raises(InputError):
             await rye.graphs.list(limit=1001)
