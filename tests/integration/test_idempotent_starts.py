@@ -9,8 +9,8 @@ import anyio
 import pytest
 from attrs import evolve
 
-from ryecore import CallContext, Rye
-from ryecore.errors import AlreadyStarted, InputError, RyeError, ThreadConflict
+from ryecore import CallContext, CancelToken, Rye
+from ryecore.errors import AlreadyStarted, CallCancelled, InputError, RyeError, ThreadConflict
 from ryecore.lillux.processes import current_process
 from ryecore.state.model import Follows
 from ryecore.state.start_keys import StartKey
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 STARTS = """
 import sys, anyio, json
 from pathlib import Path
-from ryecore import CallContext, Rye
+from ryecore import CallContext, CancelToken, Rye
 from tests.thread_host import _deps
 root = Path(sys.argv[1])
 async def main():
@@ -32,7 +32,14 @@ async def main():
     async with opened as rye:
         print('ready', flush=True)
         sys.stdin.readline()
-        if sys.argv[2].startswith('directive:'):
+        if sys.argv[3] == 'graph_run':
+            print((await rye.graphs.run(sys.argv[2], idempotency_key='order-17')).run_id)
+            return
+        if sys.argv[3] == 'graph_start':
+            run = await rye.graphs.start(sys.argv[2], idempotency_key='order-17')
+            print((await run.result()).run_id)
+            return
+        if sys.argv[3] == 'directive':
             started = await rye.start(sys.argv[2], idempotency_key='order-17')
             await started.result()
         else:
@@ -65,11 +72,16 @@ async def test_of_eight_processes_that_start_with_one_key_one_does(
     theatre = Theatre(House(tmp_path))
     ref = items(theatre)[kind]
     command = [theatre.command()[0], "-c", STARTS, str(tmp_path), ref]
+    ways = ["graph", "graph_start", "graph_run"] if kind == "graph" else [kind]
     hosts = [
         subprocess.Popen(
-            command, env=theatre.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*command, ways[number % len(ways)]],
+            env=theatre.environ,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
-        for _ in range(8)
+        for number in range(8)
     ]
     assert [host.stdout.readline() for host in hosts if host.stdout] == ["ready\n"] * 8
     for host in hosts:
@@ -239,3 +251,117 @@ def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path)
         assert started.value.thread_id == "child"
     registry.register("others", "tool:acme/pay", "other", start=key)
     registry.register("hosts", "tool:acme/pay", start=key)
+
+
+def counting(theatre: Theatre, on_error: str = "continue") -> str:
+    """A graph that leaves a mark, and whose second node fails."""
+    theatre.house.shell("acme/pay", 'echo paid >> "$1/../marks"; echo 1')
+    nodes = {
+        "pay": {
+            "action": {"item_id": "tool:acme/pay"},
+            "assign": {"count": "${result.stdout}"},
+            "next": "bad",
+        },
+        "bad": {"action": {"item_id": "tool:acme/none"}, "next": "done"},
+        "done": {"type": "return", "output": {"n": "${inputs.n}"}},
+    }
+    inputs = {"n": {"type": "integer"}}
+    more: dict[str, Any] = {"state": {"count": 0}, "on_error": on_error}
+    return graph(theatre.house, nodes, "acme/count", inputs=inputs, **more)
+
+
+@pytest.mark.parametrize(("on_error", "ended", "output"), [
+    ("continue", "completed_with_errors", {"n": 3}), ("fail", "error", None),
+])  # fmt: skip
+async def test_a_repeated_run_of_a_graph_gives_the_result_that_there_is(
+    tmp_path: Path, on_error: str, ended: str, output: object
+) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = counting(theatre, on_error)
+    async with theatre.open() as rye:
+        first = await rye.graphs.run(ref, {"n": 3}, idempotency_key="k")
+        assert (first.ended, first.output) == (ended, output)
+    with theatre.house.sync() as rye:
+        run = rye.graphs.start(ref, {"n": 3}, idempotency_key="k")
+        for again in (rye.graphs.run(ref, {"n": 3}, idempotency_key="k"), run.result()):
+            assert again.to_dict() == first.to_dict()
+            for name in ("run_id", "ended", "output", "steps", "state", "failed", "errors",
+                         "suppressed", "cost", "total", "error"):  # fmt: skip
+                assert getattr(again, name) == getattr(first, name), name
+            assert again.seen is not None
+            assert first.seen is not None
+            assert {name: one.status for name, one in again.seen.nodes.items()} == {
+                name: one.status for name, one in first.seen.nodes.items()
+            }
+        assert next(event.type for event in run.events()) == "run_started"
+        assert (run.run_id, set(run.graph.nodes)) == (first.run_id, {"pay", "bad", "done"})
+        kept = rye.execute(ref, {"n": 3}, async_=True, idempotency_key="k").to_dict()
+        assert (kept["thread_id"], kept["already_started"]) == (first.run_id, True)
+        for inputs, limits in (({"n": 4}, None), ({"n": 3}, {"turns": 3})):
+            with pytest.raises(InputError, match="with other parameters"):
+                rye.graphs.run(ref, inputs, limits=limits, idempotency_key="k")
+        (theatre.house.project / ".ai/tools/acme/count.yaml").unlink()  # its run is there still
+        assert rye.graphs.run(ref, {"n": 3}, idempotency_key="k").ended == ended
+    assert marks(theatre) == ["paid"]
+
+
+async def test_a_repeated_run_waits_for_the_one_that_runs_elsewhere(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    wait = 'touch "$1/../here"; while ! test -e "$1/../go"; do sleep 0.02; done; echo 1'
+    theatre.house.shell("acme/wait", wait)
+    ref = graph(theatre.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2")
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye:
+            started = await again(rye, ref, idempotency_key="k")
+            found = await rye.graphs.start(ref, idempotency_key="k")
+            assert found.run_id == started["thread_id"]
+            stop = CancelToken()
+            async with anyio.create_task_group() as tasks:
+
+                async def give_up() -> None:
+                    with pytest.raises(CallCancelled):
+                        await rye.graphs.run(
+                            ref, idempotency_key="k", ctx=CallContext(cancellation=stop)
+                        )
+
+                tasks.start_soon(give_up)
+                async for event in found.events():
+                    if event.type == "node_started":
+                        stop.cancel()
+                        break
+            (tmp_path / "go").touch()
+            result = await rye.graphs.run(ref, idempotency_key="k")
+            assert (result.success, result.run_id) == (True, found.run_id)
+            assert await found.result() == result
+
+
+async def test_a_found_run_is_cancelled_from_another_process(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    theatre.house.shell("acme/wait", "exec sleep 300")
+    ref = graph(theatre.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2")
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye:
+            await again(rye, ref, idempotency_key="k")
+            found = await rye.graphs.start(ref, idempotency_key="k")
+            found.cancel()
+            done = await found.result()
+            assert (done.ended, done.success) == ("cancelled", False)
+
+
+def test_the_command_finds_the_run_of_its_key(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    ref = counting(theatre)
+
+    def rye(*arguments: str) -> dict[str, Any]:
+        project = ["--project", str(theatre.house.project), "--json", "--idempotency-key", "k"]
+        start = [theatre.command()[0], "-m", "ryecore.cli", "graph", "run", ref]
+        command = [*start, *arguments, *project]
+        environ = {**theatre.environ, "USER_SPACE": str(theatre.house.user)}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        return dict(json.loads(done.stdout))
+
+    first = rye("n=3")
+    assert rye("n=3") == first
+    assert rye("n=3", "--async")["thread_id"] == first["data"]["graph_run_id"]
+    assert "with other parameters" in rye("n=4")["error"]
+    assert marks(theatre) == ["paid"]

@@ -10,6 +10,7 @@ from ryecore.actions.allowed import check_capability
 from ryecore.actions.given import checked_mapping
 from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.actions.options import ExecuteOptions
+from ryecore.actions.start_keys import start_key_of
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.prepared import PreparedChain
@@ -18,6 +19,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.runs.earlier import wait_for_earlier
 from ryecore.runs.ports import Planned
 from ryecore.threads.served import ORCHESTRATOR
 
@@ -133,7 +135,8 @@ class ExecuteAction:
                 try:
                     return await self._threads().run(wish, ctx)
                 except AlreadyStarted as found:
-                    return await self._threads().thread(found.thread_id).result()
+                    thread = self._threads().thread(found.thread_id)
+                    return await wait_for_earlier(thread, ctx)
             if self._launch().can_rebuild_models:
                 return await self._launch().fork(wish, ctx)
             return await self._threads().launch(wish, ctx)
@@ -307,12 +310,12 @@ def _start_key(
             "idempotency_key is for what is started: a tool with async, a directive's thread.",
             next_step="Pass async as well, or leave it out.",
         )
-    from ryecore.state.start_keys import StartKey  # noqa: PLC0415 - for what is started alone
+    limits = Limits()
+    if options.limit_overrides is not None:
+        from ryecore.threads.planner.planning import read_overrides  # noqa: PLC0415 - threads alone
 
-    limits = options.limit_overrides
-    asked = limits.to_dict() if isinstance(limits, Limits) else limits
-    request = {"parameters": given, "model": options.model, "limits": asked or {}}
-    return StartKey.of(key, str(ref), request)
+        limits = read_overrides(options.limit_overrides)
+    return start_key_of(key, ref, given, limits, options.model)
 
 
 def _check_options(kind: str, options: ExecuteOptions) -> None:

@@ -15,6 +15,7 @@ from ryecore.actions.graph_arguments import (
     resume_options,
 )
 from ryecore.actions.running import Running
+from ryecore.actions.start_keys import start_key_of
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.graph.wish import GoingOn, GraphWish
 from ryecore.items.refs import ItemRef
@@ -146,6 +147,7 @@ class Graphs:
         inputs: Mapping[str, Any] | None = None,
         *,
         limits: Limits | Mapping[str, float] | None = None,
+        idempotency_key: str | None = None,
         ctx: CallContext | None = None,
     ) -> "GraphResult":
         """Run a graph to its end, in this process.
@@ -154,19 +156,34 @@ class Graphs:
             ref: `tool:ID`, or its bare id.
             inputs: What it is given, checked against its `config_schema`.
             limits: What bounds it, its nodes and all that these start.
+            idempotency_key: A call repeated with it, here or elsewhere, waits for the run that
+                there is, and returns its result.
             ctx: On whose behalf; the host's own by default.
 
         Returns:
             What came of it; a run that failed is a result too.
 
         Raises:
+            CallCancelled: It waited for a run that was started before, and was cancelled or out
+                of time; the run goes on.
             RyeError: Nothing ran.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(
-            self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), checked_limits(limits)
-        )
+        wish = self._fresh(ref, inputs, limits, idempotency_key, ctx)
         return await self._running.run(ref, partial(self._service().run, wish, ctx))
+
+    def _fresh(
+        self,
+        ref: str | ItemRef,
+        inputs: Mapping[str, Any] | None,
+        limits: Limits | Mapping[str, float] | None,
+        idempotency_key: str | None,
+        ctx: CallContext,
+    ) -> GraphWish:
+        found, given = self._ref(ref, ctx), checked_mapping(inputs, "Inputs")
+        bounds = checked_limits(limits)
+        key = start_key_of(idempotency_key, found, given, bounds)
+        return GraphWish(found, given, bounds, start_key=key)
 
     async def carry_out(self, wish: GraphWish, ctx: CallContext) -> "GraphRun":
         """Start what a run is wanted for; for whoever has claimed its row."""
@@ -178,21 +195,21 @@ class Graphs:
         inputs: Mapping[str, Any] | None = None,
         *,
         limits: Limits | Mapping[str, float] | None = None,
+        idempotency_key: str | None = None,
         ctx: CallContext | None = None,
     ) -> "GraphRun":
-        """Start a graph, and return as soon as it runs.
+        """Start a graph, and return as soon as it runs; see `run` for the arguments.
 
         Returns:
             The run: its events, its result, and a way to stop it. It is cancelled when the Rye
-            is closed.
+            that started it is closed. With an idempotency key that was used before, the run that
+            there is, which may have ended.
 
         Raises:
             RyeError: Nothing runs.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(
-            self._ref(ref, ctx), checked_mapping(inputs, "Inputs"), checked_limits(limits)
-        )
+        wish = self._fresh(ref, inputs, limits, idempotency_key, ctx)
         return await self._running.run(ref, partial(self._service().start, wish, ctx))
 
     async def step(

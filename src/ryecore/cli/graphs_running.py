@@ -45,6 +45,7 @@ _quiet_option = click.option(
 @_params_option
 @_limit_option
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye graph list")
+@click.option("--idempotency-key", metavar="KEY", help="A start that is repeated finds its run.")
 @_quiet_option
 @deps_option
 @project_option
@@ -55,6 +56,7 @@ def run(
     params: str | None,
     limits: Sequence[str],
     async_: bool,
+    idempotency_key: str | None,
     quiet: bool,
     deps: str | None,
     project_path: str,
@@ -71,8 +73,11 @@ def run(
         graph = await rye.graphs.load(ref)
         given = object_of | read_pairs(inputs, graph.input_schema)
         if async_:
-            return await rye.execute(graph.ref, given, async_=True), ""
-        started = await rye.graphs.start(graph.ref, given, limits=overrides)
+            done = await rye.execute(graph.ref, given, async_=True, idempotency_key=idempotency_key)
+            return done, ""
+        started = await rye.graphs.start(
+            graph.ref, given, limits=overrides, idempotency_key=idempotency_key
+        )
         return await _ended(rye, started, quiet=quiet)
 
     with errors_shown(as_json=as_json):

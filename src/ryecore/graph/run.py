@@ -6,12 +6,14 @@ from contextlib import aclosing
 import anyio
 
 from ryecore.errors import RyeClosed
+from ryecore.graph.earlier import EarlierRun
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.lifecycle.life import GraphLife
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
 from ryecore.policy.budget import Amount
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 
 __all__ = ["GraphRun"]
@@ -21,14 +23,14 @@ class GraphRun:
     """A graph's run: what happens in it, what comes of it, and what it costs.
 
     `rye.graphs.start` makes it. It goes on whether somebody listens or not, until it ends, is
-    cancelled, or the Rye is closed.
+    cancelled, or the Rye that started it is closed.
 
     Attributes:
         run_id: What `rye.graphs`, `rye.threads` and the command line know it by.
         item_id: The graph, as a canonical ref.
     """
 
-    def __init__(self, host: GraphHost, life: GraphLife) -> None:
+    def __init__(self, host: GraphHost, life: GraphLife | EarlierRun) -> None:
         self._host = host
         self._life = life
         self._result: GraphResult | None = None
@@ -39,7 +41,11 @@ class GraphRun:
 
     @property
     def graph(self) -> Graph:
-        """Its graph, as it runs."""
+        """Its graph, as it runs; of a run found by its idempotency key, as the file is now.
+
+        Raises:
+            RyeError: It is such a run, and the graph can't be loaded any more.
+        """
         return self._life.graph
 
     @property
@@ -55,8 +61,7 @@ class GraphRun:
     @property
     def cost(self) -> Amount:
         """The money and the tokens that it and all below it have used."""
-        account = self._host.ledger.account(self.run_id)
-        return account.total + account.held
+        return self._life.total
 
     async def events(self) -> AsyncGenerator[GraphEvent, None]:
         """What happens in it, from its beginning until its end.
@@ -64,7 +69,7 @@ class GraphRun:
         Yields:
             The records of its journal, as they come.
         """
-        async with aclosing(self._life.journal.events()) as events:
+        async with aclosing(self._life.events()) as events:
             async for event in events:
                 yield event
 
@@ -75,6 +80,8 @@ class GraphRun:
             RyeClosed: The Rye was closed before that.
             RyeError: It ended, but that could not be written.
         """
+        if isinstance(self._life, EarlierRun):
+            return await self._life.result()
         await self._ended.wait()
         if self._result is None:
             raise self._failed or RuntimeError("It ended without a word.")
@@ -82,10 +89,12 @@ class GraphRun:
 
     def cancel(self) -> None:
         """Ask it, and all below, to stop. It doesn't wait for that."""
-        self._life.cancellation.cancel()
+        self._life.cancel()
 
     async def settle(self) -> None:
-        """Carry it to its end; the service's alone."""
+        """Carry it to its end; the service calls this for a run that it has begun."""
+        if isinstance(self._life, EarlierRun):
+            return
         try:
             self._result = await self._life.finish()
         except Exception as error:
@@ -108,4 +117,5 @@ class GraphRun:
         from ryecore.graph.view.shown import run_html  # noqa: PLC0415 - for notebooks alone
 
         # It is shown between two cells: nothing is settled, and nobody is waited for.
-        return run_html(self.graph, self.run_id, self._life.journal.path)
+        path = self._host.store.folder_of(self.run_id) / TRANSCRIPT
+        return run_html(self.graph, self.run_id, path)

@@ -3,7 +3,8 @@
 Source: seed 002, "state-graph/runtime"; decision 30.
 """
 
-from ryecore.errors import ConfigError
+from ryecore.errors import AlreadyStarted, ConfigError, RyeError
+from ryecore.graph.earlier import EarlierRun
 from ryecore.graph.host import GraphHost
 from ryecore.graph.lifecycle.life import GraphLife
 from ryecore.graph.loading import LoadedGraph
@@ -13,6 +14,7 @@ from ryecore.graph.run import GraphRun
 from ryecore.graph.wish import GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
+from ryecore.runs.earlier import wait_for_earlier
 from ryecore.runs.tasks import Tasks
 
 __all__ = ["GraphService"]
@@ -67,21 +69,26 @@ class GraphService:
         """Run a graph to its end.
 
         Returns:
-            What came of it; a run that failed is a result too.
+            What came of it; a run that failed is a result too. Of one that was started before with
+            the same idempotency key, what came of that one.
 
         Raises:
+            CallCancelled: It waited for an earlier run, and was cancelled or out of time.
             RyeError: Nothing ran.
         """
 
         async def run() -> GraphResult:
             life = GraphLife(self._host, wish, ctx)
-            await life.begin()
+            try:
+                await life.begin()
+            except AlreadyStarted as found:
+                return await wait_for_earlier(await self._earlier(found.thread_id, wish, ctx), ctx)
             return await life.finish()
 
         return await self._host.keeper.during(self._tasks, run)
 
     async def start(self, wish: GraphWish, ctx: CallContext) -> GraphRun:
-        """Start a run, and return as soon as it goes on.
+        """Start a run, and return as soon as it goes on; or find the one that its key started.
 
         Raises:
             RyeError: Nothing runs.
@@ -93,7 +100,17 @@ class GraphService:
             )
         self._host.keeper.start(self._tasks)
         life = GraphLife(self._host, wish, ctx)
-        await life.begin()
+        try:
+            await life.begin()
+        except AlreadyStarted as found:
+            return GraphRun(self._host, await self._earlier(found.thread_id, wish, ctx))
         run = GraphRun(self._host, life)
         self._tasks.start_soon(run.settle)
         return run
+
+    async def _earlier(self, run_id: str, wish: GraphWish, ctx: CallContext) -> EarlierRun:
+        try:
+            loaded: LoadedGraph | RyeError = await self._host.load(wish.ref, ctx)
+        except RyeError as error:  # what became of its file doesn't matter to a run that there is
+            loaded = error
+        return EarlierRun(self._host, run_id, str(wish.ref), loaded)

@@ -3,17 +3,21 @@
 Source: ADR 028.
 """
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Final
 
+from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.locking import run_in_thread
+from ryecore.state.signs import Signs
 from ryecore.state.syncing import INLINE_BYTES
 from ryecore.state.transcript_check import Record, read_records
 from ryecore.state.workers import SYNC_WORKERS
 
-__all__ = ["stream_records"]
+__all__ = ["follow_records", "stream_records"]
 
+_LOOK_AGAIN_S: Final = 0.2
 _PIECE_BYTES: Final = 512 * 1024
 """How much is read at a time, and held in memory."""
 
@@ -43,6 +47,43 @@ async def stream_records(
         while piece := await SYNC_WORKERS.run(_next_piece, records):
             for record in piece:
                 yield record
+
+
+async def follow_records(
+    folder: Path,
+    has_ended: Callable[[], bool],
+    *,
+    from_start: bool = True,
+    follow: bool = True,
+) -> AsyncGenerator[Record, None]:
+    """Read the records of a thread that runs in another process, or nowhere any more.
+
+    Args:
+        folder: The thread's folder.
+        has_ended: Says whether the thread has ended; called in a worker thread.
+        from_start: Whether to begin with the records that are there already.
+        follow: Whether to wait for more until the thread has ended.
+
+    Yields:
+        Each record of its transcript, as it comes.
+
+    Raises:
+        StateError: The transcript can't be read.
+    """
+    path, offset = folder / TRANSCRIPT, 0
+    if not from_start and path.exists():
+        offset = path.stat().st_size
+    async with Signs(folder) as watched:
+        while True:
+            ended = await run_in_thread(has_ended)
+            if path.exists():
+                async with aclosing(stream_records(path, from_offset=offset)) as records:
+                    async for record in records:
+                        offset = record.end
+                        yield record
+            if ended or not follow:
+                return
+            await watched.changed(_LOOK_AGAIN_S)
 
 
 def _size(path: Path, to_offset: int | None) -> int:

@@ -56,14 +56,21 @@ class StartKey:
             request: Its parameters, and whatever else makes it another request.
 
         Raises:
-            InputError: It can't be a key.
+            InputError: It can't be a key, or the request can't be written as JSON.
         """
         if not isinstance(key, str) or _KEY.fullmatch(key) is None:
             raise InputError(
                 f"The idempotency key {key!r:.80} can't be used.",
                 next_step="Pass 1 to 200 visible ASCII characters, such as order-17.",
             )
-        text = json.dumps([item_id, request], sort_keys=True, default=str)
+        try:
+            text = json.dumps([item_id, request], sort_keys=True, default=str)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise InputError(
+                f"The parameters can't be written as JSON, which an idempotency key needs: "
+                f"{problem}.",
+                next_step="Pass parameters of JSON's types, with text as the keys of objects.",
+            ) from None
         return cls(key, item_id, sha256(text.encode()).hexdigest())
 
 

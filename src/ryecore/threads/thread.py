@@ -14,8 +14,7 @@ from ryecore.state.events import EventsMissed
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
-from ryecore.state.record_stream import stream_records
-from ryecore.state.signs import Signs
+from ryecore.state.record_stream import follow_records, stream_records
 from ryecore.state.transcript_check import Record
 from ryecore.styled import StyledText
 from ryecore.threads.events import ThreadEvent
@@ -27,7 +26,6 @@ from ryecore.threads.view.watching import load_tree
 
 __all__ = ["Thread"]
 
-_LOOK_AGAIN_S: Final = 0.2
 _COLUMNS: Final = 80
 _MOST_WAIT_S: Final = 0.2
 
@@ -171,20 +169,12 @@ class Thread:
     ) -> AsyncGenerator[ThreadEvent, None]:
         """The events of a thread that runs in another process, or nowhere any more."""
         folder = self._host.store.folder_of(self.thread_id)
-        path, offset = folder / TRANSCRIPT, 0
-        if not from_start and path.exists():
-            offset = path.stat().st_size
-        async with Signs(folder) as watched:
-            while True:
-                ended = (await run_in_thread(lambda: self.record)).ended
-                if path.exists():
-                    async with aclosing(stream_records(path, from_offset=offset)) as records:
-                        async for record in records:
-                            offset = record.end
-                            yield _event(record)
-                if ended or not follow:
-                    return
-                await watched.changed(_LOOK_AGAIN_S)
+        followed = follow_records(
+            folder, lambda: self.record.ended, from_start=from_start, follow=follow
+        )
+        async with aclosing(followed) as records:
+            async for record in records:
+                yield _event(record)
 
     async def _looked_up(self) -> ThreadResult:
         """What came of a thread that this handle has not started, as the registry keeps it."""

@@ -7,7 +7,7 @@ Source: reference "State graph walker"; decisions 37, 39, 41 and 47.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -19,6 +19,7 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.runner import create_agent_node_executor
 from ryecore.errors import StateError
 from ryecore.graph.host import GraphHost
+from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found
 from ryecore.graph.lifecycle.closing import made_result, settle_failed
@@ -101,6 +102,20 @@ class GraphLife:
     def graph(self) -> Graph:
         """The graph, once it has begun."""
         return self._loaded.graph
+
+    @property
+    def total(self) -> Amount:
+        """The money and the tokens that it and all below it have used, with what is held."""
+        account = self._host.ledger.account(self.run_id)
+        return account.total + account.held
+
+    def events(self) -> AsyncGenerator[GraphEvent, None]:
+        """What happens in it, once it has begun."""
+        return self.journal.events()
+
+    def cancel(self) -> None:
+        """Ask it, and all below, to stop."""
+        self.cancellation.cancel()
 
     def want_handoff(self) -> None:
         """A run isn't handed off: nothing of it grows too long."""
