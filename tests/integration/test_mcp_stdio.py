@@ -21,6 +21,7 @@ from ryecore.errors import (
     UnsignedItem,
 )
 from tests.house import PYTHON, House, events
+from tests.matrix import in_turn
 from tests.mcp_house import SERVER, mcp_tool, nothing_left, server_item, stdio_server, why
 from tests.npm import npm_set
 from tests.pypi import pypi_program
@@ -332,16 +333,19 @@ def test_a_tool_that_is_not_there_is_refused_with_those_that_are(house: House, w
 # bad servers
 
 
-@BOTH_WAYS
 @pytest.mark.parametrize(
-    ("mode", "said"),
-    [
-        ("dies", "ended with exit code 7"),
-        ("floods-line", "wrote a line of more than 15 MiB"),
-        ("floods-notes", "sent more than 10000 messages that nobody asked for"),
-    ],
+    ("server", "warm"),
+    in_turn(
+        [
+            ("dies", "ended with exit code 7"),
+            ("floods-line", "wrote a line of more than 15 MiB"),
+            ("floods-notes", "sent more than 10000 messages that nobody asked for"),
+        ],
+        [True, False],
+    ),
 )
-def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(house, mode, said, warm):
+def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(house, server, warm):
+    mode, said = server
     stdio_server(house, mode)
     ref = mcp_tool(house, warm=warm)
     with nothing_left(house):
@@ -389,8 +393,7 @@ def test_endless_errors_are_drained_and_cost_nothing(house: House, warm: bool):
     assert house.execute(mcp_tool(house, warm=warm), {"text": "hi"}).success
 
 
-@BOTH_WAYS
-@pytest.mark.parametrize("mode", ["stubborn", "grandchild"])
+@pytest.mark.parametrize(("mode", "warm"), in_turn(["stubborn", "grandchild"], [True, False]))
 def test_a_server_that_will_not_go_is_ended(house, mode, warm):
     stdio_server(house, mode)
     ref = mcp_tool(house, warm=warm)

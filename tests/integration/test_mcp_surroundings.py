@@ -1,9 +1,12 @@
 """What an MCP server that is started finds around it: its environment and its working folder."""
 
+from typing import Any
+
 import pytest
 
 from ryecore.errors import ConfigError
 from tests.house import PYTHON, House, SpaceName
+from tests.matrix import in_turn
 from tests.mcp_house import SERVER, mcp_tool, server_item, stdio_server
 
 SHORT = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
@@ -16,19 +19,19 @@ def said(house: House, ref: str, parameters: dict[str, str] | None = None, **ope
     return str(done.data["content"][0]["text"])
 
 
-@pytest.mark.parametrize(
-    ("inherit", "more"),
-    [
-        ("safe", set()),
-        ("none", set()),
-        (["EDITOR"], {"EDITOR"}),
-        ("all", {"EDITOR", "STRIPE_SK", "NODE_ENV"}),
-    ],
-)
-@pytest.mark.parametrize("warm", [True, False])
+INHERITED: list[tuple[Any, set[str]]] = [
+    ("safe", set()),
+    ("none", set()),
+    (["EDITOR"], {"EDITOR"}),
+    ("all", {"EDITOR", "STRIPE_SK", "NODE_ENV"}),
+]
+
+
+@pytest.mark.parametrize(("inherited", "warm"), in_turn(INHERITED, [True, False]))
 def test_a_server_gets_a_short_list_of_variables_and_what_signed_elements_name(
-    house: House, inherit: str | list[str], more: set[str], *, warm: bool
+    house: House, inherited: tuple[Any, set[str]], *, warm: bool
 ) -> None:
+    inherit, more = inherited
     house.environ |= dict.fromkeys(SHORT - house.environ.keys(), "x")
     house.environ |= {"STRIPE_SK": "1", "EDITOR": "vi", "NODE_ENV": "x", "ASKED": "2"}
     (house.project / ".env").write_text("FROM_ENV=3\nOTHER=4\nNODE_OPTIONS=--require=x\n")
@@ -96,15 +99,17 @@ def test_npx_finds_no_planted_copy_of_a_user_server(house: House) -> None:
     assert path == f"{npx.parent}:/usr/bin:/bin"
 
 
-@pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.parametrize(
-    "config",
-    [
-        {"command": "${ACME_SERVER}"},
-        {"command": PYTHON, "args": ["${ACME_SERVER}"]},
-        {"command": "/bin/sh", "args": ["-c", "${ACME_SERVER}"]},
-        {"command": "npx", "args": ["-y", "${ACME_SERVER}"]},
-    ],
+    ("config", "warm"),
+    in_turn(
+        [
+            {"command": "${ACME_SERVER}"},
+            {"command": PYTHON, "args": ["${ACME_SERVER}"]},
+            {"command": "/bin/sh", "args": ["-c", "${ACME_SERVER}"]},
+            {"command": "npx", "args": ["-y", "${ACME_SERVER}"]},
+        ],
+        [True, False],
+    ),
 )
 def test_a_dotenv_chooses_no_server_and_the_refusal_says_so(
     house: House, config: dict[str, object], *, warm: bool

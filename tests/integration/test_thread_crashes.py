@@ -9,10 +9,10 @@ import pytest
 from tests.crashing import furnish
 from tests.killing import kill_at_points
 
-EVERY: Final = 1 if os.environ.get("RYE_SOAK") else 6
+EVERY: Final = 1 if os.environ.get("RYE_SOAK") else 10
 """How many points lie between two that are tried; `make soak` tries them all."""
 
-LEAST: Final = {"between": 100, "torn": 20, "again": 60}
+LEAST: Final = {"between": 60, "torn": 12, "again": 36}
 
 
 @pytest.mark.parametrize("how", LEAST)

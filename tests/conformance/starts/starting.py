@@ -1,28 +1,25 @@
 """A house with two Ryes, one that starts every process cold, and what comes of a call in both."""
 
-import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isfunction, signature
-from itertools import cycle, product
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from attrs import field, frozen
 
 from ryecore import ExecutionResult
 from tests.house import FUNCTION, SCRIPT, House, events
 
-__all__ = ["INHERENT", "VARIANTS", "Ended", "Starts", "cases_of", "in_turn", "started"]
+__all__ = ["INHERENT", "VARIANTS", "Ended", "Starts", "cases_of", "started"]
 
 VARIANTS: Final = ("function", "script")
 """The two runtimes. A `bare` tool's imports are not leading: its template holds none of them."""
 
-T, W = TypeVar("T"), TypeVar("W")
 
 INHERENT: Final = {
     "command_line": "the kernel shows a process's first command line; a template's has its mark",
@@ -60,13 +57,6 @@ def cases_of(module: ModuleType) -> list[str]:
         for name, value in vars(module).items()
         if isfunction(value) and name[0] != "_" and list(signature(value).parameters) == ["params"]
     ]
-
-
-def in_turn(cases: Sequence[T], ways: Sequence[W]) -> list[tuple[T, W]]:
-    """Each case in one of the ways, one after the other; in the soak, each in all of them."""
-    if os.environ.get("RYE_SOAK"):
-        return list(product(cases, ways))
-    return list(zip(cases, cycle(ways), strict=False))
 
 
 def started(result: ExecutionResult) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.starts.starting import VARIANTS, Starts, cases_of, in_turn
+from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
 from tests.conformance.starts.tools import ends, partings
 from tests.house import House
+from tests.matrix import in_turn
 
 ASKED: dict[str, list[dict[str, Any]]] = {
     "exits": [{"which": n} for n in range(20)],

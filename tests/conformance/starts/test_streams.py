@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.starts.starting import INHERENT, VARIANTS, Starts, cases_of, in_turn
+from tests.conformance.starts.starting import INHERENT, VARIANTS, Starts, cases_of
 from tests.conformance.starts.tools import leftovers, others, streams
 from tests.house import SCRIPT, House
+from tests.matrix import in_turn
 
 GIVEN: dict[str, dict[str, Any]] = {
     "little": {"a": 1},

@@ -28,7 +28,7 @@ def test_who_stops_and_who_claims_at_once_never_collide(house: House, kill: bool
         claiming = Thread(target=claim, args=(other, thread_id, both, claimed))
         claiming.start()
         both.wait()
-        one.kill(thread_id) if kill else one.cancel(thread_id)
+        one.kill(thread_id, grace_s=0) if kill else one.cancel(thread_id)
         claiming.join()
         record = one.look(thread_id)
         assert record.status == ("running" if claimed else "killed" if kill else "cancelled")

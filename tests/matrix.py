@@ -1,0 +1,16 @@
+"""Which cells of a matrix of cases the ordinary run tries."""
+
+import os
+from collections.abc import Sequence
+from itertools import cycle, product
+from typing import TypeVar
+
+C = TypeVar("C")
+W = TypeVar("W")
+
+
+def in_turn(cases: Sequence[C], ways: Sequence[W]) -> list[tuple[C, W]]:
+    """Each case in one of the ways, one after the other; in the soak, each in all of them."""
+    if os.environ.get("RYE_SOAK"):
+        return list(product(cases, ways))
+    return list(zip(cases, cycle(ways), strict=False))
