@@ -4,7 +4,6 @@ import gc
 import os
 import select
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from ryecore.errors import McpError
 from ryecore.mcp_client.pins import ToolDeclaration
 from tests.house import PYTHON, House, SpaceName
 from tests.mcp_server import TOOLS
+from tests.unit.lillux.system import wait_for_fds
 
 STDIO = "rye/core/runtimes/mcp/stdio"
 HTTP = "rye/core/runtimes/mcp/http"
@@ -72,7 +72,9 @@ def mcp_tool(
     **config: object,
 ) -> str:
     """The item of a tool of the server; its ref."""
-    one = declared or next((one for one in TOOLS if one["name"] == name), {"name": name})
+    one: dict[str, Any] = declared or next(
+        (one for one in TOOLS if one["name"] == name), {"name": name}
+    )
     declaration = ToolDeclaration(
         name, one.get("description", ""), one.get("inputSchema", {"type": "object"})
     )
@@ -138,13 +140,4 @@ def nothing_left(house: House) -> Iterator[None]:
             tempfile.tempdir = kept
     assert_gone(pids(house))
     gc.collect()
-    _wait_for_descriptors(len(before))
-
-
-def _wait_for_descriptors(count: int) -> None:
-    """Wait until no more than so many are open: the reactor's thread closes those of a run that
-    has ended when it comes to it, and nothing tells of that."""
-    deadline = time.monotonic() + _GONE_WITHIN_MS / 1000
-    while len(left := os.listdir("/proc/self/fd")) > count:
-        assert time.monotonic() < deadline, f"{len(left)} descriptors are open, and {count} were"
-        time.sleep(0.005)
+    wait_for_fds(len(before))

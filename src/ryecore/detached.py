@@ -78,6 +78,13 @@ def main() -> None:
         text = f"ryecore itself failed: {type(error).__name__}: {error}"
         status, result = "error", {"status": "error", "error": text, "item_id": payload.item_id}
     threads.settle(payload.thread_id, status, result, fence)
+    with contextlib.suppress(RyeError):  # it has ended whatever comes of this
+        anyio.run(_prune, payload)
+
+
+async def _prune(payload: Payload) -> None:
+    async with Rye.open(**payload.settings.to_options()) as rye:
+        await rye.threads.prune_automatically()
 
 
 async def _carry_out(

@@ -82,7 +82,9 @@ class Rye:
             parts.store.open_existing,
             parts.execute.schema,
         )
-        self.threads = Threads(parts.store.open_existing, self._running, lambda: parts.threads)
+        self.threads = Threads(
+            parts.store.open_existing, self._running, lambda: parts.threads, parts.prune
+        )
 
     @classmethod
     def open(

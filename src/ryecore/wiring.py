@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ryecore.policy.approval import Approve
     from ryecore.runs.keeping import Keeper
     from ryecore.state.exports import ExportVerifier
+    from ryecore.threads.lifecycle.retaining import AutomaticPruning
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
@@ -201,6 +202,16 @@ class Parts:
         return DirectivePlanner(self.spaces, self._verifier, self._configs)
 
     @cached_property
+    def _pruning(self) -> "AutomaticPruning":
+        from ryecore.threads.lifecycle.retaining import AutomaticPruning  # noqa: PLC0415
+
+        return AutomaticPruning(self.store.open, self.planner)
+
+    async def prune(self) -> None:
+        """Prune what signed configuration doesn't keep, where that is due."""
+        await self._pruning()
+
+    @cached_property
     def threads(self) -> "ThreadService":
         """Runs directives in managed threads."""
         from ryecore.threads.host import ThreadHost  # noqa: PLC0415
@@ -212,6 +223,7 @@ class Parts:
             self._dispatcher,
             self._agent,
             self._keeper,
+            self.prune,
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,
@@ -242,6 +254,7 @@ class Parts:
             self._dispatcher,
             self._agent,
             self._keeper,
+            self.prune,
             lay_limits,
             ResultsCache(self._dispatcher, self.graph_results),
             project_root=self.spaces.project.root,

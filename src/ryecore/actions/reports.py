@@ -1,15 +1,21 @@
 """What is told of one thread."""
 
+import codecs
+import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from attrs import field, frozen
 
 from ryecore.actions.render import render_thread
+from ryecore.errors import StateError
 from ryecore.state.model import ThreadRecord
 from ryecore.styled import StyledText
 
-__all__ = ["ThreadReport"]
+__all__ = ["ThreadReport", "read_log"]
+
+_MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 
 
 @frozen(repr=False)
@@ -83,3 +89,33 @@ class ThreadReport:
 
     def _repr_html_(self) -> str:
         return self.render().html()
+
+
+def read_log(path: Path, offset: int) -> tuple[str, int]:
+    """Read what a thread's tool has printed.
+
+    Args:
+        path: The log.
+        offset: From which byte on.
+
+    Returns:
+        The text, of at most 16 MiB, and the byte to read from next. A character that is not yet
+        whole is left for the next time.
+
+    Raises:
+        StateError: The log can't be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
+            # What is printed comes in pieces, and one may end within a character.
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            text = decoder.decode(file.read(_MAX_LOG_BYTES))
+            return text, file.tell() - len(decoder.getstate()[0])
+    except FileNotFoundError:
+        return "", 0
+    except OSError as problem:
+        raise StateError(
+            f"{path} can't be read: {problem.strerror}.",
+            next_step="See that you may read the thread's folder.",
+        ) from problem

@@ -1,13 +1,11 @@
 """The threads of a project, for the person or the application that it belongs to."""
 
-import codecs
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack
 
-from ryecore.actions.reports import ThreadReport
+from ryecore.actions.reports import ThreadReport, read_log
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
@@ -32,7 +30,6 @@ __all__ = ["ThreadReport", "Threads"]
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
 
-_MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 _MAX_OFFSET: Final = 2**31
 
 
@@ -45,6 +42,7 @@ class Threads:
         store: Opens the project's threads; None where there are none yet and none is asked for.
         running: The calls of the Rye, which end when it is closed.
         service: Runs the threads of directives.
+        prune: Prunes what signed configuration doesn't keep, where that is due.
     """
 
     def __init__(
@@ -52,10 +50,12 @@ class Threads:
         store: "Callable[[], ThreadStore | None]",
         running: Running,
         service: "Callable[[], ThreadService]",
+        prune: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
         self._running = running
         self._service = service
+        self._prune = prune
 
     @property
     def ledger(self) -> "BudgetLedger":
@@ -113,6 +113,10 @@ class Threads:
     async def run(self, wish: "ThreadWish", ctx: CallContext) -> "ThreadResult":
         """Run a directive's thread to its end; for whoever has claimed its row."""
         return await self._running.run(wish.ref, partial(self._service().run, wish, ctx))
+
+    async def prune_automatically(self) -> None:
+        """Prune what signed configuration doesn't keep; for whoever has ended a row."""
+        await self._running.run("threads", self._prune)
 
     async def thread(self, thread_id: str) -> "Thread":
         """The handle of a directive's thread, wherever it runs or ran: its events and its cost.
@@ -464,21 +468,7 @@ class Threads:
 
     def _log(self, thread_id: str, offset: int) -> tuple[str, int]:
         store, thread_id = self._find(thread_id)
-        path = store.log_of(thread_id)
-        try:
-            with open(path, "rb") as file:
-                file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
-                # What is printed comes in pieces, and one may end within a character.
-                decoder = codecs.getincrementaldecoder("utf-8")("replace")
-                text = decoder.decode(file.read(_MAX_LOG_BYTES))
-                return text, file.tell() - len(decoder.getstate()[0])
-        except FileNotFoundError:
-            return "", 0
-        except OSError as problem:
-            raise StateError(
-                f"{path} can't be read: {problem.strerror}.",
-                next_step="See that you may read the thread's folder.",
-            ) from problem
+        return read_log(store.log_of(thread_id), offset)
 
     async def _call(
         self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values

@@ -1,6 +1,6 @@
 """What the runs of one open Rye have in common."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -49,6 +49,7 @@ class GraphHost(RunHost):
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
         keeper: Looks after what runs here.
+        prune: Called behind each run's end: prunes what configuration doesn't keep.
         limits: Lays a caller's limits above those of configuration.
         cache: Remembers the results of nodes; None where nothing does.
         project_root: The project's `.ai` folder.
@@ -67,6 +68,7 @@ class GraphHost(RunHost):
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
         keeper: Keeper,
+        prune: Callable[[], Awaitable[None]],
         limits: LayLimits,
         cache: ResultCache | None = None,
         *,
@@ -81,6 +83,7 @@ class GraphHost(RunHost):
             dispatcher,
             deps,
             keeper,
+            prune,
             project_root=project_root,
             user_root=user_root,
             durability=durability,

@@ -83,7 +83,9 @@ class GraphService:
                 await life.begin()
             except AlreadyStarted as found:
                 return await wait_for_earlier(await self._earlier(found.thread_id, wish, ctx), ctx)
-            return await life.finish()
+            result = await life.finish()
+            await self._host.prune()
+            return result
 
         return await self._host.keeper.during(self._tasks, run)
 
@@ -105,7 +107,7 @@ class GraphService:
         except AlreadyStarted as found:
             return GraphRun(self._host, await self._earlier(found.thread_id, wish, ctx))
         run = GraphRun(self._host, life)
-        self._tasks.start_soon(run.settle)
+        self._tasks.start_soon(self._settled, run)
         return run
 
     async def _earlier(self, run_id: str, wish: GraphWish, ctx: CallContext) -> EarlierRun:
@@ -114,3 +116,7 @@ class GraphService:
         except RyeError as error:  # what became of its file doesn't matter to a run that there is
             loaded = error
         return EarlierRun(self._host, run_id, str(wish.ref), loaded)
+
+    async def _settled(self, run: GraphRun) -> None:
+        await run.settle()
+        await self._host.prune()

@@ -1,6 +1,6 @@
 """What the threads and graph runs of one open Rye have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
@@ -34,6 +34,7 @@ class RunHost:
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
         keeper: Looks after what runs here.
+        prune: Called behind each run's end: prunes what configuration doesn't keep.
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
@@ -46,6 +47,7 @@ class RunHost:
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
         keeper: Keeper,
+        prune: Callable[[], Awaitable[None]],
         *,
         project_root: Path,
         user_root: Path,
@@ -60,6 +62,7 @@ class RunHost:
         self.project_root = project_root
         self.durability: Durability = durability
         self.keeper = keeper
+        self.prune = prune
         self.environ = environ
 
     @property

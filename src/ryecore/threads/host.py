@@ -1,6 +1,6 @@
 """What the threads of one open Rye have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -48,6 +48,7 @@ class ThreadHost(RunHost):
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
         keeper: Looks after what runs here.
+        prune: Called behind each run's end: prunes what configuration doesn't keep.
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
@@ -66,6 +67,7 @@ class ThreadHost(RunHost):
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
         keeper: Keeper,
+        prune: Callable[[], Awaitable[None]],
         *,
         project_root: Path,
         user_root: Path,
@@ -77,6 +79,7 @@ class ThreadHost(RunHost):
             dispatcher,
             deps,
             keeper,
+            prune,
             project_root=project_root,
             user_root=user_root,
             durability=durability,

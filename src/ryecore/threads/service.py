@@ -24,7 +24,6 @@ from ryecore.state.start_keys import EarlierStart
 from ryecore.state.transcript_check import TranscriptReport, verify_transcript
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.continuing import fork_of, resume_of
-from ryecore.threads.lifecycle.retaining import prune_when_due
 from ryecore.threads.lifecycle.steps import ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
 from ryecore.threads.planner.planning import read_overrides
@@ -70,7 +69,7 @@ class ThreadService:
         life = ThreadLifecycle(self._host, wish, ctx)
         await life.begin()
         result = await _to_the_end(life)
-        await prune_when_due(self._host)
+        await self._host.prune()
         return result
 
     async def start(self, wish: ThreadWish, ctx: CallContext) -> Thread:
@@ -261,7 +260,7 @@ class ThreadService:
 
     async def _settled(self, life: ThreadLifecycle, thread: Thread) -> None:
         await _settled(life, thread)
-        await prune_when_due(self._host)
+        await self._host.prune()
 
     # Proof
 

@@ -3,6 +3,7 @@
 import os
 import select
 import threading
+import time
 from pathlib import Path
 
 from ryecore.lillux import ProcessSpec
@@ -53,6 +54,18 @@ def children() -> set[int]:
 
 def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def wait_for_fds(count: int) -> None:
+    """Wait until no more than so many descriptors are open.
+
+    The reactor's thread closes those of a run that has ended when it comes to it, and nothing tells
+    of that.
+    """
+    deadline = time.monotonic() + 10
+    while (left := open_fds()) > count:
+        assert time.monotonic() < deadline, f"{left} descriptors are open, and {count} were"
+        time.sleep(0.005)
 
 
 def native_threads() -> int:

@@ -2,15 +2,19 @@
 
 import os
 import sqlite3
+import warnings
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ryecore import SyncRye
 from ryecore.errors import ConfigError, InputError
+from ryecore.lillux import watch
 from ryecore.notices import RyeWarning
 from ryecore.testing import say
+from tests.graphs import graph
 from tests.house import House
 from tests.stage import Stage
 
@@ -105,3 +109,48 @@ async def test_configuration_that_cannot_be_used_prunes_nothing_and_warns(
 def test_the_synchronous_rye_prunes_too(house: House) -> None:
     with SyncRye.open(house.project, user_space=house.user, environ=house.environ) as rye:
         assert rye.threads.prune(older_than="30d").to_dict()["threads"] == 0
+
+
+@pytest.mark.parametrize("kind", ["graph", "started graph", "detached graph", "detached tool"])
+async def test_signed_configuration_prunes_behind_every_kind_of_run(
+    tmp_path: Path, kind: str
+) -> None:
+    stage = Stage(tmp_path, *script(1))
+    old = await aged(stage)
+    stage.house.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+    tool = stage.house.shell("acme/two", "echo 2")
+    flow = graph(stage.house, {"two": {"action": {"item_id": tool}}})
+    async with stage.open() as rye:
+        match kind:
+            case "graph":
+                await rye.graphs.run(flow)
+            case "started graph":
+                await (await rye.graphs.start(flow)).result()
+                await until_pruned(stage)
+            case _:
+                launched = await rye.execute(flow if "graph" in kind else tool, async_=True)
+                await rye.threads.wait(str(launched.to_dict()["thread_id"]))
+                await until_pruned(stage)
+        assert old not in [one.thread_id for one in await rye.threads.list(all=True)]
+
+
+async def until_pruned(stage: Stage) -> None:
+    """Wait for the mark, which is written once a pruning is done."""
+    mark = stage.store().folder / ".pruned-at"
+    with anyio.fail_after(60):
+        async with watch(mark) as watcher:
+            while not mark.exists():
+                await watcher.changed()
+
+
+async def test_many_runs_look_at_the_configuration_once(tmp_path: Path) -> None:
+    """Where it can't be used, that is told once, and not behind each of them."""
+    stage = Stage(tmp_path)
+    flow = graph(stage.house, {"end": {"type": "return", "output": 1}})
+    stage.house.write("config/agent/retention.yaml", "threads: {older_than: soon}\n")
+    async with stage.open() as rye:
+        with pytest.warns(RyeWarning, match="could not be pruned"):
+            await rye.graphs.run(flow)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            await rye.graphs.run(flow)

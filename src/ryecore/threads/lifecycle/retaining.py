@@ -1,55 +1,81 @@
 """Prune ended threads behind a run's end, at most once a day, where signed configuration says so.
 
+A run is a thread, a graph's run, or a tool that ran in a process of its own.
+
 Source: ADR 027.
 """
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ryecore.errors import RyeError
 from ryecore.notices import warn
 from ryecore.state.locking import run_in_thread
-from ryecore.threads.host import ThreadHost
 from ryecore.threads.planner.retention import retention
 
-__all__ = ["prune_when_due"]
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
+    from ryecore.threads.planner.planning import DirectivePlanner
+
+__all__ = ["AutomaticPruning"]
 
 _EVERY_S: Final = 86_400
+_LOOK_EVERY_S: Final = 60.0
 _MOST_S: Final = 2.0
 _MARK: Final = ".pruned-at"
 
 
-async def prune_when_due(host: ThreadHost) -> None:
-    """Prune what the configuration doesn't keep, unless that was done within a day.
-
-    It takes at most two seconds; what is left waits for the next run's end. That it fails is a
-    warning, and never a run's failure.
+class AutomaticPruning:
+    """Prunes what signed configuration doesn't keep, for all runs of one Rye.
 
     Args:
-        host: What the threads of the Rye have in common.
+        store: Opens the project's threads.
+        planner: Reads the configuration.
     """
-    try:
-        await run_in_thread(_prune, host)
-    except RyeError as error:
-        warn(f"Ended threads could not be pruned: {error}")
 
+    def __init__(self, store: "Callable[[], ThreadStore]", planner: "DirectivePlanner") -> None:
+        self._store = store
+        self._planner = planner
+        self._look_at = 0.0
 
-def _prune(host: ThreadHost) -> None:
-    kept = retention(host.planner)
-    if kept is None:
-        return
-    mark = host.store.folder / _MARK
-    with suppress(OSError):
-        if 0 <= time.time() - mark.stat().st_mtime < _EVERY_S:
+    async def __call__(self) -> None:
+        """Prune, unless that was done within a day. Called behind each run's end.
+
+        It takes at most two seconds, in a worker thread; what is left waits for the next run's end.
+        The configuration is looked at once a minute at most. That it fails is a warning, and never
+        a run's failure.
+        """
+        if time.monotonic() < self._look_at:
             return
-    began, pruning = time.monotonic(), host.store.pruning
-    pruning.finish()
-    for family in pruning.plan(kept).families:
-        if time.monotonic() - began > _MOST_S:
-            return  # the mark stays old, so the next end goes on
-        pruning.prune(family)
-    with suppress(OSError):
-        mark.touch(mode=0o600)
-        os.utime(mark)
+        self._look_at = time.monotonic() + _LOOK_EVERY_S  # of many ends at once, one looks
+        try:
+            is_done = await run_in_thread(self._prune)
+        except RyeError as error:
+            warn(f"Ended threads could not be pruned: {error}")
+        else:
+            if not is_done:
+                self._look_at = 0.0
+
+    def _prune(self) -> bool:
+        """Prune for a while; whether nothing is left to prune."""
+        kept = retention(self._planner)
+        if kept is None:
+            return True
+        store = self._store()
+        mark = store.folder / _MARK
+        with suppress(OSError):
+            if 0 <= time.time() - mark.stat().st_mtime < _EVERY_S:
+                return True
+        began, pruning = time.monotonic(), store.pruning
+        pruning.finish()
+        for family in pruning.plan(kept).families:
+            if time.monotonic() - began > _MOST_S:
+                return False  # the mark stays old, so the next end goes on
+            pruning.prune(family)
+        with suppress(OSError):
+            mark.touch(mode=0o600)
+            os.utime(mark)
+        return True
