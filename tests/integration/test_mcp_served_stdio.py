@@ -90,6 +90,29 @@ async def test_what_a_tool_or_a_caller_did_wrong_is_an_error_result(house: House
             await client.call_tool("no_such_tool", {})
 
 
+@MODES
+async def test_a_repeated_start_finds_its_run_by_the_key_in_its_meta(
+    house: House, mode: str
+) -> None:
+    ref = house.shell("a/t", 'echo paid >> "$1/../marks"; echo 1')
+
+    async def start(key: object, **more: Any) -> dict[str, Any]:
+        async with stdio(house, mode=mode) as client:  # each by a server of its own
+            given = arguments(house, item_id=ref, **{"async": True, **more})
+            meta: Any = {"ryecore/idempotency_key": key}
+            return said(await client.call_tool("rye_execute", given, meta=meta))
+
+    first = await start("order-17")
+    with house.sync() as rye:
+        rye.threads.wait(first["thread_id"])
+    again = await start("order-17")
+    assert (again["thread_id"], again["state"]) == (first["thread_id"], "completed")
+    assert "order-17" in (await start("order-17", parameters={"n": 1}))["error"]
+    assert "idempotency key" in (await start(5))["error"]
+    assert "async" in (await start("order-18", **{"async": False}))["error"]
+    assert (house.root / "marks").read_text() == "paid\n"
+
+
 async def test_what_json_has_no_form_for_does_not_break_the_answer(house: House) -> None:
     ref = house.shell("a/t", 'printf \'{"half": "\\\\ud800", "n": [1]}\'')
     async with stdio(house) as client:
@@ -134,6 +157,7 @@ async def test_fifty_calls_at_once_are_each_answered_with_their_own(house: House
 @MODES
 async def test_a_call_that_is_cancelled_leaves_no_process(house: House, mode: str) -> None:
     ref, fifo = make_waiting_tool(house)
+    pid = 0
     async with stdio(house, mode=mode) as client:
         async with anyio.create_task_group() as calls:
             calls.start_soon(client.call_tool, "rye_execute", arguments(house, item_id=ref))

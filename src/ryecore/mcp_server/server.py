@@ -37,6 +37,12 @@ __all__ = ["DEFAULT_GRANTS", "create_server"]
 DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
 """What a client may do unless told otherwise."""
 
+_KEY_IN_META: Final = "ryecore/idempotency_key"
+"""Where the `_meta` of an `rye_execute` holds its idempotency key, which is no parameter of it.
+
+Source: seed 001, "Parameters".
+"""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -95,6 +101,9 @@ class _Tools:
         if params.name not in self._names:
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name}")
         given = {key: value for key, value in (params.arguments or {}).items() if value is not None}
+        meta: Mapping[str, Any] = params.meta or {}
+        if params.name == "rye_execute" and _KEY_IN_META in meta:
+            given["idempotency_key"] = meta[_KEY_IN_META]
         try:
             return tool_result(await self._answer(ctx, params, given))
         except AskFirst as question:
