@@ -12,7 +12,7 @@ from attrs import evolve
 from ryecore import CallContext, CancelToken, Rye
 from ryecore.errors import AlreadyStarted, CallCancelled, InputError, RyeError, ThreadConflict
 from ryecore.lillux.processes import current_process
-from ryecore.state.model import Follows
+from ryecore.state.model import Follows, Status
 from ryecore.state.start_keys import StartKey
 from tests.graphs import graph
 from tests.house import House
@@ -301,6 +301,8 @@ async def test_a_repeated_run_of_a_graph_gives_the_result_that_there_is(
             with pytest.raises(InputError, match="with other parameters"):
                 rye.graphs.run(ref, inputs, limits=limits, idempotency_key="k")
         (theatre.house.project / ".ai/tools/acme/count.yaml").unlink()  # its run is there still
+        kept = rye.execute(ref, {"n": 3}, async_=True, idempotency_key="k").to_dict()
+        assert (kept["thread_id"], kept["chain"]) == (first.run_id, [])
         assert rye.graphs.run(ref, {"n": 3}, idempotency_key="k").ended == ended
     assert marks(theatre) == ["paid"]
 
@@ -365,3 +367,44 @@ def test_the_command_finds_the_run_of_its_key(tmp_path: Path) -> None:
     assert rye("n=3", "--async")["thread_id"] == first["data"]["graph_run_id"]
     assert "with other parameters" in rye("n=4")["error"]
     assert marks(theatre) == ["paid"]
+
+
+async def test_a_repeated_start_finds_what_has_resumed_its_run(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    theatre.house.shell("acme/pay", 'test -e "$1/../ok" || exit 3; echo paid >> "$1/../marks"')
+    ref = graph(theatre.house, {"pay": {"action": {"item_id": "tool:acme/pay"}}})
+    async with theatre.open() as rye:
+        first = await rye.graphs.run(ref, idempotency_key="k")
+        assert not first.success
+        same = await rye.graphs.run(ref, idempotency_key="k")
+        assert same.to_dict() == first.to_dict()
+        (tmp_path / "ok").touch()
+        resumed = await rye.graphs.resume(first.run_id)
+        assert resumed.success
+        same = await rye.graphs.run(ref, idempotency_key="k")
+        assert same.to_dict() == resumed.to_dict()
+        assert (await again(rye, ref, idempotency_key="k"))["thread_id"] == resumed.run_id
+    assert marks(theatre) == ["paid"]
+
+
+@pytest.mark.parametrize(("status", "finds"), [
+    ("error", "second"), ("killed", "second"), ("cancelled", "second"), ("completed", "first"),
+    ("continued", "first"),
+])  # fmt: skip
+def test_a_run_that_was_resumed_stands_for_the_one_that_died(
+    tmp_path: Path, status: Status, finds: str
+) -> None:
+    registry = Theatre(House(tmp_path)).store().registry
+    key = StartKey.of("k", "directive:acme/work", {})
+    registry.register("first", "directive:acme/work", start=key)
+    registry.settle("first", status, {}, fence=registry.claim("first"))
+    for name in ("idle", "second"):
+        follows = Follows("first", "first")
+        registry.register(name, "directive:acme/work", follows=follows)
+        if name == "second":
+            registry.claim(name)
+        else:  # it failed before it began
+            registry.settle(name, "error", {})
+    with pytest.raises(AlreadyStarted) as started:
+        registry.check_start(key, None)
+    assert started.value.thread_id == finds

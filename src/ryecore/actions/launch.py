@@ -19,7 +19,7 @@ from attrs import frozen
 from ryecore.actions.payload import Fork, Payload
 from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
-from ryecore.chain.model import ExecutionPlan, ExecutionResult
+from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.trace import Trace
 from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
@@ -143,6 +143,16 @@ class LaunchAction:
                 or its thread can't be registered.
         """
         started = time.perf_counter()
+        if start_key is not None:  # first: its run is found whatever has become of the tool's file
+            try:
+                check = self._threads().registry.check_start
+                await run_in_thread(check, start_key, ctx.budget_account)
+            except AlreadyStarted as found:
+                chain = await self._chain_now(ref, ctx)
+                return await self._found(found.thread_id, ref, chain, started)
+            except RyeError as error:
+                error.during(str(ref))
+                raise
         # What is wrong with the call is said here and now, not in a thread's result.
         checked = await self._executor.execute(
             ref, parameters, ctx, timeout_s=timeout_s, dry_run=True
@@ -153,24 +163,25 @@ class LaunchAction:
             else:
                 launch = partial(self._launch_tool, ref, parameters, timeout_s, ctx, start_key)
             thread_id, process = await run_in_thread(launch)
-            pid, earlier = process.pid, None
         except AlreadyStarted as found:
-            thread_id = found.thread_id
-            pid, earlier = await run_in_thread(self.earlier, thread_id)
+            return await self._found(found.thread_id, ref, checked.chain, started)
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
-        return LaunchedThread(
-            status="success",
-            item_id=str(ref),
-            data={"thread_id": thread_id},
-            error=None,
-            chain=checked.chain,
-            duration_ms=(time.perf_counter() - started) * 1000,
-            thread_id=thread_id,
-            pid=pid,
-            earlier=earlier,
-        )
+        return _launched(ref, thread_id, process.pid, checked.chain, started)
+
+    async def _chain_now(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
+        """The tool's chain; an empty one where it doesn't hold any more."""
+        try:
+            return await self._executor.chain(ref, ctx)
+        except RyeError:
+            return ValidChain(())
+
+    async def _found(
+        self, thread_id: str, ref: ItemRef, chain: ValidChain, started: float
+    ) -> LaunchedThread:
+        pid, earlier = await run_in_thread(self.earlier, thread_id)
+        return _launched(ref, thread_id, pid, chain, started, earlier)
 
     def earlier(self, thread_id: str) -> "tuple[int, EarlierStart]":
         """Look at a thread that was started before with the same idempotency key."""
@@ -325,3 +336,24 @@ class LaunchAction:
                 raise
             return process
         raise AssertionError("what is raised above is raised on")
+
+
+def _launched(
+    ref: ItemRef,
+    thread_id: str,
+    pid: int,
+    chain: ValidChain,
+    started: float,
+    earlier: EarlierStart | None = None,
+) -> LaunchedThread:
+    return LaunchedThread(
+        status="success",
+        item_id=str(ref),
+        data={"thread_id": thread_id},
+        error=None,
+        chain=chain,
+        duration_ms=(time.perf_counter() - started) * 1000,
+        thread_id=thread_id,
+        pid=pid,
+        earlier=earlier,
+    )

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from ryecore.errors import AlreadyStarted, InputError
 from ryecore.state.ending import end_abandoned
 from ryecore.state.liveness import is_abandoned
-from ryecore.state.model import Status, has_ended
+from ryecore.state.model import Status, ThreadRecord, has_ended
 from ryecore.state.rows import record_of
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _KEY: Final = re.compile(r"[!-~]{1,200}")
+_RESUMABLE: Final = ("error", "cancelled", "killed")
 _NEVER_CLAIMED: Final = 1
 """The fence of a thread that ended before any process claimed it: it counts the end alone."""
 
@@ -113,7 +114,8 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
         parent_id: The thread that starts it.
 
     Raises:
-        AlreadyStarted: The same request was started with it.
+        AlreadyStarted: The same request was started with it. `thread_id` is its thread, or the last
+            one that resumed it.
         InputError: Another request was.
     """
     if start is None:
@@ -129,7 +131,7 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
     is_dead = record.status == "created" and is_abandoned(record)
     if is_dead:
         end_abandoned(run, record)
-    if is_dead or (record.ended and record.fence <= _NEVER_CLAIMED):
+    if is_dead or _never_began(record):
         free_start_key(run, thread_id)
         return
     if digest != start.digest:
@@ -139,12 +141,34 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
             f"this call starts {start.item_id}.",
             next_step="Use a key of its own for each request.",
         )
+    last = _resumed(run, record)
+    resumed = "" if last is record else f", which {last.thread_id} resumed"
     raise AlreadyStarted(
-        f"{item_id} was started with the idempotency key {start.key} already, as {thread_id}.",
-        next_step=f"See it: rye threads show {thread_id}",
-        thread_id=thread_id,
-        state=record.status,
+        f"{item_id} was started with the idempotency key {start.key} already, as "
+        f"{thread_id}{resumed}.",
+        next_step=f"See it: rye threads show {last.thread_id}",
+        thread_id=last.thread_id,
+        state=last.status,
     )
+
+
+def _resumed(run: sqlite3.Connection, record: ThreadRecord) -> ThreadRecord:
+    """Return the last thread that resumes one that failed or was stopped; itself without one."""
+    query = (
+        "SELECT * FROM threads WHERE continuation_of = ?"
+        " AND chain_root_id IS NOT NULL ORDER BY rowid DESC"  # a fork has none
+    )
+    while record.status in _RESUMABLE:
+        rows = map(record_of, run.execute(query, (record.thread_id,)))
+        following = next((one for one in rows if not _never_began(one)), None)
+        if following is None:
+            break
+        record = following
+    return record
+
+
+def _never_began(record: ThreadRecord) -> bool:
+    return record.ended and record.fence <= _NEVER_CLAIMED
 
 
 def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
