@@ -26,6 +26,7 @@ from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.cancelling import run_to_end
 from ryecore.runs.above import refuse_unproved_parent, spawn_limit
 from ryecore.runs.naming import PARENT_ID, register_thread
+from ryecore.state.attestation import check_graph_folders
 from ryecore.state.locking import run_in_thread
 from ryecore.state.start_keys import StartKey
 
@@ -158,6 +159,7 @@ def run_payload(
     """
     call = json.loads(plan.stdin)
     refuse_unproved_parent(environ, ctx.budget_account)
+    check_graph_folders(store.folder.parent)
     spawns = spawn_limit(store, settings.user_root, ctx.budget_account)
     run_id = register_thread(
         store.registry, ref, ctx.budget_account, start=start_key, spawns=spawns

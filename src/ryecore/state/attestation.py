@@ -40,11 +40,14 @@ from ryecore.state.records import find_run_key, holds, load_run_key, sign_record
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
 __all__ = [
+    "GRAPHS_FOLDER",
+    "OBJECTS_FOLDER",
     "AttestedFolder",
     "Claim",
     "alone_in",
     "attest",
     "attested_folder",
+    "check_graph_folders",
     "check_plain",
     "claim_of",
     "find_attested_folder",
@@ -53,6 +56,11 @@ __all__ = [
     "refusal_of",
     "set_aside",
 ]
+
+OBJECTS_FOLDER: Final = "objects"
+"""The folder below `.ai/state` that holds what graphs' states refer to by digest."""
+GRAPHS_FOLDER: Final = "graphs"
+"""The folder below `.ai/state` that holds remembered results of nodes."""
 
 _KIND: Final = "state"
 _NAME: Final = "attested.json"
@@ -414,6 +422,29 @@ def check_plain(folder: Path) -> None:
             f"{folder} is {'a link' if stat.S_ISLNK(status.st_mode) else 'no folder'}.",
             next_step="Remove it: state is kept in a folder of the project itself.",
         )
+
+
+def check_graph_folders(state: Path) -> None:
+    """Refuse links that a clone brought in the place of the folders that graphs write to.
+
+    Args:
+        state: The project's `.ai/state`.
+
+    Raises:
+        StateError: One of them is a link or no folder, holds a link, or can't be read.
+    """
+    objects = state / OBJECTS_FOLDER
+    try:
+        for folder in (objects, state / GRAPHS_FOLDER):
+            if os.path.lexists(folder):
+                check_plain(folder)
+        if objects.exists():
+            with os.scandir(objects) as entries:
+                for one in entries:
+                    if one.is_symlink() and one.name != ".gitignore":
+                        check_plain(Path(one.path))
+    except OSError as problem:
+        raise _unusable(objects, problem) from problem
 
 
 def _unusable(folder: Path, problem: OSError) -> StateError:

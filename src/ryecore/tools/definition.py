@@ -294,7 +294,8 @@ class ToolDef:
             needs: What of the host's they need.
 
         Raises:
-            RyeError: Nothing of it is pinned, or something of it doesn't verify.
+            RyeError: Nothing of it is pinned, or nothing of that verifies. One that doesn't is left
+                out, with a `RyeWarning` that names it.
 
         Source: decision 30.
         """

@@ -13,9 +13,11 @@ from attrs import frozen
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.errors import (
     CallCancelled,
+    ChainError,
     InputError,
     IntegrityError,
     InvalidParameters,
+    ItemError,
     McpToolChanged,
     NotApproved,
     RyeError,
@@ -26,6 +28,7 @@ from ryecore.errors import (
 )
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
+from ryecore.notices import warn
 from ryecore.policy import CallContext, capability_of
 from ryecore.search.model import SearchResults
 from ryecore.tools.context import ToolContext
@@ -43,6 +46,7 @@ __all__ = [
 
 _MAX_DESCRIPTION: Final = 4096
 _PAGE: Final = 100
+_MAX_NAMED: Final = 5
 
 
 class ItemExecutor(Protocol):
@@ -132,10 +136,14 @@ def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
 
 
 async def pinned_items(rye: ItemExecutor, server: str | ItemRef) -> tuple[ItemRef, ...]:
-    """The tools of an MCP server that are pinned, in the order of their ids.
+    """Return the tools of an MCP server that are pinned, in the order of their ids.
+
+    A file that can't be verified, or has no chain, is left out with a warning that names it: else
+    any unsigned file that mentions the server would take away the tools that are signed.
 
     Raises:
-        RyeError: None is, or one can't be verified.
+        InputError: None is pinned, or none of those can be verified.
+        RyeError: The server's id is none, or this Python's SQLite can't search text.
     """
     wanted = server if isinstance(server, ItemRef) else ItemRef.parse(server, "tool")
     refs: set[ItemRef] = set()
@@ -145,14 +153,28 @@ async def pinned_items(rye: ItemExecutor, server: str | ItemRef) -> tuple[ItemRe
         refs.update(one.ref for one in page.results)
         offset = page.next_offset
     found: list[ItemRef] = []
+    left_out: list[tuple[ItemRef, RyeError]] = []
     for ref in sorted(refs - {wanted}, key=str):
-        config = (await rye.trace(ref)).chain.head.spec.config
+        try:
+            config = (await rye.trace(ref)).chain.head.spec.config
+        except (IntegrityError, ItemError, ChainError) as refused:
+            left_out.append((ref, refused))
+            continue
         if config.get("server") == wanted.id and config.get("pin"):
             found.append(ref)
+    named = ", ".join(str(ref) for ref, _ in left_out[:_MAX_NAMED])
+    if len(left_out) > _MAX_NAMED:
+        named += f" and {len(left_out) - _MAX_NAMED} more"
     if not found:
+        said = f" {named} can't be verified: {left_out[0][1].message}" if left_out else ""
         raise InputError(
-            f"No tool of {wanted} is pinned.",
+            f"No tool of {wanted} is pinned.{said}",
             next_step=f"Pin those that you want: rye mcp pin {wanted.id} NAME --sign",
+        )
+    if left_out:
+        warn(
+            f"Left out of the tools of {wanted}: {named}. See why with rye verify; sign or remove "
+            "it."
         )
     return tuple(found)
 

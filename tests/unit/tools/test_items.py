@@ -15,6 +15,7 @@ from ryecore.errors import (
     ToolPolicyError,
     UnsignedItem,
 )
+from ryecore.notices import RyeWarning
 from ryecore.policy import CallContext, CancelToken
 from ryecore.tools import ToolContext, ToolDef, ToolRegistry
 from tests.house import House
@@ -125,6 +126,7 @@ async def test_a_tool_that_hangs_is_cancelled_and_leaves_no_process(house: House
     async with house.open() as rye:
         slow = await ToolDef.from_item(rye, ref, timeout_s=0.5)
         assert "within 0.5 s" in str(await refused(ToolExecutionError, slow))
+        pid = 0
         tool = await ToolDef.from_item(rye, ref)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
@@ -135,6 +137,7 @@ async def test_a_tool_that_hangs_is_cancelled_and_leaves_no_process(house: House
                 group.start_soon(one)
                 pid = int(await anyio.to_thread.run_sync(told.read_text))
                 token.cancel()
+        assert pid
         assert not Path(f"/proc/{pid}").exists()
 
 
@@ -162,6 +165,39 @@ async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house
             await registry.dispatch(asked("mcp__test__fail"), ToolContext())
         with pytest.raises(ToolPolicyError, match="is not the one that was pinned"):
             await registry.dispatch(asked("mcp__test__env"), ToolContext())
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["acme/note.yaml", "mcp/test/other.yaml", "mcp/test/fail.sh", "x.py"],
+)
+async def test_no_unsigned_file_takes_the_pinned_tools_of_a_server_away(
+    house: House, planted: str
+) -> None:
+    stdio_server(house)
+    mcp_tool(house)
+    mcp_tool(house, "fail")
+    text = "server: mcp/servers/test\nconfig: {server: mcp/servers/test, pin: x}\n"
+    house.write(f"tools/{planted}", text, sign=False)
+    ref = f"tool:{planted.rpartition('.')[0]}"
+    async with house.open() as rye:
+        with pytest.warns(
+            RyeWarning, match="Left out of the tools of tool:mcp/servers/test"
+        ) as told:
+            tools = await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
+    assert [ref in str(one.message) for one in told] == [True]
+    names = {"mcp__test__echo", "mcp__test__fail"}
+    assert {tool.name for tool in tools} == names - {ref.removeprefix("tool:").replace("/", "__")}
+
+
+async def test_where_no_pinned_tool_verifies_the_reason_is_said(house: House) -> None:
+    stdio_server(house)
+    path = house.path(f"tools/{mcp_tool(house).removeprefix('tool:')}.yaml")
+    path.write_text(path.read_text() + "\n")
+    async with house.open() as rye:
+        with pytest.raises(InputError, match="tool:mcp/test/echo can't be verified") as refused:
+            await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
+    assert str(path) in refused.value.message
 
 
 async def test_what_is_not_pinned_is_not_offered(house: House) -> None:

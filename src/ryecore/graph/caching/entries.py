@@ -20,7 +20,7 @@ from ryecore.items.signature import utc_now
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
 from ryecore.state.advice import advice
-from ryecore.state.attestation import attested_folder
+from ryecore.state.attestation import GRAPHS_FOLDER, attested_folder
 from ryecore.state.model import Durability
 from ryecore.state.records import holds, load_run_key, sign_record
 
@@ -88,7 +88,7 @@ class Entries:
             StateError: It can't be made.
         """
         if self._folder is None:
-            mine = attested_folder(self._state, "graphs", self._user_root).private / "results"
+            mine = attested_folder(self._state, GRAPHS_FOLDER, self._user_root).private / "results"
             try:
                 mine.mkdir(mode=0o700, exist_ok=True)
             except OSError as problem:

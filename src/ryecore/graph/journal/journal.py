@@ -7,7 +7,6 @@ process that dies between any two of these leaves a journal that is gone on from
 Source: decisions 38 and 47.
 """
 
-import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -23,7 +22,7 @@ from ryecore.graph.schedule import NodeResult, Position
 from ryecore.items.files import keep_out_of_git
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.context import EventSink
-from ryecore.state.attestation import check_plain
+from ryecore.state.attestation import check_graph_folders
 from ryecore.state.checkpoints import CHECKPOINT, Head
 from ryecore.state.events import EventBus, EventsMissed, EventStream
 from ryecore.state.left_behind import TRANSCRIPT
@@ -101,7 +100,7 @@ class Journal:
         """
         durable = durability == "machine"
         try:
-            _check_links(objects)
+            check_graph_folders(objects.parent)
             states = PositionStore(objects, run_id, durable=durable)
             keep_out_of_git(objects, durable=durable)
         except OSError as problem:
@@ -306,13 +305,3 @@ class Journal:
         finally:
             if self._bus is not None:
                 self._bus.close()
-
-
-def _check_links(objects: Path) -> None:
-    """Refuse links that a clone brought: through one, states would be written elsewhere."""
-    if os.path.lexists(objects):
-        check_plain(objects)
-        with os.scandir(objects) as entries:
-            for one in entries:
-                if one.is_symlink() and one.name != ".gitignore":
-                    check_plain(Path(one.path))

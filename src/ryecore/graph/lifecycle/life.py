@@ -54,6 +54,7 @@ from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
+from ryecore.state.attestation import check_graph_folders
 from ryecore.state.checkpoints import Head
 from ryecore.state.locking import run_in_thread
 from ryecore.state.spawns import SpawnLimit
@@ -132,6 +133,7 @@ class GraphLife:
     async def _starting_point(self) -> tuple[TakenUp | None, dict[str, object], Begun]:
         """Return the run that this one continues, the inputs, and where it begins."""
         goes_on, graph = self._wish.goes_on, self._loaded.graph
+        await run_in_thread(check_graph_folders, self._host.project_root / "state")
         taken = None if goes_on is None else await run_in_thread(take_up, self._host, goes_on)
         found = None if taken is None else taken.found
         inputs = await checked_inputs(graph, self._wish, found)

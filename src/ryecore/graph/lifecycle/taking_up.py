@@ -12,11 +12,12 @@ from ryecore.graph.journal.recovery import Found, never_began, read_run
 from ryecore.graph.lifecycle.going_on import at_its_end
 from ryecore.graph.wish import GoingOn
 from ryecore.runs.following import idle_followers, refuse_running
+from ryecore.state.attestation import OBJECTS_FOLDER
 from ryecore.state.model import Follows, ThreadRecord
 
 __all__ = ["OBJECTS", "TakenUp", "take_up"]
 
-OBJECTS: Final = ("state", "objects")
+OBJECTS: Final = ("state", OBJECTS_FOLDER)
 
 
 @frozen

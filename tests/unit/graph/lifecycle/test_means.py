@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore.errors import ConfigError, InputError
+from ryecore.errors import ConfigError, InputError, StateError
 from ryecore.graph.model import GRAPH_RUNTIME
 from tests.graphs import graph
 from tests.house import House
@@ -38,6 +38,33 @@ async def test_a_projects_env_file_counts_as_it_does_for_tools(house: House, of:
         (house.project / ".env").write_text("ACME_HOME=/srv/acme\n")
         assert (await rye.graphs.run(ref)).output == "well"
         assert (await rye.execute(ref)).success
+
+
+@pytest.mark.parametrize("place", ["objects", "objects/3f", "graphs", "threads"])
+async def test_a_link_in_the_place_of_a_state_folder_is_refused_before_a_run_is_registered(
+    house: House, place: str
+) -> None:
+    house.shell("acme/echo", "cat")
+    remembered = {"action": {"item_id": "tool:acme/echo"}, "cache_result": True, "next": "done"}
+    ref = graph(house, {"first": remembered, **ENDS})
+    (house.root / "outside").mkdir()
+    link = house.path(f"state/{place}")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(house.root / "outside")
+    async with house.open() as rye:
+        for start in (
+            lambda: rye.graphs.run(ref),
+            lambda: rye.graphs.step(ref, "done"),
+            lambda: rye.execute(ref),
+            lambda: rye.execute(ref, async_=True),
+        ):
+            with pytest.raises(StateError, match="is a link") as refused:
+                await start()
+            assert str(link) in refused.value.message
+        assert list((house.root / "outside").iterdir()) == []
+        link.unlink()
+        assert await rye.graphs.list() == ()
+        assert (await rye.graphs.run(ref)).output == "well"
 
 
 async def test_a_variable_that_no_env_file_may_set_is_still_missing(house: House) -> None:
