@@ -13,6 +13,7 @@ __all__ = [
     "Mailbox",
     "Pool",
     "SchemaValidator",
+    "TextPattern",
     "Watcher",
     "Witness",
     "cancel",
@@ -168,6 +169,13 @@ class SchemaValidator:
     def failures(
         self, instance_json: str, max_steps: int, max_ms: int, /
     ) -> list[tuple[str, str]] | None: ...
+
+# text patterns
+
+@final
+class TextPattern:
+    def __new__(cls, pattern: str, /) -> TextPattern: ...
+    def is_match(self, text: str, max_steps: int, /) -> bool | None: ...
 
 # store
 

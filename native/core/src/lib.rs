@@ -17,6 +17,7 @@ pub mod error;
 pub mod process;
 pub mod schema;
 pub mod store;
+pub mod text_pattern;
 pub mod tree;
 pub mod watch;
 pub mod witness;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 pub use crate::schema::metered::Budget;
 use crate::schema::metered::{Metered, MeteredValue, within};
-use crate::schema::pattern::Weight;
+pub use crate::schema::pattern::Weight;
 
 const MAX_MESSAGE_CHARS: usize = 300;
 const MAX_VALUE_CHARS: usize = 80;

@@ -11,6 +11,7 @@ mod processes;
 mod runs;
 mod schema;
 mod store;
+mod text_pattern;
 mod warm;
 mod watch;
 mod witness;
@@ -37,6 +38,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     runs::register(module)?;
     schema::register(module)?;
     store::register(module)?;
+    text_pattern::register(module)?;
     warm::register(module)?;
     watch::register(module)?;
     witness::register(module)

@@ -56,6 +56,7 @@ RyeError
 │   └── HostCapabilityMissing   the host doesn't offer what the tool needs
 ├── AgentTurnError          an agent's turns ended without a result; `code` says why
 ├── MissingExtra            an optional dependency is not installed
+├── TextTooLong             a text can't be searched for a signed regular expression
 ├── ToolFailed              a tool ran and failed (raised by `raise_for_status` alone)
 ├── CallCancelled           the caller's token cancelled the call
 ├── RyeClosed               the Rye was closed while the call ran, or before
@@ -94,6 +95,7 @@ from ryecore.errors.calls import (
     NotAvailableYet,
     RyeClosed,
     StateError,
+    TextTooLong,
     ThreadConflict,
     ThreadNotFound,
     ToolFailed,
@@ -192,6 +194,7 @@ __all__ = [
     "StateError",
     "StateLocked",
     "StoreError",
+    "TextTooLong",
     "ThreadConflict",
     "ThreadNotFound",
     "ToolArgsInvalidError",

@@ -17,6 +17,7 @@ __all__ = [
     "NotAvailableYet",
     "RyeClosed",
     "StateError",
+    "TextTooLong",
     "ThreadConflict",
     "ThreadNotFound",
     "ToolFailed",
@@ -156,6 +157,19 @@ class CallCancelled(RyeError):
     """The caller's token cancelled the call; nothing of it runs any more."""
 
     error_type = "cancelled"
+
+
+class TextTooLong(RyeError):
+    """A text is too long to be searched for a regular expression of a signed file.
+
+    Attributes:
+        pattern: The regular expression.
+        characters: How many characters the text has.
+    """
+
+    error_type = "text_too_long"
+    pattern: str
+    characters: int
 
 
 class RyeClosed(RyeError):

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve, field, frozen
 
+from ryecore.errors import TextTooLong
 from ryecore.graph.model import (
     ForeachVertex,
     Graph,
@@ -292,8 +293,12 @@ def _along(
     for edge in node.next:
         if edge.when is not None:
             context = context or {**context_of(graph, state, inputs, now_ms), "result": value}
-            if not edge.when.holds(context):
-                continue
+            try:
+                if not edge.when.holds(context):
+                    continue
+            except TextTooLong as problem:
+                error = NodeError(node.id, str(problem), "validation")
+                return evolve(position, state=state, ending=Ending("error", error=error))
         return _moved(position, edge.to, state)
     return _ended(evolve(position, state=state), None)
 

@@ -1,14 +1,15 @@
-"""Conditions: a small language that is decided without I/O, and never fails.
+"""Conditions: a small language that is decided without I/O.
 
 Source: seed 003, "Conditions"; `any`, `all` and `not` combine, operators compare.
 """
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import field, frozen
+
+from ryecore.lillux.patterns import TextPattern, compile_pattern
 
 __all__ = [
     "OPERATORS",
@@ -25,7 +26,6 @@ OPERATORS: Final = (
     "eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "exists",
 )  # fmt: skip
 _MAX_DEPTH: Final = 32
-_MAX_PATTERN: Final = 1000
 _PATH: Final = re.compile(r"[^.\[\]]+|\[\d+\]")
 
 Context = Mapping[str, object]
@@ -52,14 +52,14 @@ class Comparison:
     path: str
     op: str
     value: object = None
-    pattern: re.Pattern[str] | None = field(default=None, eq=False, repr=False)
+    pattern: TextPattern | None = field(default=None, eq=False, repr=False)
 
     @classmethod
     def of(cls, path: str, op: str, value: object = None) -> "Comparison":
         """Make a comparison.
 
         Raises:
-            ValueError: The operator is unknown, or the value is no regular expression.
+            ValueError: The operator is unknown, or the value can't be used as a regular expression.
         """
         if not path:
             raise ValueError("a condition has no path")
@@ -68,7 +68,11 @@ class Comparison:
         return cls(path, op, value, _compiled(value) if op == "regex" else None)
 
     def holds(self, context: Context) -> bool:
-        """Whether it holds. Unlike types have no order, and an unknown path is absent."""
+        """Whether it holds. Unlike types have no order, and an unknown path is absent.
+
+        Raises:
+            TextTooLong: A text is too long to be searched for its regular expression.
+        """
         found = _lookup(self.path, context)
         match self.op:
             case "exists":
@@ -86,7 +90,7 @@ class Comparison:
                 return (
                     self.pattern is not None
                     and isinstance(found, str)
-                    and self.pattern.search(found) is not None
+                    and self.pattern.is_match(found)
                 )
             case _:
                 return _ordered(self.op, found, self.value)
@@ -186,18 +190,10 @@ def _read(declared: object, depth: int) -> Condition:
     return Comparison.of(path, op, declared.get("value"))
 
 
-def _compiled(pattern: object) -> re.Pattern[str]:
-    if not isinstance(pattern, str) or len(pattern) > _MAX_PATTERN:
-        raise ValueError(f"a regular expression is text of at most {_MAX_PATTERN} characters")
-    try:
-        try:
-            return re.compile(pattern)
-        except Warning:  # where the host turns warnings into errors; this one is the author's
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise ValueError(f"{pattern!r} is no regular expression: {problem}") from None
+def _compiled(pattern: object) -> TextPattern:
+    if not isinstance(pattern, str):
+        raise ValueError(f"a regular expression is text, not {type(pattern).__name__}")
+    return compile_pattern(pattern)
 
 
 def look_up(path: str, context: Context, default: object = None) -> object:

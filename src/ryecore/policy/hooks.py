@@ -3,6 +3,8 @@
 Source: seed 003, "Hooks Configuration"; decision 42.
 """
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, Literal
@@ -10,15 +12,17 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ryecore.items.refs import ItemRef
-from ryecore.policy.conditions import Condition
+from ryecore.policy.conditions import Condition, look_up
 
 __all__ = [
     "CONTROLS",
     "EVENTS",
+    "HOOK_PLACEHOLDER",
     "Control",
     "Hook",
     "HookAction",
     "HookLayer",
+    "fill_parameters",
     "in_order",
 ]
 
@@ -29,6 +33,12 @@ EVENTS: Final = (
 
 Control = Literal["retry", "fail", "abort", "continue", "skip", "handoff"]
 CONTROLS: Final[tuple[Control, ...]] = ("retry", "fail", "abort", "continue", "skip", "handoff")
+
+
+HOOK_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
+"""What stands in a hook's parameters for a value of the event's context."""
+
+_ABSENT: Final = object()
 
 
 class HookLayer(IntEnum):
@@ -113,7 +123,11 @@ class Hook:
         return f"{f'directive {self.owner}' if self.owner else int(self.layer)}:{self.id}"
 
     def answers(self, event: str, context: Mapping[str, object]) -> bool:
-        """Whether it acts on this event, in this context."""
+        """Whether it acts on this event, in this context.
+
+        Raises:
+            TextTooLong: A text is too long to be searched for its condition's regular expression.
+        """
         return event == self.event and (self.condition is None or self.condition.holds(context))
 
     def to_dict(self) -> dict[str, object]:
@@ -127,3 +141,37 @@ class Hook:
 def in_order(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     """Hooks by layer, and within a layer as they were defined."""
     return tuple(sorted(hooks, key=lambda hook: hook.layer))
+
+
+def fill_parameters(
+    parameters: Mapping[str, object], context: Mapping[str, object]
+) -> dict[str, object]:
+    """Put an event's context in for `${path}`, in one pass.
+
+    Args:
+        parameters: A hook's. A text that is one placeholder alone becomes the value, whatever its
+            type; within a longer text, what is no text is written as JSON. One that leads nowhere
+            stays as it is.
+        context: The event's.
+    """
+    return {name: _filled(value, context) for name, value in parameters.items()}
+
+
+def _filled(value: object, context: Mapping[str, object]) -> object:
+    if isinstance(value, str):
+        whole = HOOK_PLACEHOLDER.fullmatch(value)
+        if whole is not None:
+            return look_up(whole[1], context, value)
+        return HOOK_PLACEHOLDER.sub(lambda found: _as_text(found, context), value)
+    if isinstance(value, Mapping):
+        return {key: _filled(one, context) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(one, context) for one in value]
+    return value
+
+
+def _as_text(found: re.Match[str], context: Mapping[str, object]) -> str:
+    value = look_up(found[1], context, _ABSENT)
+    if value is _ABSENT:
+        return found[0]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -12,7 +12,13 @@ from attrs import frozen
 from ryecore.errors import PlaceholderInScript
 from ryecore.policy.command_lines import read_command_line
 
-__all__ = ["SCRIPT_KEYWORD", "SplicedScript", "check_scripts", "spliced_scripts"]
+__all__ = [
+    "SCRIPT_KEYWORD",
+    "SplicedScript",
+    "check_scripts",
+    "has_placeholders",
+    "spliced_scripts",
+]
 
 SCRIPT_KEYWORD: Final = "x-rye-script"
 """The keyword with which a schema says that a text is a program, or with false that it is none."""
@@ -108,6 +114,15 @@ def check_scripts(
         raise PlaceholderInScript(
             f"{what}: {one.message}.", next_step=one.next_step, placeholder=str(one.place[0])
         )
+
+
+def has_placeholders(value: object, pattern: re.Pattern[str]) -> bool:
+    """Return whether an expression stands in any text of a value."""
+    if isinstance(value, Mapping):
+        return any(has_placeholders(one, pattern) for one in value.values())
+    if isinstance(value, list | tuple):
+        return any(has_placeholders(one, pattern) for one in value)
+    return isinstance(value, str) and pattern.search(value) is not None
 
 
 def _walk(

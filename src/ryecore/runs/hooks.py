@@ -3,7 +3,6 @@
 Source: seed 003, "Hooks Configuration"; decision 42.
 """
 
-import json
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -12,17 +11,25 @@ from typing import Final, Literal, cast
 
 from attrs import define, evolve, field, frozen
 
-from ryecore.errors import IntegrityError, RyeError
+from ryecore.errors import IntegrityError, RyeError, TextTooLong
 from ryecore.items.knowledge import knowledge_text
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.policy.conditions import look_up
-from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer, in_order
-from ryecore.policy.scripts import check_scripts
+from ryecore.policy.hooks import (
+    CONTROLS,
+    EVENTS,
+    Control,
+    Hook,
+    HookAction,
+    HookLayer,
+    fill_parameters,
+    in_order,
+)
 from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Tell
+from ryecore.runs.programs import check_hook
 from ryecore.state.exports import without_record_line
 
-__all__ = ["ContextBlock", "HookOutcome", "HookRunner", "context_block", "fill_parameters"]
+__all__ = ["ContextBlock", "HookOutcome", "HookRunner", "context_block"]
 
 _STEERING: Final = ("error", "limit")
 """Once a hook has answered one of these events, no later one is asked."""
@@ -30,8 +37,6 @@ _STEERING: Final = ("error", "limit")
 _PAST_A_LIMIT: Final[tuple[Control, ...]] = ("fail", "abort", "handoff")
 _CONTEXT_TAG: Final = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
-_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
-_ABSENT: Final = object()
 _FAILED: Final = ("error", "cancelled", "killed")
 _MAX_SAID: Final = 500
 _AFTER_S: Final = 60.0
@@ -161,34 +166,11 @@ class HookRunner:
     async def check(self) -> None:
         """Check that no value of an event would stand within a program, before anything runs.
 
-        A tool that can't be had now is left to its call, which checks the same.
-
         Raises:
             PlaceholderInScript: A hook has one there.
         """
         for hook in (hook for hooks in self._by_event.values() for hook in hooks):
-            ctx = self._directive_ctx if hook.is_directives else self._host_ctx
-            for action in hook.actions:
-                await self._check(hook, action, ctx, is_call=False)
-
-    async def _check(
-        self, hook: Hook, action: HookAction, ctx: CallContext, *, is_call: bool
-    ) -> None:
-        item = action.item
-        if action.primary != "execute" or item is None or item.kind != "tool":
-            return
-        if not _has_placeholders(action.parameters):
-            return
-        schema: Mapping[str, object] | None = None
-        try:
-            schema = (await self._dispatcher.chain(item, ctx=ctx)).parameter_schema
-        except RyeError:
-            if not is_call:
-                return
-            raise
-        check_scripts(
-            f"The hook {hook.id!r} on {hook.event}", action.parameters, schema, _PLACEHOLDER
-        )
+            await check_hook(hook, self._dispatcher.chain)
 
     async def run(self, event: str, context: Mapping[str, object]) -> HookOutcome:
         """Run the hooks of an event, in order of their layers and then as they were defined.
@@ -215,7 +197,11 @@ class HookRunner:
             observes = hook.layer is HookLayer.INFRASTRUCTURE
             if control is not None and event in _STEERING and not observes:
                 continue
-            if not hook.answers(event, context):
+            try:
+                if not hook.answers(event, context):
+                    continue
+            except TextTooLong as error:
+                self._told(hook, error=str(error))
                 continue
             wanted = await self._run(hook, context, blocks)
             if wanted is not None and control is None:
@@ -256,7 +242,7 @@ class HookRunner:
                 )
                 run.blocks.append(block)
         elif action.item is not None:
-            await self._check(hook, action, ctx, is_call=True)
+            await check_hook(hook, self._dispatcher.chain)  # the tool may be another one by now
             given = fill_parameters(action.parameters, context)
             if action.item.kind == "directive":
                 options = ForkOptions(muted_hooks=self._muted | {hook.key})
@@ -284,48 +270,6 @@ class HookRunner:
         if ignored:
             record["ignored"] = ignored
         self._tell("hook", record)
-
-
-def fill_parameters(
-    parameters: Mapping[str, object], context: Mapping[str, object]
-) -> dict[str, object]:
-    """Put an event's context in for `${path}`, in one pass.
-
-    Args:
-        parameters: A hook's. A text that is one placeholder alone becomes the value, whatever its
-            type; within a longer text, what is no text is written as JSON. One that leads nowhere
-            stays as it is.
-        context: The event's.
-    """
-    return {name: _filled(value, context) for name, value in parameters.items()}
-
-
-def _has_placeholders(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_has_placeholders, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_placeholders, value))
-    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
-
-
-def _filled(value: object, context: Mapping[str, object]) -> object:
-    if isinstance(value, str):
-        whole = _PLACEHOLDER.fullmatch(value)
-        if whole is not None:
-            return look_up(whole[1], context, value)
-        return _PLACEHOLDER.sub(lambda found: _as_text(found, context), value)
-    if isinstance(value, Mapping):
-        return {key: _filled(one, context) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_filled(one, context) for one in value]
-    return value
-
-
-def _as_text(found: re.Match[str], context: Mapping[str, object]) -> str:
-    value = look_up(found[1], context, _ABSENT)
-    if value is _ABSENT:
-        return found[0]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _why_ignored(hook: Hook, control: Control | None) -> str:

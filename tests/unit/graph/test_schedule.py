@@ -96,6 +96,15 @@ def test_a_node_without_a_matching_edge_ends_the_run_well() -> None:
     assert moved(graph(action()), NodeResult(2)).ending == ended.ending
 
 
+def test_a_text_that_is_too_long_for_an_edges_regex_ends_the_run_with_an_error() -> None:
+    drawn = graph(action(edge("b", "result", "regex", "(.{1,500}x){1,4}!"), edge("end")), GATE, END)
+    ended = moved(drawn, NodeResult("x" * 1_000_000)).ending
+    assert ended is not None
+    assert ended.error is not None
+    assert (ended.status, ended.error.node, ended.error.code) == ("error", "a", "validation")
+    assert "too long to be searched" in ended.error.error
+
+
 def test_a_return_ends_the_run_with_its_output() -> None:
     ended = moved(graph(END), NodeResult({"a": 1}))
     assert ended.ending is not None

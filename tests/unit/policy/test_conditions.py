@@ -113,8 +113,12 @@ def test_conditions_combine():
         ({"not": []}, "is a mapping"),
         ({"path": "a", "op": "regex", "value": "("}, "no regular expression"),
         ({"path": "a", "op": "regex", "value": "a{99999999999}"}, "no regular expression"),
-        ({"path": "a", "op": "regex", "value": 3}, "text of at most"),
-        ({"path": "a", "op": "regex", "value": "a" * 2000}, "text of at most"),
+        ({"path": "a", "op": "regex", "value": 3}, "is text, not int"),
+        ({"path": "a", "op": "regex", "value": "a" * 2000}, "at most 1000 characters"),
+        (
+            {"path": "a", "op": "regex", "value": "a(?=b)"},
+            r"'a\(\?=b\)' can't be used: .*look-aroun",
+        ),
     ],
 )
 def test_what_is_no_condition_is_refused_in_words(declared, match):
@@ -128,6 +132,11 @@ def test_nesting_is_bounded():
         declared = {"not": declared}
     with pytest.raises(ValueError, match="too deeply"):
         read_condition(declared)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "^(a|aa)+$", "(a*)*c"])
+def test_no_text_keeps_a_signed_pattern_busy(pattern):
+    assert not Comparison.of("a", "regex", pattern).holds({"a": "a" * 100_000 + "!"})
 
 
 def test_an_authors_odd_pattern_warns_nobody():

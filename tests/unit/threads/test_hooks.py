@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -11,8 +12,8 @@ from ryecore import CallContext
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.model import ContextSpec
 from ryecore.errors import ContentChanged, ItemNotFound
-from ryecore.policy.hooks import EVENTS, HookLayer
-from ryecore.runs.hooks import HookRunner, fill_parameters
+from ryecore.policy.hooks import EVENTS, HookLayer, fill_parameters
+from ryecore.runs.hooks import HookRunner
 from ryecore.runs.ports import ForkOptions
 from ryecore.threads.planner.context import directive_context
 from tests.house import House
@@ -44,11 +45,11 @@ class Stage:
     """A Rye with hooks.
 
     Attributes:
-        actions: What the hooks are handed.
+        actions: What the hooks are handed; a part of a `Dispatcher`.
         told: Every record.
     """
 
-    actions: Actions
+    actions: Any
     told: list[dict[str, object]] = field(factory=list)
 
     def runner(self, *found, held=None, **options):
@@ -326,6 +327,17 @@ async def test_a_hook_that_fails_is_told_of_and_the_others_run(knowing):
     assert [one.hook_id for one in outcome.blocks] == ["good"]
     assert [one["ok"] for one in on.told] == [False, False, True]
     assert "acme/none" in str(on.told[1]["error"])
+
+
+async def test_a_text_that_is_too_long_for_a_hooks_regex_fails_that_hook_alone(knowing):
+    heavy = {"path": "outputs.text", "op": "regex", "value": "(.{1,500}x){1,4}!"}
+    found = hooks({**fetch("heavy"), "condition": heavy}, fetch("good"))
+    async with stage(knowing) as on:
+        context = {"outputs": {"text": "x" * 1_000_000}}
+        outcome = await on.runner(*found).run("thread_started", context)
+    assert [one.hook_id for one in outcome.blocks] == ["good"]
+    assert [(one["id"], one["ok"]) for one in on.told] == [("heavy", False), ("good", True)]
+    assert "too long to be searched" in str(on.told[0]["error"])
 
 
 async def test_what_was_changed_after_it_was_signed_ends_the_thread(knowing):

@@ -7,13 +7,13 @@ Source: seed 003, "Turn Loop", 3; decision 50; reference "Runner".
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from ryecore.errors import ConfigError, LlmError, RyeError
+from ryecore.lillux.patterns import TextPattern, compile_pattern
 from ryecore.policy.hooks import Control
 
 __all__ = [
@@ -61,7 +61,7 @@ class ErrorPattern:
     category: ErrorClass
     kinds: frozenset[str] = frozenset()
     status: tuple[tuple[int, int], ...] = ()
-    text: re.Pattern[str] | None = None
+    text: TextPattern | None = None
 
     def fits(self, kind: str, status: int | None, message: str) -> bool:
         """Whether an error looks like this."""
@@ -69,7 +69,7 @@ class ErrorPattern:
             return False
         if self.status and not _is_within(status, self.status):
             return False
-        return self.text is None or self.text.search(message) is not None
+        return self.text is None or self.text.is_match(message)
 
 
 @frozen
@@ -287,9 +287,9 @@ def _read_pattern(declared: object, number: int) -> ErrorPattern:
     if text is not None and not isinstance(text, str):
         raise ValueError(f"{place}: text is a regular expression")
     try:
-        compiled = None if text is None else re.compile(text, re.IGNORECASE)
-    except re.error as problem:
-        raise ValueError(f"{place}: text is no regular expression: {problem}") from None
+        compiled = None if text is None else compile_pattern(text, ignores_case=True)
+    except ValueError as problem:
+        raise ValueError(f"{place}: text: {problem}") from None
     status = _read_status(declared.get("status", []), place)
     if not kinds and not status and compiled is None:
         raise ValueError(f"{place} says nothing, and would fit everything")

@@ -5,11 +5,13 @@ Source: decision 47.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from attrs import evolve, field, frozen
 
 from ryecore.directives.inputs import Declared
+from ryecore.errors import TextTooLong
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy.capabilities import Action
 from ryecore.policy.hooks import Hook, HookLayer
@@ -396,7 +398,10 @@ class _Judge:
         is_steered = False
         by_id = {str(one.get("id")): one for one in told}
         for hook in self._today.hooks:
-            if hook.key in muted or not hook.answers(event, context):
+            answers = True
+            with suppress(TextTooLong):  # the thread recorded such a hook as failed
+                answers = hook.answers(event, context)
+            if hook.key in muted or not answers:
                 continue
             if is_steered and event == "limit" and hook.layer is not HookLayer.INFRASTRUCTURE:
                 continue

@@ -1,0 +1,106 @@
+"""Programs that hooks, graphs and directives pass to tools: no value stands within one.
+
+Every caller asks a tool's schema, which may mark a parameter as a program, or as none. Where the
+schema can't be had, the parameter's name decides.
+
+Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from ryecore.chain.model import ValidChain
+from ryecore.directives.model import Action, Directive
+from ryecore.directives.placeholders import PLACEHOLDER
+from ryecore.errors import InvalidItemId, RyeError
+from ryecore.items.refs import ItemRef
+from ryecore.policy.hooks import HOOK_PLACEHOLDER, Hook
+from ryecore.policy.scripts import check_scripts, has_placeholders
+
+__all__ = ["ChainLookup", "check_actions", "check_hook", "tool_schema"]
+
+ChainLookup: TypeAlias = Callable[[ItemRef], Awaitable[ValidChain]]
+"""Verifies a tool and returns its chain, as `Dispatcher.chain` does."""
+
+
+async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] | None:
+    """Return the JSON Schema of a tool's parameters.
+
+    Args:
+        ref: The tool.
+        chain: Verifies it.
+
+    Returns:
+        The schema; None where the tool takes anything, or can't be had.
+    """
+    try:
+        return (await chain(ref)).parameter_schema
+    except RyeError:  # the call says what is wrong with the tool
+        return None
+
+
+async def check_hook(hook: Hook, chain: ChainLookup) -> None:
+    """Check that no value of an event stands within a program that a hook passes.
+
+    Args:
+        hook: The hook.
+        chain: Verifies the tools that are called.
+
+    Raises:
+        PlaceholderInScript: One does.
+    """
+    for action in hook.actions:
+        item = action.item
+        if action.primary != "execute" or item is None or item.kind != "tool":
+            continue
+        if has_placeholders(action.parameters, HOOK_PLACEHOLDER):
+            check_scripts(
+                f"The hook {hook.id!r} on {hook.event}",
+                action.parameters,
+                await tool_schema(item, chain),
+                HOOK_PLACEHOLDER,
+            )
+
+
+async def check_actions(directive: ItemRef, definition: Directive, chain: ChainLookup) -> None:
+    """Check that no input stands within a program that a directive's action passes.
+
+    Args:
+        directive: The directive, for the error's text.
+        definition: What it says, before inputs are put in.
+        chain: Verifies the tools that are called.
+
+    Raises:
+        PlaceholderInScript: One does.
+    """
+    for action in definition.actions:
+        if action.attributes.get("primary") != "execute":
+            continue
+        if not has_placeholders(action.parameters, PLACEHOLDER):
+            continue
+        kind, item = _called(action)
+        if kind != "directive":  # whose inputs are text for a model
+            check_scripts(
+                f"An action of {directive} that executes {item}",
+                action.parameters,
+                await _schema_of(item, chain),
+                PLACEHOLDER,
+            )
+
+
+def _called(action: Action) -> tuple[str, str]:
+    """Return the kind and the id of the item that an action executes."""
+    item = str(action.attributes.get("item_id", ""))
+    kind, colon, rest = item.partition(":")
+    if colon and kind in ("tool", "directive"):
+        return kind, rest
+    named = (action.attributes.get(key) for key in ("item_type", "kind"))
+    return ("directive" if "directive" in named else "tool"), item
+
+
+async def _schema_of(item: str, chain: ChainLookup) -> Mapping[str, object] | None:
+    try:
+        ref = ItemRef.parse(f"tool:{item}")
+    except InvalidItemId:  # such as a placeholder: any tool may be called
+        return None
+    return await tool_schema(ref, chain)
