@@ -192,7 +192,7 @@ class Parts:
     def _directives(self) -> "DirectiveAction":
         from ryecore.actions.directive import DirectiveAction  # noqa: PLC0415
 
-        return DirectiveAction(self.planner)
+        return DirectiveAction(self.planner, self._dispatcher.chain)
 
     @cached_property
     def planner(self) -> "DirectivePlanner":

@@ -13,10 +13,13 @@ from ryecore.actions.results import DirectiveResult
 from ryecore.chain.model import ValidChain
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import input_schema
+from ryecore.directives.model import Directive
 from ryecore.directives.placeholders import fill
 from ryecore.errors import CallCancelled, InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
+from ryecore.runs.programs import ChainLookup, check_actions, check_hook
+from ryecore.threads.planner.plan import DirectivePlan
 from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
 
 __all__ = ["DirectiveAction"]
@@ -27,10 +30,12 @@ class DirectiveAction:
 
     Args:
         planner: Reads directives, and plans what their threads would run under.
+        chain: Verifies the tools that directives and hooks call.
     """
 
-    def __init__(self, planner: DirectivePlanner) -> None:
+    def __init__(self, planner: DirectivePlanner, chain: ChainLookup) -> None:
         self._planner = planner
+        self._chain = chain
 
     async def execute(
         self,
@@ -57,9 +62,10 @@ class DirectiveAction:
         log = Trace(ctx.event_sink)
         try:
             _check_wanted(ref, ctx)
-            done = await anyio.to_thread.run_sync(
+            done, directive = await anyio.to_thread.run_sync(
                 self._execute, ref, parameters, options, ctx, log, started
             )
+            await self._check_programs(ref, directive, done.directive_plan)
         except RyeError as error:
             error.item_id = str(ref)  # not the ancestor that failed: what was asked for
             error.during(
@@ -81,6 +87,14 @@ class DirectiveAction:
             raise
         return input_schema(loaded.directive.inputs)
 
+    async def _check_programs(
+        self, ref: ItemRef, directive: Directive, plan: DirectivePlan | None
+    ) -> None:
+        """Refuse what its thread would refuse: a value within a program of an action or a hook."""
+        for hook in () if plan is None else plan.hooks:
+            await check_hook(hook, self._chain)
+        await check_actions(ref, directive, self._chain)
+
     def _execute(
         self,
         ref: ItemRef,
@@ -89,7 +103,7 @@ class DirectiveAction:
         ctx: CallContext,
         log: Trace,
         started: float,
-    ) -> DirectiveResult:
+    ) -> tuple[DirectiveResult, Directive]:
         planner = self._planner
         loaded = planner.load(ref, log)
         inputs = planner.inputs(loaded, parameters, log)
@@ -107,7 +121,7 @@ class DirectiveAction:
             check_body(loaded)
             metadata |= {"model": model} if model else {}
             metadata |= {"limits": overrides.to_dict()} if options.limit_overrides else {}
-        return DirectiveResult(
+        result = DirectiveResult(
             status="validation_passed" if options.dry_run else "success",
             item_id=str(ref),
             data=None if options.dry_run else fill(loaded.directive.body, inputs),
@@ -119,6 +133,7 @@ class DirectiveAction:
             inputs=inputs,
             directive_plan=plan,
         )
+        return result, loaded.directive
 
 
 def _check_wanted(ref: ItemRef, ctx: CallContext) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
@@ -118,8 +119,9 @@ class ExecuteAction:
         if options.dry_run and done.chain.is_own_process:
             from ryecore.actions.graph_plan import graph_plan  # noqa: PLC0415 - for graphs alone
 
+            called = partial(self.chain, ctx=CallContext())
             try:
-                return evolve(done, data=graph_plan(done.chain))
+                return evolve(done, data=await graph_plan(done.chain, called))
             except RyeError as error:
                 error.during(str(ref), chain=done.chain.ids, trace=done.trace or ())
                 raise

@@ -12,12 +12,10 @@ from ryecore.directives.inputs import read_declared
 from ryecore.directives.markup import OPAQUE, Element, parse_markup
 from ryecore.directives.model import Action, ContextSpec, Directive, ModelSpec
 from ryecore.directives.permissions import read_permissions
-from ryecore.directives.placeholders import PLACEHOLDER
 from ryecore.directives.problems import DirectiveProblem
 from ryecore.directives.sections import Sections, split_sections
 from ryecore.items.signature import COMMENT_FORMS, split_content
 from ryecore.policy.limits import Limits, read_limits
-from ryecore.policy.scripts import spliced_scripts
 
 __all__ = ["parse_directive"]
 
@@ -195,13 +193,4 @@ def _action(element: Element) -> Action:
         if name in parameters:
             raise child.problem(f"names {name!r} once more")
         parameters[name] = child.text
-    spliced = spliced_scripts(parameters, None, PLACEHOLDER)
-    if spliced and element.attributes.get("primary") == "execute" and not _is_of_directive(element):
-        raise element.problem(f"passes a program: {spliced[0].message}. {spliced[0].next_step}")
     return Action(element.attributes, parameters)
-
-
-def _is_of_directive(element: Element) -> bool:
-    """Whether an action executes a directive, whose inputs are text for a model."""
-    named = [element.attributes.get(key) for key in ("item_type", "kind")]
-    return "directive" in named or str(element.attributes.get("item_id")).startswith("directive:")

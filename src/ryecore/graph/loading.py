@@ -1,13 +1,12 @@
 """Load graphs: verified as tools, read once for each content."""
 
 import hashlib
-from collections.abc import Mapping
 from typing import Final
 
 from attrs import frozen
 
 from ryecore.chain.model import ValidChain
-from ryecore.errors import GraphInvalid, InputError, RyeError
+from ryecore.errors import GraphInvalid, InputError
 from ryecore.graph.model import GRAPH_RUNTIME, Graph
 from ryecore.graph.reading import GraphReport, examine_graph, located, read_graph
 from ryecore.graph.validation.programs import check_programs, tools_with_expressions
@@ -15,8 +14,9 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher
+from ryecore.runs.programs import ChainLookup, tool_schema
 
-__all__ = ["GraphLoader", "LoadedGraph"]
+__all__ = ["GraphLoader", "LoadedGraph", "refuse_spliced"]
 
 _MAX_REMEMBERED: Final = 256
 
@@ -32,6 +32,24 @@ class LoadedGraph:
 
     graph: Graph
     chain: ValidChain
+
+
+async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -> None:
+    """Refuse a graph that passes a value within a program.
+
+    Args:
+        graph: The graph.
+        item: Its verified file.
+        chain: Verifies the tools that it calls, which may change without the graph.
+
+    Raises:
+        GraphInvalid: It does; with each place.
+    """
+    schemas = {ref: await tool_schema(ref, chain) for ref in tools_with_expressions(graph)}
+    found = check_programs(graph, schemas).errors
+    if found:
+        text = item.content.decode("utf-8", "replace")
+        raise GraphInvalid.of(graph.ref, located(found, text, item.source.path))
 
 
 class GraphLoader:
@@ -59,24 +77,8 @@ class GraphLoader:
             if len(self._read) >= _MAX_REMEMBERED:
                 self._read.clear()
             graph = self._read[key] = read_graph(item, chain.head.spec)
-        await self._check_programs(graph, item, ctx)
+        await refuse_spliced(graph, item, self._dispatcher.chain)
         return LoadedGraph(graph, chain)
-
-    async def _check_programs(self, graph: Graph, item: VerifiedItem, ctx: CallContext) -> None:
-        """Refuse a graph that passes a value within a program.
-
-        Tools may change without the graph, so what they declare is looked up for each load.
-        """
-        schemas: dict[ItemRef, Mapping[str, object] | None] = {}
-        for ref in tools_with_expressions(graph):
-            try:
-                schemas[ref] = (await self._dispatcher.chain(ref, ctx=ctx)).parameter_schema
-            except RyeError:  # the call says what is wrong with the tool
-                schemas[ref] = None
-        found = check_programs(graph, schemas).errors
-        if found:
-            text = item.content.decode("utf-8", "replace")
-            raise GraphInvalid.of(graph.ref, located(found, text, item.source.path))
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
         """Tell all that is wrong with a graph's file, or looks so.

@@ -1,11 +1,12 @@
 """What a model wrote, through hooks, graphs, directives and prompts: passed whole, or refused."""
 
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ryecore.errors import GraphInvalid, MetadataError, PlaceholderInScript
+from ryecore.errors import GraphInvalid, PlaceholderInScript
 from ryecore.testing import call, say
 from tests.house import BASH, House
 from tests.stage import Stage, directive
@@ -119,31 +120,87 @@ async def test_a_graphs_author_may_say_that_a_value_is_the_script(tmp_path: Path
     assert (house.project / "noted").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("script", "is_refused"),
-    [
-        ("echo {input:said}", True),
-        ("echo ${inputs.said}", True),
-        ("grep {input:said:none} f", True),
-        ("{input:said}", False),
-        ("echo", False),
-    ],
-)
-async def test_a_directives_action_with_an_input_within_a_script_is_refused(
-    tmp_path: Path, script: str, is_refused: bool
-) -> None:
-    house = House(tmp_path)
+def acting(house: House, item: str, name: str, text: str) -> str:
+    """A directive with an action that passes a text to a tool."""
     action = (
-        '<process><step><action primary="execute" item_type="tool" item_id="rye/bash">'
-        f'<param name="command">{script}</param></action></step></process>'
+        f'<process><step><action primary="execute" item_type="tool" item_id="{item}">'
+        f'<param name="{name}">{text}</param></action></step></process>'
     )
-    text = directive("x").replace("</directive>", f"{action}</directive>")
-    house.write("directives/acme/x.md", text)
-    ref = "directive:acme/x"
+    shown = directive("x", inputs='<input name="said" type="string" required="false"/>')
+    house.write("directives/acme/x.md", shown.replace("</directive>", f"{action}</directive>"))
+    return "directive:acme/x"
+
+
+def marked(house: House) -> None:
+    """A tool whose schema says which of its parameters are programs."""
+    properties = {"query": {"x-rye-script": "sql"}, "command": {"x-rye-script": False}}
+    house.yaml(
+        "acme/db",
+        executor_id=BASH,
+        config={"command": "true"},
+        config_schema={"type": "object", "properties": properties},
+    )
+
+
+CALLS = [
+    ("rye/bash", "command", "echo @", True),
+    ("rye/bash", "command", "grep @ f", True),
+    ("rye/bash", "command", "@", False),
+    ("rye/bash", "command", "echo", False),
+    ("acme/db", "query", "select @", True),
+    ("acme/db", "query", "@", False),
+    ("acme/db", "command", "say @", False),
+    ("acme/absent", "command", "say @", True),
+    ("acme/absent", "message", "say @", False),
+]
+"""A tool, a parameter, what is passed with `@` for a value, and whether that is refused."""
+
+
+@pytest.mark.parametrize(("item", "name", "text", "is_refused"), CALLS)
+async def test_one_rule_holds_for_hooks_graphs_and_directives_in_a_dry_run_and_a_run(
+    tmp_path: Path, item: str, name: str, text: str, is_refused: bool
+) -> None:
+    stage = Stage(tmp_path, *[say("ok")] * 9)
+    house = stage.house
+    marked(house)
+    params = {name: text.replace("@", "${thread_id}")}
+    hook = on_error(params, item)
+    node = {"type": "action", "action": {"item_id": f"tool:{item}", "params": params}}
+    node["action"] |= {"params": {name: text.replace("@", "${inputs.said}")}}
+    end = {"type": "return"}
+    for graph_id, config in (
+        ("acme/calls", {"start": "n", "nodes": {"n": node}}),
+        ("acme/hooks", {"start": "n", "nodes": {"n": end}, "hooks": [hook]}),
+    ):
+        house.yaml(graph_id, **GRAPH, config=config)
+    refusals: dict[str, bool] = {}
+
+    async def noted(what: str, call: Awaitable[object]) -> None:
+        message = ""
+        try:
+            await call
+        except (PlaceholderInScript, GraphInvalid) as refused:
+            message = str(refused)
+        refusals[what] = "must not be part of a program" in message
+
+    async with stage.open() as rye:
+        plain = stage.write("acme/plain")
+        for placeholder in ("{input:said}", "${inputs.said}", "{input:said:none}"):
+            ref = acting(house, item, name, text.replace("@", placeholder))
+            await noted(f"action {placeholder}", rye.execute(ref))
+            await noted(f"action, dry {placeholder}", rye.execute(ref, dry_run=True))
+            await noted(f"action, thread {placeholder}", rye.execute(ref, thread="fork"))
+        hooks(stage, hook)
+        await noted("hook, dry", rye.execute(plain, dry_run=True))
+        await noted("hook, thread", rye.execute(plain, thread="fork"))
+        hooks(stage)
+        for graph_id in ("acme/calls", "acme/hooks"):
+            await noted(f"{graph_id}, dry", rye.execute(f"tool:{graph_id}", dry_run=True))
+            await noted(graph_id, rye.graphs.run(f"tool:{graph_id}", {"said": HOSTILE}))
+            report = await rye.graphs.validate(f"tool:{graph_id}")
+            if item != "acme/absent" or graph_id == "acme/hooks":
+                is_told = any("part of a program" in one.message for one in report.errors)
+                refusals[f"{graph_id}, validated"] = is_told
+    assert [what for what, refused in refusals.items() if refused is not is_refused] == []
     if is_refused:
-        async with house.open() as rye:
-            with pytest.raises(MetadataError, match="must not be part of a program"):
-                await rye.execute(ref)
-    else:
-        async with house.open() as rye:
-            assert (await rye.execute(ref)).success
+        assert_nothing_ran(house)

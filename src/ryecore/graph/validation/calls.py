@@ -8,7 +8,7 @@ from attrs import frozen
 from ryecore.errors import RyeError
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph
 from ryecore.graph.validation.problems import Place, Problems, key_path
-from ryecore.graph.validation.programs import check_programs
+from ryecore.graph.validation.programs import calls_of_hooks, check_programs
 from ryecore.graph.validation.scopes import Known, Scope
 from ryecore.graph.validation.values import misfits
 from ryecore.items.refs import ItemRef
@@ -30,8 +30,10 @@ class _Writer:
 
 
 def called_items(graph: Graph) -> tuple[ItemRef, ...]:
-    """The items that a graph's actions execute, each once."""
-    return tuple(dict.fromkeys(vertex.action.ref for vertex in _calling(graph)))
+    """The items that a graph's nodes execute, and the tools of its hooks, each once."""
+    by_nodes = (vertex.action.ref for vertex in _calling(graph))
+    by_hooks = (ref for _, ref, _ in calls_of_hooks(graph))
+    return tuple(dict.fromkeys((*by_nodes, *by_hooks)))
 
 
 def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:

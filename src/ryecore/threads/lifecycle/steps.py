@@ -18,7 +18,7 @@ from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.capabilities import attenuate
-from ryecore.policy.hooks import Hook, in_order
+from ryecore.policy.hooks import Hook
 from ryecore.policy.limits import Limits
 from ryecore.runs.above import (
     Above,
@@ -31,6 +31,7 @@ from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
+from ryecore.runs.programs import check_actions
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.calls.guard import ResultGuard
@@ -214,8 +215,7 @@ class ThreadLifecycle:
     async def _build_harness(self) -> None:
         """Step 10."""
         permissions, host = self._composed.permissions, self._host
-        earlier = (self._above, self._wish.continues)
-        bounds = (one.capabilities for one in earlier if one is not None)
+        bounds = (one.capabilities for one in (self._above, self._wish.continues) if one)
         granted = attenuate(
             permissions.capabilities, within_bounds(self._ctx.capabilities, *bounds)
         )
@@ -227,7 +227,7 @@ class ThreadLifecycle:
         )
         self._call = self._harness.acting_as(self.thread_id, self._ctx)
         self._hooks = HookRunner(
-            in_order((*self._composed.hooks, *self._configured_hooks)),
+            (*self._composed.hooks, *self._configured_hooks),
             host.dispatcher,
             self._tell,
             directive_ctx=self._call,
@@ -236,6 +236,7 @@ class ThreadLifecycle:
             suppress=frozenset(self._composed.context.suppress),
         )
         await self._hooks.check()
+        await check_actions(self._wish.ref, self._directive.loaded.directive, host.dispatcher.chain)
         self._guard = ResultGuard(host.artifacts(self.thread_id, self._wish.continues))
         self._palette = await host.palettes.build(
             tuple(sorted(self._harness.capabilities)),
