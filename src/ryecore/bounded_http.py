@@ -1,8 +1,8 @@
-"""Bodies of HTTP responses, bounded before anything keeps them: models' servers and MCP servers.
+"""Bound the bodies of HTTP responses of models' servers and MCP servers, before they are stored.
 
-What a server sends is bounded here as bytes, before an SDK joins, decodes or parses them.
-Compressed bodies are refused: what they unpack to has no bound, and every request asks for
-`identity`. Headers are bounded by the HTTP library, at 100 KiB.
+A response is bounded here as bytes, before an SDK joins, decodes or parses them. Compressed bodies
+are refused, because their unpacked size has no bound; every request asks for `identity`. Headers
+are bounded by the HTTP library, at 100 KiB.
 
 Source: decision 82.
 """
@@ -30,7 +30,7 @@ _MAX_CAUSES: Final = 16
 
 
 class ResponseOutOfBounds(httpx2.TransportError):
-    """A server's response is larger than what is read of one, or compressed.
+    """A server's response is larger than the bounds, or compressed.
 
     Attributes:
         problem: What is wrong with it, as the end of a sentence about the server.
@@ -43,11 +43,11 @@ class ResponseOutOfBounds(httpx2.TransportError):
 
 @frozen
 class BodyBounds:
-    """How much is read of a response.
+    """The bounds of a response.
 
     Attributes:
-        max_bytes: How large a body may be, or one event of an event stream.
-        max_stream_bytes: How large a whole event stream may be; None for no bound.
+        max_bytes: The largest body, or event of an event stream.
+        max_stream_bytes: The largest event stream as a whole; None for no bound.
         max_json_values: How many JSON values a body or an event may hold, roughly: parsed, a small
             value takes many times its bytes. None for no bound.
         max_copied_bytes: How large a body or an event may be times the number of its lines: an SDK
@@ -65,7 +65,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
     Args:
         transport: Sends the requests.
-        bounds: How much is read of a response.
+        bounds: The bounds of each response.
     """
 
     def __init__(self, transport: httpx2.AsyncBaseTransport, bounds: BodyBounds) -> None:
@@ -73,7 +73,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         self._bounds = bounds
 
     def bounded_by(self, bounds: BodyBounds) -> "BoundedTransport":
-        """The same connections with other bounds."""
+        """Return a transport with the same connections and other bounds."""
         return BoundedTransport(self._transport, bounds)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -101,12 +101,12 @@ def bound_body(
     bounds: BodyBounds,
     on_excess: Callable[[str], None] | None = None,
 ) -> None:
-    """Bound what can be read of a response. Of an error's body, the beginning is read.
+    """Bound a response. Of an error's body, only the beginning is read.
 
     Args:
         response: A response whose body hasn't been read.
-        bounds: How much of it may be read.
-        on_excess: Told what is wrong, before the error is raised.
+        bounds: Its bounds.
+        on_excess: Called with what is wrong, before the error is raised.
 
     Raises:
         ResponseOutOfBounds: It is compressed. Reading raises the same where it is too large.
@@ -116,7 +116,7 @@ def bound_body(
         return
     codings = response.headers.get_list("content-encoding", split_commas=True)
     if response.status_code >= 300:
-        # The status says what happened, whatever form the text has.
+        # The status tells what happened, in whatever form the text is.
         for name in ("content-encoding", "content-length"):
             response.headers.pop(name, None)
         is_readable = all(one.strip().lower() in ("", "identity") for one in codings)
@@ -124,7 +124,7 @@ def bound_body(
         return
     limit = _Limit(bounds, on_excess)
     if any(one.strip().lower() not in ("", "identity") for one in codings):
-        limit.refuse("answered in a compressed form, which nobody asked for")
+        limit.refuse("answered in a compressed form, though identity was asked for")
     content_type = response.headers.get("content-type", "")
     if content_type.strip().lower().startswith("text/event-stream"):
         response.stream = _EventBody(body, limit)
@@ -133,7 +133,7 @@ def bound_body(
 
 
 def out_of_bounds(error: BaseException) -> ResponseOutOfBounds | None:
-    """The response out of bounds that an error comes from; None where it has another cause."""
+    """Return the response out of bounds that caused an error; None for another cause."""
     cause: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if cause is None or isinstance(cause, ResponseOutOfBounds):
@@ -143,7 +143,7 @@ def out_of_bounds(error: BaseException) -> ResponseOutOfBounds | None:
 
 
 class _Limit:
-    """Refuses a body, or an event, that is too large, and counts the body that is being read."""
+    """Counts the bytes of the body or event that is read, and refuses one that is too large."""
 
     __slots__ = ("_bounds", "_lines", "_on_excess", "_values")
 
@@ -153,7 +153,7 @@ class _Limit:
         self.begin()
 
     def begin(self) -> None:
-        """Begin to count a body or an event."""
+        """Begin to count a new body or event."""
         self._lines = self._values = 0
 
     def refuse(self, problem: str) -> None:
@@ -171,8 +171,8 @@ class _Limit:
 
         Args:
             piece: The piece.
-            size_bytes: How large the body or event is with it.
-            what: What it is called, with an article and a preposition.
+            size_bytes: The size of the body or event so far, with this piece.
+            what: The name of it for the error, such as "an event of ".
 
         Raises:
             ResponseOutOfBounds: It is too large.
@@ -202,7 +202,7 @@ class _Limit:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A body that comes in large pieces, however small the server made them."""
+    """Yield a body in large pieces, however small the server's are."""
 
     def __init__(self, body: httpx2.AsyncByteStream, limit: _Limit) -> None:
         self._body = body
@@ -227,9 +227,9 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _EventBody(httpx2.AsyncByteStream):
-    """An event stream that comes in whole events, so that an SDK copies none piece by piece.
+    """Yield an event stream in whole events, so that an SDK doesn't copy each piece by piece.
 
-    Comments, which keep a connection alive, are left out: not every SDK knows them.
+    Comments, which keep a connection alive, are left out: some SDKs don't know them.
     """
 
     def __init__(self, body: httpx2.AsyncByteStream, limit: _Limit) -> None:
@@ -264,7 +264,7 @@ class _EventBody(httpx2.AsyncByteStream):
 
 
 class _ErrorBody(httpx2.AsyncByteStream):
-    """The beginning of an error's body."""
+    """Yield the beginning of an error's body."""
 
     def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._body = body
@@ -287,7 +287,7 @@ class _ErrorBody(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def _chunks(body: httpx2.AsyncByteStream) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The chunks of a body, whose generator isn't left to the collector."""
+    """Yield the chunks of a body, and close its generator at the end."""
     chunks = aiter(body)
     try:
         yield chunks
@@ -298,7 +298,7 @@ async def _chunks(body: httpx2.AsyncByteStream) -> AsyncIterator[AsyncIterator[b
 
 
 def _last_event_end(pending: bytearray, searched: int) -> int:
-    """Where the last whole event ends; 0 where none does."""
+    """Return the index at which the last whole event ends; 0 where none does."""
     found = 0
     for end in _EVENT_ENDS:
         place = pending.rfind(end, searched)

@@ -46,7 +46,7 @@ __all__ = ["main"]
 _NOTHING_RAN: Final = (
     ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
 )  # fmt: skip
-"""Errors of a tool's call that come before its process: its idempotency key is free again."""
+"""Errors of a call before its process starts, after which its idempotency key is free again."""
 
 
 def main() -> None:

@@ -49,9 +49,9 @@ def file_to_approve(
         item_id: Its kind and its path below the kind's folder.
         path: The file.
         content_hash: SHA-256 (hex) of what is approved.
-        state: What is known of it.
-        content: What is previewed.
-        size_bytes: How large the whole file is; by default, as large as `content`.
+        state: Its state, such as `unsigned`.
+        content: The content to preview.
+        size_bytes: The size of the whole file; by default that of `content`.
 
     Returns:
         The description.

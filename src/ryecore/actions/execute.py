@@ -299,7 +299,7 @@ def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions
 def _start_key(
     ref: ItemRef, given: Mapping[str, Any], options: ExecuteOptions
 ) -> "StartKey | None":
-    """The idempotency key of a call, with what it asks for.
+    """Return the idempotency key of a call, with the request that it identifies.
 
     Raises:
         InputError: It can't be a key, or the call starts nothing that is kept.
@@ -309,7 +309,7 @@ def _start_key(
         return None
     if options.dry_run or not (options.async_ or options.thread == "fork"):
         raise InputError(
-            "idempotency_key is for what is started: a tool with async, a directive's thread.",
+            "idempotency_key can be passed only for a tool with async and for a directive.",
             next_step="Pass async as well, or leave it out.",
         )
     limits = Limits()

@@ -93,7 +93,7 @@ class FetchedItem:
 
     @property
     def is_record(self) -> bool:
-        """Whether it is the record of a thread, for whose text nobody vouches."""
+        """Whether it is the record of a thread, whose text no author has signed."""
         return isinstance(self.item, AttestedExport)
 
     @property
@@ -315,7 +315,7 @@ class FetchAction:
     def _write_both(self, item: VerifiedItem, path: Path, *, replace: bool) -> None:
         source = item.source.path
         if item.is_verified and comment_form(source.suffix, self._file_types()) is None:
-            # First, so that a copy that was broken off is at worst a signature of nothing.
+            # Signature first: an interrupted copy leaves at worst a signature without its file.
             sidecar, _ = read_digest(f"{source}{SIDECAR}", max_bytes=MAX_SIDECAR_BYTES)
             write_atomically(path.with_name(path.name + SIDECAR), sidecar)
         write_atomically(path, item.content, replace=replace)

@@ -103,7 +103,7 @@ class GraphProcesses:
             end = partial(self._ended, run_id, str(ref), why)
             try:
                 document = await run_to_end(partial(run_in_thread, end))
-            except BaseException:  # the event loop itself may have ended before the thread began
+            except BaseException:  # such as the end of the event loop before the thread began
                 end()
                 raise
         return _with_document(done, document, why)
@@ -143,7 +143,7 @@ def run_payload(
     Args:
         store: The project's threads.
         settings: How the process opens the same Rye.
-        environ: The environment of this Rye, which alone proves no parent.
+        environ: The environment of this Rye. A parent that it names alone is not proved.
         plan: What to run; see `GraphProcesses.run`.
         ref: The graph.
         ctx: On whose behalf, within what.

@@ -349,15 +349,15 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> None:
-        """Find out whether a run can be resumed, and change nothing.
+        """Check whether a run can be resumed. Nothing is changed.
 
         Args:
             run_id: The run, or as much of its id as names it alone.
-            limits: What would bound the new run.
+            limits: The limits of the new run.
             ctx: On whose behalf; the host's own by default.
 
         Raises:
-            RyeError: It can't; see `resume`.
+            RyeError: It can't be resumed; see `resume`.
         """
         wish = await self._going_on(run_id, GoingOn(run_id), limits, ctx)
         await self._running.run(run_id, partial(self._service().check, wish, ctx or CallContext()))
@@ -414,7 +414,7 @@ class Graphs:
         Args:
             running: Whether those that have not ended count alone.
             limit: How many, from 1 to 1,000.
-            offset: How many to pass over.
+            offset: How many to skip.
 
         Returns:
             Their rows; `total` says how many there are in all.

@@ -49,8 +49,8 @@ class LaunchedThread(ExecutionResult):
 
     Attributes:
         thread_id: What `rye.threads` knows it by.
-        pid: The number of its process; 0 where it has none any more.
-        earlier: How it stands, where it was started before with the same idempotency key.
+        pid: Its process id; 0 where its process has ended.
+        earlier: Its state, where it was started before with the same idempotency key.
     """
 
     thread_id: str
@@ -184,7 +184,7 @@ class LaunchAction:
         return _launched(ref, thread_id, pid, chain, started, earlier)
 
     def earlier(self, thread_id: str) -> "tuple[int, EarlierStart]":
-        """Look at a thread that was started before with the same idempotency key."""
+        """Return a thread that was started before with the same idempotency key."""
         store = self._threads()
         record = store.look(thread_id)
         return record.pid or 0, EarlierStart(record.status, store.registry.get_result(thread_id))

@@ -22,7 +22,7 @@ class ExecuteOptions:
         limit_overrides: Limits of a directive's thread.
         timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
         trace: Whether the result carries the events.
-        idempotency_key: Under which a repeated start finds the run that there is.
+        idempotency_key: A repeated start with this key finds the run of the first.
         muted_hooks: The ids of hooks that don't act in a directive's thread.
         output_log: A file that a tool's output is also written to as it comes.
     """

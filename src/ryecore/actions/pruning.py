@@ -105,7 +105,7 @@ async def prune_threads(
         on_progress: Called after each family; None for nothing.
 
     Raises:
-        ConfigError: Nothing says how long threads are kept, or the age can't be used.
+        ConfigError: No age is passed or configured, or it can't be used.
         StateError: The registry can't be read or written.
     """
     configured = await run_in_thread(service().retention)

@@ -1,6 +1,6 @@
 """Resume all threads and runs of graphs whose process died.
 
-Of several processes that recover at once, one resumes each: to resume is done once.
+Of several processes that recover at once, exactly one resumes each.
 
 Source: decisions 35, 47 and 76.
 """
@@ -30,7 +30,7 @@ __all__ = ["Recovered", "recover"]
 
 @frozen
 class Recovered:
-    """A thread or a run whose process died, and whether it is resumed.
+    """A thread or a run whose process died, and the run that resumes it.
 
     Attributes:
         record: Its row.
@@ -45,7 +45,7 @@ class Recovered:
 
     @property
     def thread_id(self) -> str:
-        """The id of the one that died."""
+        """The id of the thread or run that died."""
         return self.record.thread_id
 
     @property
@@ -103,12 +103,12 @@ async def recover(
         service: Runs the threads of directives.
         threads: Starts those that resume others.
         graphs: Starts the runs that resume others.
-        limits: What bounds each, as for a resume.
+        limits: The limits of each, as for a resume.
         ctx: On whose behalf.
-        dry_run: Whether to say only what would be resumed.
+        dry_run: Whether to list only what would be resumed.
 
     Returns:
-        The ones that died, oldest first, without those that another process resumes meanwhile.
+        The threads and runs that died, oldest first, without those that another process resumes.
 
     Raises:
         StateError: The registry can't be read.
@@ -123,7 +123,7 @@ async def recover(
         thread_id, is_thread = record.thread_id, record.item_id.startswith("directive:")
         starts = threads if is_thread else graphs
         try:
-            # First, so that one which can't be resumed leaves no row of its try.
+            # Checked first, so that a failed attempt leaves no row.
             if is_thread:
                 await service().check_resume(thread_id, limits, ctx)
             else:
@@ -133,7 +133,7 @@ async def recover(
         except ThreadConflict:
             continue  # another process was quicker
         except RyeError as error:
-            # One that died before it began leaves the one that it was to resume, which is here too.
+            # A resume that died before it began is skipped: its predecessor is in this list, too.
             if record.continuation_of not in ids:
                 recovered.append(Recovered(record, error=error))
             continue

@@ -146,14 +146,14 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
 
 
 def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
-    """Say how many threads a list leaves out behind those it shows, and how to see them.
+    """Add how many threads a list leaves out, and the command that shows them.
 
     Args:
-        text: Where.
-        shown: What is listed.
+        text: The text to add to.
+        shown: The threads that are listed.
         limit: How many were asked for.
-        offset: How many were passed over.
-        command: What lists them from the first one on.
+        offset: How many were skipped.
+        command: The command that lists them from the first one.
     """
     more = shown.total - offset - len(shown)
     if shown and more > 0:

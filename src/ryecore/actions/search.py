@@ -83,7 +83,7 @@ class SearchAction:
             scope: Where: `*`, a kind, or such as `tool.acme.*`.
             source: The one space to look in; None for all.
             limit: How many results at most, 1 to 100.
-            offset: How many to pass over.
+            offset: How many to skip.
             ctx: On whose behalf. A model finds only what it may fetch.
             records: Whether to look through the records of threads, too. A scope that names their
                 folder does, without it.
@@ -128,7 +128,7 @@ class _Request:
         scope: The kinds and ids to look through.
         source: The one space to look in; None for all.
         limit: How many results at most.
-        offset: How many to pass over.
+        offset: How many to skip.
         ctx: On whose behalf.
         with_exports: Whether to look through the records of threads, too.
         asked_ns: When it was asked, by the monotonic clock: files that changed before are read.
@@ -240,7 +240,7 @@ class _Search:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End the search before its next file, where nobody waits for it any more."""
+        """Stop the search before its next file. Called when its result is no longer awaited."""
         self._stopped.set()
 
     def page(self) -> _Page:

@@ -38,7 +38,7 @@ class Settings:
         durability: What a change of state survives.
         deps_factory: `package.module:function`, which rebuilds what the host injects.
         warm_memory_mib: What the templates of warm starts may take; 0 starts everything cold.
-        allow_env: Names of the project's `.env` that count though no signed element asks for them.
+        allow_env: Names of the project's `.env` that are set without a signed element's asking.
     """
 
     project_path: str

@@ -43,7 +43,7 @@ class SignReport:
     Attributes:
         signed: The files that were signed.
         failed: The files that were not, each with the reason.
-        skipped: The records of threads that the glob matched, which nobody signs.
+        skipped: The records of threads that the glob matched, which can't be signed.
     """
 
     signed: tuple[SignedFile, ...]
@@ -245,7 +245,7 @@ class SignAction:
 
 
 def _without_records(files: Files, pattern: str) -> tuple[Files, tuple[Path, ...]]:
-    """Take out the records of threads that a glob matches; one that is named is refused later."""
+    """Remove the records of threads that a glob matches; one that is named is refused later."""
     if not any(mark in pattern for mark in "*?["):
         return files, ()
     records = tuple(path for kind, path, relative in files if is_export(kind, relative))

@@ -84,7 +84,7 @@ class Threads:
         Args:
             all: Whether the ended ones count too, newest first.
             limit: How many, from 1 to 1,000.
-            offset: How many to pass over.
+            offset: How many to skip.
 
         Returns:
             Their rows; `total` says how many there are in all.
@@ -139,8 +139,9 @@ class Threads:
     ) -> "ThreadResult":
         """Go on with a thread that has ended or was killed, in a new one; wait for its end.
 
-        Of all who resume a thread, in whichever process, one does. What a tool was doing when its
-        process was killed is not known, and is not done again by itself: the model is told so.
+        Of all callers that resume a thread, in whichever process, exactly one succeeds. Whether a
+        tool had its effect when its process was killed is unknown. It isn't called again by
+        itself, and the model learns of it.
 
         Args:
             thread_id: The thread.
@@ -150,7 +151,7 @@ class Threads:
             ctx: On whose behalf; the host's own by default.
 
         Raises:
-            ThreadConflict: It still runs, or another thread goes on with it already.
+            ThreadConflict: It still runs, or another thread continues it already.
             RyeError: Nothing runs.
 
         Source: decision 47.
@@ -416,21 +417,22 @@ class Threads:
         dry_run: bool = False,
         on_progress: "OnProgress | None" = None,
     ) -> "PruneReport":
-        """Forget threads that ended long ago, with all that they left; whole families alone.
+        """Remove threads that ended long ago, with all their files; whole families only.
 
         Args:
-            older_than: How long ago they ended, such as `30d`; by default what the signed
-                `agent/retention.yaml` says.
-            keep: How many stay whatever their age, the latest first.
-            include_resumable: Whether what may be resumed goes too; by default it stays longer.
+            older_than: The age from which they are removed, such as `30d`; by default that of the
+                signed `agent/retention.yaml`.
+            keep: How many are kept whatever their age, the latest first.
+            include_resumable: Whether threads that may be resumed are removed at the same age; by
+                default they stay longer.
             dry_run: Whether to remove nothing.
-            on_progress: Called with how many threads are gone, and how many are to go.
+            on_progress: Called with the number of threads removed so far, and of those to remove.
 
         Returns:
-            What is gone, or would go.
+            The threads that were removed, or would be.
 
         Raises:
-            ConfigError: Nothing says how long they are kept, or the age can't be used.
+            ConfigError: No age is passed or configured, or it can't be used.
             InputError: `keep` is negative.
             StateError: The registry can't be read or written.
 

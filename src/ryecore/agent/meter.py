@@ -23,7 +23,7 @@ class Spent:
         tokens_used: What was counted.
         cost_microcents: What that cost; 1 microcent is 1e-8 USD.
         unpriced: How many tries had no price.
-        estimated: How many tries are estimates, because their provider didn't count.
+        estimated: How many attempts are estimates, because their provider reported no tokens.
     """
 
     tokens_used: TokensUsed

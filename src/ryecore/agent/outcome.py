@@ -79,7 +79,7 @@ class NodeFailure:
         code: One of the closed set.
         message: What happened and what to do about it, without secrets.
         retryable: Whether the same run may go well later.
-        effect_unknown: Whether something was broken off that may have had its effect.
+        effect_unknown: Whether a tool was interrupted and may have had its effect.
     """
 
     code: ErrorCode
@@ -107,7 +107,7 @@ class TokensUsed:
         input: All that was read.
         output: All that was written, reasoning included.
         model: The model that answered last.
-        estimated: Whether a part of them is an estimate, because a provider didn't count.
+        estimated: Whether a part of them is an estimate, because a provider reported no tokens.
     """
 
     input: int = 0
@@ -159,9 +159,9 @@ class NodeOutcome:
         tokens_used: TokensUsed | None = None,
         effect_unknown: bool = False,
     ) -> "NodeOutcome":
-        """A failure; whether it is retryable follows from its code, unless it is said.
+        """Return a failure. Whether it is retryable follows from its code, unless it is passed.
 
-        The message of one whose effect is unknown ends with a sentence that says so.
+        Where the effect is unknown, the message ends with a sentence that says so.
         """
         failure = NodeFailure(
             code,

@@ -45,7 +45,7 @@ Content: TypeAlias = str | TextPart | MediaPart
 _CONTENT: Final = (str, TextPart, MediaPart)
 
 _BROKEN_OFF: Final = Message.assistant("(My answer broke off here.)")
-"""Stands behind tool results whose answer failed, before something else is said."""
+"""Follows tool results whose answer failed, before the next message of the user."""
 
 _LINE_CHARS: Final = 300
 _STYLES: Final = {False: "good", True: "bad"}
@@ -186,7 +186,7 @@ class AgentSession:
 
         Args:
             content: Texts and media.
-            on_event: Told each event of this reply.
+            on_event: Called with each event of this reply.
             cancellation: Cancels it from outside.
 
         Returns:
@@ -213,10 +213,10 @@ class AgentSession:
     ) -> Reply:
         """Ask for the answer that failed again, without saying anything new.
 
-        Where tools had run, it goes on behind their results: none of them runs again.
+        Where tools had run, it continues after their results: none of them runs again.
 
         Args:
-            on_event: Told each event of this reply.
+            on_event: Called with each event of this reply.
             cancellation: Cancels it from outside.
 
         Returns:
@@ -224,13 +224,13 @@ class AgentSession:
 
         Raises:
             AgentTurnError: There is none; `code` says why, `retryable` whether to try again.
-            InputError: Nothing waits for an answer; or the session is answering already.
+            InputError: No message waits for an answer, or the session is answering already.
         """
         self._check_idle()
         is_open = bool(self._messages) and self._messages[-1].role != "assistant"
         if self._unanswered is None and not is_open:
             raise InputError(
-                "Nothing waits for an answer.", next_step="Say something with session.send(...)."
+                "Nothing waits for an answer.", next_step="Send one with session.send(...)."
             )
         return await self._answer(self._unanswered, on_event, cancellation)
 
@@ -242,7 +242,7 @@ class AgentSession:
             )
 
     async def _answer(
-        self, said: Message | None, on_event: Emit | None, cancellation: CancelToken | None
+        self, message: Message | None, on_event: Emit | None, cancellation: CancelToken | None
     ) -> Reply:
         heard = self._listeners
         self._listeners = [*heard, _checked(on_event)] if on_event else heard
@@ -250,27 +250,27 @@ class AgentSession:
         self._unanswered = None
         before = len(self._messages)
         try:
-            if said is not None:
+            if message is not None:
                 if self._messages and self._messages[-1].role == "tool":
                     self._messages.append(_BROKEN_OFF)  # many servers insist that roles alternate
-                self._messages.append(said)
+                self._messages.append(message)
             reply = await self._reply(cancellation)
         except BaseException:
-            self._take_back(before, said)
+            self._take_back(before, message)
             raise
         finally:
             self._is_busy = False
             self._listeners = heard
         return reply
 
-    def _take_back(self, before: int, said: Message | None) -> None:
-        """Leave the conversation as it was, but for tools that have run: nothing runs twice."""
+    def _take_back(self, before: int, message: Message | None) -> None:
+        """Restore the conversation, but keep the results of tools: no tool runs twice."""
         kept = len(self._messages)
         while kept > before and self._messages[kept - 1].role != "tool":
             kept -= 1
         del self._messages[kept:]
         if kept == before:
-            self._unanswered = said
+            self._unanswered = message
 
     @asynccontextmanager
     async def stream(

@@ -1,4 +1,4 @@
-"""What to say where a tool without an anchor imports a file beside it. Pure but for one look."""
+"""The next step where a tool without an anchor imports a file beside it. One file is looked up."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MISSING: Final = re.compile(
 
 
 def anchor_hint(chain: Chain, error: str | None) -> str:
-    """Return what an anchor is, and how to mark one, where its lack explains an error.
+    """Explain anchors, where a missing one is the cause of an error.
 
     Args:
         chain: The chain of a tool that has no anchor.

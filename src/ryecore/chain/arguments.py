@@ -1,6 +1,6 @@
-"""From a signed command line to the one that runs. No value becomes part of a program. Pure.
+"""Fill the values into a signed command line. No value becomes part of a program. Pure.
 
-What an interpreter reads as a program stands as it was signed. A value is a whole argument.
+A program that an interpreter reads stays as it was signed. A value is a whole argument.
 
 Source: decisions 23 and 79; docs/adr/020-text-never-becomes-code.md.
 """
@@ -31,14 +31,14 @@ from ryecore.policy.command_lines import ProgramText, program_name, read_command
 __all__ = ["FORK_POINT", "SignedLine", "Values", "read_line", "read_stdin"]
 
 FORK_POINT: Final = "fork_point"
-"""The placeholder for the place at which a template forks; no parameter may have its name."""
+"""The placeholder of the fork point of a template; no parameter may have its name."""
 
 _PATHS: Final = frozenset({
     "anchor_path", "call_json", "nowhere", "params_json", "project_path", "project_trusted",
     "runtime_lib", "server_variables", "space_path", "system_space", "tool_dir",
     "tool_parent", "tool_path", "tool_root", "tool_source", "user_space",
 })  # fmt: skip
-"""Names that ryecore itself gives a value, in one run or another."""
+"""Names that ryecore itself gives a value."""
 
 _WHOLE_VARIABLE: Final = re.compile(r"\s*\$\{[A-Z_][A-Z0-9_]*(?::-[^}]*)?\}\s*\Z")
 _MAX_ROUNDS: Final = 3
@@ -54,11 +54,11 @@ _NO_VALUE: Final[Mapping[str, str]] = {
 
 @frozen
 class Values:
-    """What placeholders stand for, by who says it.
+    """The values of placeholders, by their source.
 
     Attributes:
         environ: The resolved environment.
-        context: What ryecore itself knows, such as paths.
+        context: The values of ryecore itself, such as paths.
         bound: Placeholders that the tool's signed config sets.
         config: Other keys of the signed config; strings may hold placeholders themselves.
         parameters: The caller's, where runtime and tool declare them.
@@ -79,7 +79,7 @@ class Values:
     payload: Mapping[str, object] = {}
 
     def template(self, unknown: set[str]) -> Template:
-        """Return what signed strings are rendered with.
+        """Return the template for signed strings.
 
         Args:
             unknown: Collects each name that has no value.
@@ -88,30 +88,30 @@ class Values:
         return Template(self.environ, values, self._placeholder_config(), unknown)
 
     def own_template(self, unknown: set[str]) -> Template:
-        """Return what a tool's `script_args` are rendered with."""
+        """Return the template for a tool's `script_args`."""
         return Template(self.environ, {**self.own, **self.context, **self.payload}, {}, unknown)
 
     def signed_template(self) -> Template:
-        """Return the template without anything that a caller chooses."""
+        """Return the template without the values of a caller."""
         return Template(
             self.environ, {**self.bound, **self.context}, self._placeholder_config(), set()
         )
 
     def _placeholder_config(self) -> dict[str, object]:
-        """What a runtime's schema declares has a caller's value or the tool's, or none."""
+        """Return the config without declared names, which only the caller or the tool sets."""
         return {key: one for key, one in self.config.items() if key not in self.declared}
 
 
 @frozen
 class _Word:
-    """One argument, as it is signed.
+    """One signed argument.
 
     Attributes:
         text: The signed text.
-        program: What reads it as a program; None where nothing does.
-        parameter: The parameter that is the whole program, where it is one.
-        is_literal: Whether it is already as it runs.
-        is_own: Whether the tool's own parameters stand for its placeholders.
+        program: The interpreter that reads it as a program; None for plain data.
+        parameter: The parameter that is the whole program; None for another program.
+        is_literal: Whether it is passed as it stands, without placeholders.
+        is_own: Whether its placeholders are the tool's own parameters.
         is_operand: Whether a value that begins with `-` would be read as an option.
         is_file: Whether it names the file of a program.
     """
@@ -132,7 +132,7 @@ class SignedLine:
     Attributes:
         command: The signed text of the program's name.
         words: Its arguments.
-        stdin: What reads a program on standard input; None where nothing does.
+        stdin: The interpreter that reads a program on standard input; None for plain data.
     """
 
     command: str
@@ -140,7 +140,7 @@ class SignedLine:
     stdin: ProgramText | None = field(default=None)
 
     def names_file(self, placeholder: str) -> ProgramText | None:
-        """Return what would run the file that a placeholder stands for; None where nothing does."""
+        """Return the interpreter that would run a placeholder's file; None for plain data."""
         return next(
             (
                 word.program
@@ -155,10 +155,10 @@ class SignedLine:
         return [i for i, word in enumerate(self.words) if count_of(FORK_POINT, word.text) == 1]
 
     def fill(self, values: Values) -> tuple[str, tuple[tuple[str, ...], ...]]:
-        """Put the values in.
+        """Fill the values in.
 
         Returns:
-            The program, and what each argument becomes: one word, or several for a list.
+            The program, and the words of each argument: one, or several for a list.
 
         Raises:
             UnresolvedPlaceholder: A placeholder has no value.
@@ -182,7 +182,7 @@ def read_line(
         command: The signed text of the program's name.
         args: The signed arguments; a list that a placeholder stands for becomes several.
         script_args: Further arguments, which the tool itself signs.
-        values: What placeholders stand for; the caller's may be missing.
+        values: The values of placeholders; the caller's may be missing.
 
     Raises:
         PlaceholderInScript: A program holds a placeholder.
@@ -246,7 +246,7 @@ def _program_word(word: _Word, program: ProgramText, values: Values, *, of_tool:
 
     Raises:
         PlaceholderInScript: A placeholder stands in it.
-        UnresolvedPlaceholder: It is a placeholder that nothing stands for.
+        UnresolvedPlaceholder: It is a placeholder without a value.
     """
     text = word.text
     for _ in range(_MAX_ROUNDS):
@@ -341,7 +341,7 @@ def _unresolved(names: Collection[str], values: Values) -> RyeError:
         )
     shown = ", ".join(f"{{{name}}}" for name in listed)
     return UnresolvedPlaceholder(
-        f"The command line has {shown}, which nothing stands for; nothing was run.",
+        f"The command line has {shown}, which has no value; nothing was run.",
         next_step=" ".join(steps),
         placeholders=tuple(listed),
     )
@@ -352,8 +352,8 @@ def _in_script(name: str, text: str, program: ProgramText) -> PlaceholderInScrip
     brief = " ".join(text.split())
     brief = brief if len(brief) <= 80 else brief[:79] + "…"
     return PlaceholderInScript(
-        f"{shown} stands in a program that {program.interpreter} reads: {brief!r}. A value must "
-        "not be part of a program.",
+        f"{shown} stands within a program that {program.interpreter} reads: {brief!r}. "
+        "A value must not be part of a program.",
         next_step=_safe_form(shown, program),
         placeholder=name,
     )

@@ -1,4 +1,4 @@
-"""A project's `.env`: read, and reduced to the names that count for one chain.
+"""Read a project's `.env`, and choose the variables that one chain gets.
 
 Source: decision 19; ADR 021.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Dotenv", "DotenvReader", "asked_variables"]
 
 _MAX_BYTES: Final = 1024 * 1024
-# python-dotenv looks for a comment behind each blank of a run anew: half a million take minutes.
+# python-dotenv looks for a comment after each blank anew: half a million blanks take minutes.
 _MAX_BLANKS: Final = 200
 _MAX_SHOWN: Final = 5
 _WHOLE: Final = re.compile(r"\s*\"?\$(?:\{[^}]*\}|\w+)\"?\s*")
@@ -210,13 +210,13 @@ class DotenvReader:
         except (FileNotFoundError, NotADirectoryError):
             evidence.absent(str(self._path))
             return {}
-        except IsADirectoryError:  # some call their virtual environment so
+        except IsADirectoryError:  # some virtual environments have this name
             evidence.never_remember()
             return {}
         except OSError as problem:
             raise ConfigError(
                 f"{self._path} can't be read: {problem.strerror or problem}.",
-                next_step="Mend it or move it away.",
+                next_step="Repair it, or move it away.",
             ) from problem
         evidence.file(str(self._path), digest)
         from dotenv.parser import parse_stream  # noqa: PLC0415 - most projects have no .env

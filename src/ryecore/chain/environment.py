@@ -30,8 +30,8 @@ class Environment:
     """The environment of a chain's process.
 
     Attributes:
-        variables: The whole of it.
-        dotenv: What the project's `.env` meant for it.
+        variables: All of its variables.
+        dotenv: The part of the project's `.env` in it.
         server_variables: The names that an MCP server gets: what every program gets, and what its
             signed item, or that of its tool, names.
     """
@@ -163,7 +163,7 @@ class EnvResolver:
     def _narrow(
         self, environ: Mapping[str, str], evidence: Evidence
     ) -> tuple[dict[str, str], list[str]]:
-        """Take an untrusted project's folders, and relative ones, out of search paths."""
+        """Remove an untrusted project's folders, and relative ones, from search paths."""
         return without_project_entries(
             environ, lambda folder: self._interpreters.may_run(folder, evidence)
         )
@@ -211,7 +211,7 @@ class EnvResolver:
 def _record(
     trace: Trace, dotenv: Dotenv, resolved: Mapping[str, str], withheld: int, narrowed: list[str]
 ) -> None:
-    """Tell the trace what the `.env` and the process bring, by name."""
+    """Record in the trace which names come from the `.env` and from the process."""
     dropped = sorted(dotenv.dropped)
     if dotenv.added or dropped or dotenv.leads_out:
         facts: dict[str, object] = {"never": list(dotenv.never)} if dotenv.never else {}

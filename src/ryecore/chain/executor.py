@@ -380,7 +380,7 @@ def _bounded_timeout(callers: float | None, configured: float | None) -> float |
 
 
 def _call_env(ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext) -> dict[str, str]:
-    """The variables by which a tool knows its call, and the run that it is part of."""
+    """Return the variables that identify a tool's call, and the run that it is part of."""
     call_id = call_id_of(ctx.call_id, str(ref), parameters)
     run_id = ctx.budget_account
     return {CALL_ID: call_id} if run_id is None else {CALL_ID: call_id, THREAD_ID: run_id}

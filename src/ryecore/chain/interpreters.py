@@ -48,7 +48,7 @@ class Interpreters:
     Args:
         project: The project's folder.
         is_project_trusted: Whether interpreters inside the project may run.
-        user_folder: Where a command is asked for an interpreter while the project isn't trusted.
+        user_folder: The working folder of `resolve_cmd` while the project isn't trusted.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Interpreters:
                 ProcessSpec(
                     command=found,
                     args=tuple(arguments),
-                    # Version managers and the like run, or choose by, what their folder holds.
+                    # Version managers choose an interpreter by the files of their working folder.
                     cwd=self._folder_to_ask_in(evidence),
                     env=child_env,
                     timeout_s=_RESOLVE_TIMEOUT_S,

@@ -39,7 +39,7 @@ class Layout:
         deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
         dependencies: The files that were verified with the tool, and it among them.
-        sealed: The sealed folders of all that the process may read.
+        sealed: The sealed folders that the process may read.
         links: Where the items stand whose paths the runtime takes, by placeholder.
         warm: What makes a template of the process; None where it starts cold, as all does that
             is not verified.
@@ -290,7 +290,7 @@ class Sealer:
 
 
 def _default_files(spec: AnchorSpec | None) -> dict[str, bytes]:
-    """What the sealed copy gets where the tool has no file of that name."""
+    """Return the default files of a sealed copy that the tool doesn't have itself."""
     return (
         {} if spec is None else {name: text.encode() for name, text in spec.default_files.items()}
     )

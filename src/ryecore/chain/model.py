@@ -144,9 +144,9 @@ class Chain:
 
     @cached_property
     def parameter_schema(self) -> Mapping[str, object] | None:
-        """The schema of its tool's parameters, with what its runtimes say of those they share.
+        """The schema of its tool's parameters, with the annotations of its runtimes.
 
-        A runtime that takes `command` as a program says so once, for every tool that declares it.
+        A runtime that takes `command` as a program declares that once for all its tools.
         """
         schema = self.head.spec.config_schema
         declared = (schema or {}).get("properties")
@@ -266,12 +266,12 @@ class ChainTrace:
 
 @frozen
 class WarmTemplate:
-    """What makes a template of a chain's process, whatever its parameters are.
+    """The template of a chain's process, which is the same for all parameters.
 
     Attributes:
-        fork_point: What stands for `{fork_point}` in its arguments.
-        program: What makes a process a template: the bytes that were verified.
-        settings: What that program is told, as a JSON object.
+        fork_point: The value of `{fork_point}` in its arguments.
+        program: The verified program that makes a process a template.
+        settings: The settings of that program, as a JSON object.
         sealed: The sealed files that the process may read before it forks, as they were verified.
     """
 
@@ -298,7 +298,7 @@ class WarmPlan:
 
 @frozen
 class ExecutionPlan:
-    """What a primitive is about to do, fully resolved. A dry run shows it.
+    """The fully resolved plan of a process. A dry run shows it.
 
     Attributes:
         command: The program.
@@ -309,10 +309,10 @@ class ExecutionPlan:
         timeout_s: After how many seconds the process group ends.
         max_output_bytes: How much of each output stream is kept.
         deps: `none`, `verified`, or `unverified` where package folders are linked.
-        keep: What tells processes that are kept apart from each other; None for a process that
-            ends with its call.
+        keep: The key of a process that is kept between calls; None for one that ends with its
+            call.
         output_log: A file that the output is also written to as it comes.
-        warm: How the process can start warm; None where it can't. What comes of it is the same.
+        warm: How the process can start warm, with the same result; None where it can't.
         call_env: Variables of this one call, above `env`: its id, and that of its run.
     """
 
@@ -345,7 +345,7 @@ class ExecutionPlan:
 
 @frozen
 class ExecutionResult:
-    """What came of a tool that ran, or of a dry run.
+    """The result of a tool that ran, or of a dry run.
 
     Attributes:
         status: `success`, `error` for a tool that ran and failed, or `validation_passed`.
@@ -356,9 +356,9 @@ class ExecutionResult:
         duration_ms: How long it took, verification included.
         metadata: More facts, such as bytes that were cut.
         trace: The events, where tracing was on.
-        plan: What would run; a dry run's alone.
-        effect_unknown: Whether it failed because it was broken off, by a signal or its timeout:
-            it may have had its effect.
+        plan: The plan; only in a dry run.
+        effect_unknown: Whether it was interrupted by a signal or its timeout, so that it may have
+            had its effect.
     """
 
     status: Literal["success", "error", "validation_passed"]

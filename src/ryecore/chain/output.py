@@ -14,7 +14,7 @@ from ryecore.lillux.processes import ProcessResult
 __all__ = ["EFFECT_UNKNOWN", "Outcome", "read_outcome", "with_unknown_effect"]
 
 EFFECT_UNKNOWN: Final = "Whether it has had its effect is not known."
-"""Stands behind the error of a tool, agent or thread that was broken off."""
+"""The last sentence of the error of a tool, agent or thread that was interrupted."""
 
 _BROKEN_OFF: Final = frozenset({"signaled", "timed_out", "cancelled", "unknown"})
 
@@ -38,7 +38,7 @@ class Outcome:
         data: Its one JSON document, else what it printed.
         error: Why it failed; None where it didn't.
         notes: What else is worth knowing, such as bytes that were cut.
-        effect_unknown: Whether it was broken off, so that it may have had its effect.
+        effect_unknown: Whether it was interrupted, so that it may have had its effect.
     """
 
     success: bool
@@ -74,8 +74,8 @@ def read_outcome(
         error = _declared_error(document, stderr)
     if error is None or not _is_effect_unknown(done, document):
         return Outcome(error is None, data, error, notes)
-    said = with_unknown_effect(error)
-    return Outcome(False, data, said, {**notes, "effect_unknown": True}, effect_unknown=True)
+    message = with_unknown_effect(error)
+    return Outcome(False, data, message, {**notes, "effect_unknown": True}, effect_unknown=True)
 
 
 def with_unknown_effect(error: str) -> str:
@@ -84,7 +84,7 @@ def with_unknown_effect(error: str) -> str:
 
 
 def _is_effect_unknown(done: ProcessResult, document: object) -> bool:
-    """Whether a failed tool was broken off, or reports itself that it broke something off."""
+    """Return whether a failed tool was interrupted, or reports that a part of it was."""
     if done.status in _BROKEN_OFF:
         return True
     return isinstance(document, Mapping) and document.get("effect_unknown") is True

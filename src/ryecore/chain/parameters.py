@@ -1,4 +1,4 @@
-"""Check what a tool is given against the schema that it declares."""
+"""Check a tool's parameters against the schema that it declares."""
 
 import json
 from collections.abc import Mapping

@@ -42,10 +42,10 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 _BOUNDS: Final = frozenset({"timeout", "max_output_bytes"})
 _EXECUTION_KEYS: Final = frozenset({"args", "args_without", "command", "script_args"})
-"""Keys that say what is started; none of them stands for a placeholder of that name."""
+"""Keys of the command line itself, which are never the value of a placeholder."""
 
 _DECLARATIONS: Final = frozenset({".yaml", ".yml", ".toml", ".json"})
-"""Files that declare a tool, and are no program."""
+"""The extensions of files that declare a tool and are not programs."""
 
 
 @frozen
@@ -149,7 +149,7 @@ def build_plan(
         chain: The chain.
         inputs: What else it is made from.
         deps: Whether what the tool can import was verified.
-        unknown: Collects placeholders outside the command line that nothing stands for.
+        unknown: Collects placeholders outside the command line that have no value.
 
     Returns:
         The plan, fully resolved.
@@ -178,7 +178,7 @@ def build_plan(
     args = tuple(word for words in filled for word in words)
     if any("\0" in arg for arg in args):
         raise InputError(
-            "A parameter that becomes an argument holds a NUL, which no program can be given.",
+            "A parameter that becomes an argument holds a NUL, which can't be passed to a program.",
             next_step="Leave it out.",
         )
     template = values.template(unknown if unknown is not None else set())
@@ -212,7 +212,7 @@ def check_programs(chain: ValidChain, inputs: PlanInputs) -> None:
 
     Raises:
         PlaceholderInScript: A program of its command line holds a placeholder.
-        UnresolvedPlaceholder: A program is a placeholder that nothing stands for.
+        UnresolvedPlaceholder: A program is a placeholder without a value.
     """
     config, bound = merge_configs(chain.elements)
     if "command" not in config:  # such as the item of an MCP server; a plan needs one
@@ -237,8 +237,8 @@ def _values(
         context=inputs.context,
         bound=bound,
         config={key: one for key, one in config.items() if key not in _EXECUTION_KEYS},
-        # A tool that doesn't declare `command` keeps it as a mere parameter: whoever may call a
-        # signed script can't make its runtime run another one.
+        # For a tool that doesn't declare `command` it is a plain parameter: the caller of a signed
+        # script can't make its runtime run another one.
         parameters={name: passed[name] for name in declared & of_tool & passed.keys()},
         declared=declared,
         of_tool=of_tool,

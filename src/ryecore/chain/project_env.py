@@ -38,7 +38,7 @@ class DotenvName:
 
 
 class ProjectEnv:
-    """What a project's `.env` may set: `rye.env`.
+    """The names that a project's `.env` may set: `rye.env`.
 
     Args:
         project: The project's folder.
@@ -85,7 +85,7 @@ class ProjectEnv:
         )
 
     def allow(self, *names: str) -> Path:
-        """Let names of this project's `.env` count for every tool, from now on.
+        """Have names of this project's `.env` set for every tool from now on.
 
         A name that looks like a credential still reaches only tools whose signed elements ask for
         it.
@@ -114,7 +114,7 @@ class ProjectEnv:
 
         Raises:
             InputError: A name was not allowed.
-            SigningError: The author has no key to sign that with.
+            SigningError: The user has no key to sign that with.
         """
         allowed = set(self._allowed(Evidence()))
         for name in names:

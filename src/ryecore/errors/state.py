@@ -1,4 +1,4 @@
-"""State that can't be used now: somebody else holds its lock, or made it."""
+"""Errors of state that is locked by another process, or was made by another user."""
 
 from typing import Protocol
 
@@ -23,8 +23,8 @@ class StateLocked(StateError):
 
     Attributes:
         path: The file that is locked.
-        holders: The processes that hold the lock, as far as they can be seen from here.
-        waited_s: For how many seconds it was waited.
+        holders: The processes that hold the lock and are visible from here.
+        waited_s: How long the wait lasted, in seconds.
     """
 
     error_type = "state_locked"
@@ -39,8 +39,8 @@ class UnattestedState(StateError):
     Attributes:
         path: The folder.
         reason: `copied`: this user's own, but restored or copied. `foreign`: another user space's.
-            `unsigned`: nobody's, as far as can be told.
-        owners: The processes that use it now, as far as they can be seen from here.
+            `unsigned`: the owner is unknown.
+        owners: The processes that use it now and are visible from here.
     """
 
     error_type = "unattested_state"

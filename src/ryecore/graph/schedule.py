@@ -47,7 +47,7 @@ class NodeError:
         node: The node's id.
         error: What happened.
         code: Why, as the failure ladder of agents names it.
-        effect_unknown: Whether its tool was broken off and may have had its effect.
+        effect_unknown: Whether its tool was interrupted and may have had its effect.
     """
 
     node: str
@@ -111,7 +111,7 @@ class Position:
         errors: The first of the errors that were passed over.
         suppressed: How many errors were passed over.
         ending: How it ended; None while it goes on.
-        visit: The step at which the run came to the node; a node that is tried again keeps it.
+        visit: The step at which the run reached the node; a retried node keeps it.
     """
 
     node: str | None
@@ -212,7 +212,7 @@ def stopped(position: Position, why: str, *, in_flight: bool = False) -> Positio
     """The position of a run that was cancelled.
 
     Args:
-        position: Where it stood.
+        position: Its last position.
         why: Why it was cancelled.
         in_flight: Whether its node was running, so that it may have had its effect.
     """

@@ -58,7 +58,7 @@ class GraphService:
         return 0 if cache is None else await cache.clear()
 
     async def check(self, wish: GraphWish, ctx: CallContext) -> None:
-        """Find out whether a run can begin, and change nothing.
+        """Check whether a run can begin. Nothing is changed.
 
         Raises:
             RyeError: It can't.

@@ -1,4 +1,4 @@
-"""Where the exports of threads stand among a project's knowledge. They are records, never items.
+"""The folder of the exports of threads in a project's knowledge. They are records, never items.
 
 Source: decisions 5 and 36.
 """
@@ -11,7 +11,7 @@ EXPORT_FOLDER: Final = "agent/threads"
 """The folder of exports, below a project's `.ai/knowledge`."""
 
 RECORD_LINE: Final = b"<!-- rye-record:"
-"""How a document begins that a run key has signed as a record."""
+"""The beginning of a document that a run key has signed as a record."""
 
 
 def is_export(kind: str, name: str) -> bool:

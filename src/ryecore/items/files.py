@@ -79,7 +79,7 @@ def _linked(temporary: str, path: Path) -> bool:
 
 
 def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:
-    """Have git ignore a folder and all in it, whatever a clone's own file there says.
+    """Make git ignore a folder and all in it, in place of any `.gitignore` that a clone brought.
 
     Args:
         folder: The folder, which exists.
@@ -94,11 +94,11 @@ def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:
 
 
 def remove_left_overs(path: Path, older_than_s: float = 60.0) -> None:
-    """Remove what writes of a file left behind that were killed.
+    """Remove the temporary files that killed writes of a file left behind.
 
     Args:
         path: The file.
-        older_than_s: How old such a file has to be: another process may be writing one now.
+        older_than_s: The age in seconds from which they are removed: a younger one may be in use.
     """
     beginning, oldest = f".{path.name}.", time.time() - older_than_s
     with suppress(OSError), os.scandir(path.parent) as entries:

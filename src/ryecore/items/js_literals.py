@@ -12,9 +12,8 @@ __all__ = ["JsSyntaxError", "read_constants"]
 
 _COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
 _STRING: Final = r"""\"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
-# Comments and strings come first, so that a declaration inside one is none. One that is never
-# closed reaches to the end of its line or file: looked for anew at each quote, it would take time
-# that grows with the square of the text.
+# Comments and strings come first, so that a declaration inside one doesn't count. An unclosed one
+# reaches to the end of its line or file: a new search at each quote would take quadratic time.
 _DECLARATION: Final = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"
     r"""|\"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|`(?:[^`\\]|\\.)*`?"""

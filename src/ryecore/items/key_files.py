@@ -32,7 +32,7 @@ _UTC_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 @frozen
 class KeyFile:
-    """What a key file says, and who signed it.
+    """The content of a key file, and its signature.
 
     Attributes:
         key: The public key.
@@ -40,7 +40,7 @@ class KeyFile:
         path: The file.
         space: The label of the space that it was signed for.
         project: The digest of the only project folder that it was signed for; None for any.
-        not_after: The UTC time after which the key no longer counts.
+        not_after: The UTC time after which the key is no longer trusted.
         revoked: Whether it was revoked.
         signature: The file's own signature; None where it has none.
         content_hash: SHA-256 (hex) of what the signature has to cover.
@@ -67,16 +67,16 @@ class KeyFile:
         )
 
     def why_it_ended(self) -> str | None:
-        """Say why the key counts no more: it was revoked, or has expired. None while it counts."""
+        """Return why the key is no longer trusted: revoked or expired. None while it is."""
         if self.revoked:
             return "was revoked"
         return f"expired at {self.not_after}" if is_past(self.not_after) else None
 
     def why_misplaced(self, space: Space) -> str | None:
-        """Say why the file doesn't count in a space: it was signed for another place.
+        """Return why the file isn't valid in a space: it was signed for another place.
 
-        So neither a copy nor a link carries a vouch from a project into user space, or into another
-        project. The key of the sealed bundle stands in that alone.
+        So neither a copy nor a link of the file makes a key trusted in another space or project.
+        The key of the sealed bundle is trusted only there.
         """
         if space.is_built_in:
             return None
@@ -89,13 +89,13 @@ class KeyFile:
 
 
 def is_past(not_after: str | None) -> bool:
-    """Whether a time like 2027-01-31T00:00:00Z is over."""
+    """Return whether a time like 2027-01-31T00:00:00Z has passed."""
     return not_after is not None and not_after < utc_now()
 
 
 @lru_cache(maxsize=1024)
 def _holds(signature: Signature, name: str, key: PublicKey) -> bool:
-    """The arithmetic alone is remembered, by signature, name and key."""
+    """Return whether a signature holds. Only this arithmetic is cached, by all its inputs."""
     return signature.holds("config", name, key)
 
 
@@ -108,7 +108,7 @@ def render_trusted_key(
     not_after: str | None = None,
     revoked: bool = False,
 ) -> bytes:
-    """The TOML file that makes a key trusted, once it is signed.
+    """Return the TOML file that makes a key trusted, once it is signed.
 
     Args:
         key: The key.
@@ -117,7 +117,7 @@ def render_trusted_key(
         project: The only project folder that the file counts in; by default, each project's
             space that holds it, if `space` is `project`.
         not_after: The UTC time after which it no longer counts, `YYYY-MM-DDTHH:MM:SSZ`.
-        revoked: Whether it counts no more.
+        revoked: Whether the key is revoked.
 
     Returns:
         The file's bytes, without a signature.
@@ -152,14 +152,14 @@ def render_trusted_key(
 
 @lru_cache(maxsize=256)
 def parse_key_file(content: bytes, name: str) -> KeyFile:
-    """Read a key file; nothing is verified yet.
+    """Parse a key file, without verifying it.
 
     Args:
         content: The file's bytes.
         name: Its path.
 
     Returns:
-        What it says.
+        Its content.
 
     Raises:
         MetadataError: It is not TOML.

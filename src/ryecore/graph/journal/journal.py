@@ -114,7 +114,7 @@ class Journal:
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is told survives a power cut, once `synced` was awaited."""
+        """Whether records survive a power cut, once `synced` was awaited."""
         return self._is_durable
 
     @property
@@ -123,9 +123,9 @@ class Journal:
         return self._path
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record something: it stands in the journal before this returns.
+        """Write a record to the journal before this returns.
 
-        An effect awaits `synced` behind its intent.
+        Before an effect, `synced` is awaited for the record of its intent.
 
         Raises:
             StateError: It can't be written.
@@ -196,12 +196,12 @@ class Journal:
         if self._set_head is None:
             return
         if self._is_durable and is_event_loop():
-            self._is_head_due = True  # it must not name what a power cut can still take
+            self._is_head_due = True  # a head covers no record that a power cut can take
         else:
             self._set_head(head)
 
     async def synced(self) -> None:
-        """Wait until all that was told so far survives what the durability says.
+        """Wait until all records so far survive what the durability names.
 
         Raises:
             StateError: It can't be written.

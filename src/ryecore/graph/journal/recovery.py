@@ -46,7 +46,7 @@ class Found:
         in_flight: The node that had begun, and of which no end is known.
         items: Of a foreach's members, what came of those whose end is known.
         items_in_flight: The members that had begun, and of which no end is known.
-        ran_s: How long the run went on, in seconds, as its records say.
+        ran_s: How long the run lasted, in seconds, by its records.
     """
 
     started: Mapping[str, Any]

@@ -66,11 +66,11 @@ class PositionStore:
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is put survives a power cut."""
+        """Whether stored states survive a power cut."""
         return self._durable_store is not None
 
     async def synced(self) -> None:
-        """Wait until all that was put so far survives a power cut, where it is to.
+        """Wait until all states so far survive a power cut, where they are to.
 
         Raises:
             StateError: It can't be written.
@@ -87,7 +87,7 @@ class PositionStore:
     def _put_durable(self, content: bytes) -> str:
         store = self._durable_store or self._store
         try:
-            return store.put(content)  # of what is there already, this is a sync
+            return store.put(content)  # for content that is stored already, this is a sync
         except StoreError as problem:
             raise self._unwritten(problem) from problem
 

@@ -122,7 +122,7 @@ class GraphLife:
         """A run isn't handed off: nothing of it grows too long."""
 
     async def check(self) -> None:
-        """Find out whether the run can begin, and change nothing.
+        """Check whether the run can begin. Nothing is changed.
 
         Raises:
             RyeError: It can't.
@@ -149,7 +149,7 @@ class GraphLife:
         """
         await self._host.open_store()
         key = self._wish.start_key
-        if key is not None:  # first: its run is found whatever has become of the graph's file
+        if key is not None:  # first: the run is found even if the graph's file has changed
             parent_id = self._ctx.budget_account
             await run_in_thread(self._host.registry.check_start, key, parent_id)
         try:

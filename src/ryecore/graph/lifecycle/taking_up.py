@@ -27,8 +27,8 @@ class TakenUp:
     Attributes:
         found: What is found of it.
         follows: What the new run's row says of it.
-        call_root: The run by whose id the calls of both are named, so that one which is made once
-            more has the id that it had; None where what comes is meant to be done anew.
+        call_root: The run whose id stands in the call ids of both, so that a repeated call keeps
+            its id; None where the calls are meant to be new ones.
     """
 
     found: Found
@@ -70,7 +70,7 @@ def _never_began(host: GraphHost, run_id: str) -> frozenset[str]:
 
     def next_step(other: str) -> str:
         return (
-            f"See it, and how to go on with it: rye graph show {other}. To do again what it "
+            f"See it, and how to continue it: rye graph show {other}. To do again what it "
             "does, say --again, or name a step with --at."
         )
 

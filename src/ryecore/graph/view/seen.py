@@ -35,7 +35,7 @@ class NodeSeen:
         done: How many of them have come to their end.
         failed: How many of these failed.
         error: Why it failed; empty where it didn't.
-        effect_unknown: Whether its tool was broken off the last time and may have had its effect.
+        effect_unknown: Whether its tool was interrupted the last time and may have had its effect.
     """
 
     status: "BoxStatus"

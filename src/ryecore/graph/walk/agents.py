@@ -63,11 +63,11 @@ class AgentWork:
         return self._spending.cost
 
     def settle_unwritten(self) -> None:
-        """Write what is known and not yet in the ledger; see `Spending.settle_unwritten`."""
+        """Write the costs that the ledger doesn't have yet; see `Spending.settle_unwritten`."""
         self._spending.settle_unwritten()
 
     def unwritten(self) -> Unwritten:
-        """What must be written before the account is closed; see `Spending.unwritten`."""
+        """The costs to write before the account is closed; see `Spending.unwritten`."""
         return self._spending.unwritten()
 
     async def run(

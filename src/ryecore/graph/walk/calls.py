@@ -24,7 +24,7 @@ from ryecore.runs.ports import Dispatcher, ForkOptions
 __all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache", "Unkeyed"]
 
 _BROKEN_OFF: Final = ("cancelled", "killed", "duration_exceeded")
-"""How a thread ends, or with which code, where a tool of it may have been in flight."""
+"""The states and codes of a thread that ended while a tool of it may have been running."""
 
 _ENDED_BADLY: Final = ("error", "cancelled", "killed")
 

@@ -23,7 +23,7 @@ class Members:
     Attributes:
         items: The results, in the list's order; None for one that failed.
         errors: The first of the errors, as `{index, error, code}`, with `effect_unknown` where a
-            tool was broken off.
+            tool was interrupted.
         failed: How many failed.
     """
 
