@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
 
 from ryecore import Rye
-from tests.detached import until_printed
+from tests.detached import run_rye, until_printed
 from tests.graphs import graph
 from tests.house import House
 from tests.thread_host import Theatre
@@ -47,7 +48,7 @@ async def pids_of(theatre: Theatre) -> list[int]:
 
 async def launched(rye: Rye, what: str) -> str:
     ref = {"tool": "tool:acme/hang", "graph": "tool:acme/flow"}.get(what, "directive:acme/hang")
-    options = {"thread": "fork"} if what == "thread" else {}
+    options: dict[str, Any] = {"thread": "fork"} if what == "thread" else {}
     done = await rye.execute(ref, async_=True, **options)
     return str(done.to_dict()["thread_id"])
 
@@ -119,3 +120,54 @@ async def test_no_process_of_a_killed_thread_lives_when_its_row_has_ended_first(
                 report = await rye.threads.kill(str(one.to_dict()["thread_id"]), grace_s=30)
                 assert not is_alive(int(str(one.to_dict()["pid"])))
                 assert report.status == "killed"
+
+
+@pytest.mark.parametrize("how", ["rye threads kill", "rye threads cancel"])
+async def test_a_thread_that_was_handed_off_is_stopped_in_what_goes_on(
+    theatre: Theatre, how: str
+) -> None:
+    """The id that was printed at the start is the one that a person has."""
+    ref = theatre.write(
+        "off",
+        ["gate", {"name": "first"}],
+        ["mark", {"text": "within this turn the wish is seen, at the latest"}],
+        ["rye_execute", {"item_id": "tool:acme/hang"}],
+    )
+    async with theatre.open() as rye:
+        with anyio.fail_after(PATIENCE_S):
+            done = await rye.execute(ref, async_=True, thread="fork")
+            first = str(done.to_dict()["thread_id"])
+            await theatre.begun("first")
+            (owner,) = [one.pid for one in await rye.threads.list() if one.thread_id == first]
+            asked = {"operation": "handoff_thread", "thread_id": first}
+            told = await rye.execute("tool:rye/agent/threads/orchestrator", asked)
+            assert told.success, told
+            theatre.allow("first")
+            assert (await rye.threads.wait(first)).status == "continued"
+            pids = await pids_of(theatre)
+            more = ["--grace", "0.2"] if how.endswith("kill") else []
+            printed = await run_rye(theatre.house, *how.split()[1:], first, *more)
+            assert printed.exit_code == 0, printed.stderr
+            last = (await rye.threads.show(first)).chain[-1]
+            assert last != first
+            assert last.encode() in printed.stdout
+            if how.endswith("kill"):
+                assert [pid for pid in (*pids, owner) if pid and is_alive(pid)] == []
+            report = await rye.threads.wait(last)
+    assert report.status == how.rsplit(maxsplit=1)[-1] + ("ed" if how.endswith("kill") else "led")
+
+
+@pytest.mark.parametrize("what", ["tool", "graph", "thread"])
+async def test_the_command_returns_once_every_process_has_ended(
+    theatre: Theatre, what: str
+) -> None:
+    async with theatre.open() as rye:
+        with anyio.fail_after(PATIENCE_S):
+            thread_id = await launched(rye, what)
+            pids = await pids_of(theatre)
+            (row,) = [one for one in await rye.threads.list() if one.thread_id == thread_id]
+            assert row.pid
+            printed = await run_rye(theatre.house, "threads", "kill", thread_id, "--grace", "0.2")
+            alive = [pid for pid in (*pids, row.pid) if is_alive(pid)]
+    assert (alive, printed.exit_code) == ([], 0)
+    assert b"killed" in printed.stdout

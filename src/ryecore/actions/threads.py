@@ -372,6 +372,8 @@ class Threads:
     async def cancel(self, thread_id: str) -> ThreadReport:
         """Ask a thread to stop; what it runs is ended, and then the thread. Doesn't wait for that.
 
+        One that was handed off is stopped in the thread that goes on from it, which is returned.
+
         Raises:
             ThreadNotFound: There is none of this id.
         """
@@ -386,7 +388,8 @@ class Threads:
         """Kill a thread: its processes, those of the threads below it, and of all their tools.
 
         Returns once they have ended. A thread that shares its process with others is asked to stop;
-        after the grace its tools are killed, and that process is not.
+        after the grace its tools are killed, and that process is not. One that was handed off is
+        killed in the thread that goes on from it, which is returned.
 
         Args:
             thread_id: The thread.

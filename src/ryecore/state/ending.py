@@ -7,7 +7,7 @@ import sqlite3
 from ryecore.state.accounts import release
 from ryecore.state.model import Status, ThreadRecord, has_ended
 from ryecore.state.rows import as_json, epitaph
-from ryecore.state.schema import ENDED, NOW, below
+from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 
 __all__ = ["ask_to_stop", "end_abandoned", "set_result", "set_status"]
 
@@ -47,16 +47,20 @@ def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
     )
 
 
-def ask_to_stop(run: sqlite3.Connection, thread_id: str, column: str) -> None:
+def ask_to_stop(
+    run: sqlite3.Connection, thread_id: str, column: str, *, and_after: bool = False
+) -> None:
     """Ask a thread and all below it to stop.
 
     Args:
         run: The transaction.
         thread_id: The thread.
         column: `cancel_requested` or `kill_requested`.
+        and_after: Whether threads that were handed off stop in those that go on from them.
     """
+    found = BELOW_AND_AFTER if and_after else below("threads")
     run.execute(
-        f"{below('threads')} UPDATE threads SET {column} = 1, updated_at = {NOW}"
+        f"{found} UPDATE threads SET {column} = 1, updated_at = {NOW}"
         f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
         (thread_id,),
     )

@@ -12,6 +12,7 @@ from ryecore.policy.call_ids import THREAD_ID
 from ryecore.state.liveness import is_abandoned
 
 if TYPE_CHECKING:
+    from ryecore.state.model import ThreadRecord
     from ryecore.state.registry import ThreadRegistry
 
 __all__ = ["KillPlan"]
@@ -32,7 +33,6 @@ class KillPlan:
     def __init__(self, registry: "ThreadRegistry", thread_id: str) -> None:
         self._registry = registry
         self._thread_id = thread_id
-        self._ids = [one.thread_id for one in registry.list_tree(thread_id)]
         self._spared = registry.processes_beside(thread_id)
         owners = registry.processes_of(thread_id)
         self._owners = [one for one in owners if one not in self._spared]
@@ -54,7 +54,8 @@ class KillPlan:
             kill_processes(self._owners, grace_s, spared=self._spared)
             while self._is_under_way() and time.monotonic() < until:
                 time.sleep(_LOOK_EVERY_S)
-            marks = [(THREAD_ID, one) for one in self._ids]
+            # Meanwhile one of them may have been handed off.
+            marks = [(THREAD_ID, one.thread_id) for one in self._rows()]
             kill_processes((), 0, spared=self._spared, marks=marks)
         except ProcessError as problem:
             raise StateError(
@@ -64,5 +65,7 @@ class KillPlan:
 
     def _is_under_way(self) -> bool:
         """Whether a process still runs a thread of the tree."""
-        rows = self._registry.list_tree(self._thread_id)
-        return any(not one.ended and not is_abandoned(one) for one in rows)
+        return any(not one.ended and not is_abandoned(one) for one in self._rows())
+
+    def _rows(self) -> "tuple[ThreadRecord, ...]":
+        return self._registry.list_tree(self._thread_id, and_after=True)

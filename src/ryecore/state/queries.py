@@ -10,7 +10,7 @@ from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database
 from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.rows import columns, record_of, result_of
-from ryecore.state.schema import ACTIVE, IS_RUN, below
+from ryecore.state.schema import ACTIVE, BELOW_AND_AFTER, IS_RUN, below
 
 __all__ = ["ThreadQueries"]
 
@@ -107,27 +107,33 @@ class ThreadQueries:
             (prefix, f"{prefix}\x7f", limit),
         )
 
-    def list_tree(self, thread_id: str) -> tuple[ThreadRecord, ...]:
-        """A thread and all those below it, oldest first; nothing where there is none."""
+    def list_tree(self, thread_id: str, *, and_after: bool = False) -> tuple[ThreadRecord, ...]:
+        """List a thread and all those below it, oldest first; nothing where there is none.
+
+        Args:
+            thread_id: The thread.
+            and_after: Whether those that go on from threads that were handed off are among them.
+        """
+        found = BELOW_AND_AFTER if and_after else below("threads")
         rows = self._database.read(
-            f"{below('threads')} SELECT * FROM threads WHERE thread_id IN"
+            f"{found} SELECT * FROM threads WHERE thread_id IN"
             " (SELECT thread_id FROM below) ORDER BY rowid",
             (thread_id,),
         )
         return tuple(map(record_of, rows))
 
     def processes_of(self, thread_id: str) -> tuple[ProcessId, ...]:
-        """The processes that run, or have run, nothing but threads of one's subtree."""
+        """Return the processes that run, or have run, nothing but what is killed with a thread."""
         return self._processes(
-            f"{below('threads')} SELECT DISTINCT {_PROCESS} FROM threads WHERE owns_process"
+            f"{BELOW_AND_AFTER} SELECT DISTINCT {_PROCESS} FROM threads WHERE owns_process"
             " AND pid IS NOT NULL AND thread_id IN (SELECT thread_id FROM below)",
             thread_id,
         )
 
     def processes_beside(self, thread_id: str) -> tuple[ProcessId, ...]:
-        """The processes of threads that have not ended, and are not of one's subtree."""
+        """Return the processes of threads that have not ended, and are not killed with a thread."""
         return self._processes(
-            f"{below('threads')} SELECT DISTINCT {_PROCESS} FROM threads WHERE"
+            f"{BELOW_AND_AFTER} SELECT DISTINCT {_PROCESS} FROM threads WHERE"
             f" status IN ({ACTIVE}) AND pid IS NOT NULL"
             " AND thread_id NOT IN (SELECT thread_id FROM below)",
             thread_id,
@@ -168,6 +174,16 @@ class ThreadQueries:
             met.add(following)
             following = chain[-1].continuation_thread_id
         return tuple(chain)
+
+    def last_of(self, thread_id: str) -> str:
+        """Return a thread's id, or of one that was handed off that of the last that goes on."""
+        met = {thread_id}
+        while (found := self.get_thread(thread_id)).status == "continued":
+            thread_id = found.continuation_thread_id or thread_id
+            if thread_id in met:
+                break
+            met.add(thread_id)
+        return thread_id
 
     def list_following(self, thread_id: str) -> tuple[ThreadRecord, ...]:
         """The threads that go on from one, oldest first."""

@@ -337,6 +337,8 @@ class ThreadRegistry(ThreadQueries):
     def request_cancel(self, thread_id: str, *, kill: bool = False) -> ThreadRecord:
         """Ask a thread and all those below it to stop. Their owners read it from their rows.
 
+        Those that go on from a thread that was handed off are asked with it.
+
         Args:
             thread_id: The thread.
             kill: Whether its process is about to be killed.
@@ -346,7 +348,8 @@ class ThreadRegistry(ThreadQueries):
         """
         with self._database.write() as run:
             self._row(run, thread_id)
-            ask_to_stop(run, thread_id, "kill_requested" if kill else "cancel_requested")
+            column = "kill_requested" if kill else "cancel_requested"
+            ask_to_stop(run, thread_id, column, and_after=True)
             return self._row(run, thread_id)
 
     def request_handoff(self, thread_id: str) -> ThreadRecord:

@@ -52,6 +52,17 @@ def below(table: str) -> str:
     )
 
 
+BELOW_AND_AFTER: Final = (
+    f"{below('threads')[:-1]} UNION SELECT one.continuation_thread_id FROM threads AS one"
+    " JOIN below ON one.thread_id = below.thread_id WHERE one.continuation_thread_id IS NOT NULL"
+    " AND (one.status = 'continued' OR one.completed_at IS NULL))"
+)
+"""The same, and with each thread that was handed off those that go on from it.
+
+Source: decision 45: they are not below it, but below its parent.
+"""
+
+
 MIGRATIONS: Final[Sequence[Migration]] = (
     (
         """CREATE TABLE threads (

@@ -4,7 +4,6 @@ What is true stands in the registry. A thread's folder holds its log and a copy 
 people, and the file `status`, which changes with the row so that whoever waits is woken.
 """
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,9 +12,8 @@ from typing import Final, Self
 
 import anyio
 
-from ryecore.errors import ProcessError, StateError, StateLocked, ThreadConflict, ThreadNotFound
+from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.items.files import write_atomically
-from ryecore.lillux.processes import current_process, process_status
 from ryecore.policy.limits import Limits
 from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder, attested_folder
@@ -26,10 +24,8 @@ from ryecore.state.ledger import BudgetLedger
 from ryecore.state.left_behind import close_left_behind
 from ryecore.state.liveness import (
     LEASE_S,
-    can_be_looked_at,
     ended_if_abandoned,
     is_abandoned,
-    moment,
 )
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import (
@@ -40,6 +36,7 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
+from ryecore.state.owner_end import wait_for_owner_end
 from ryecore.state.pruning import ThreadPruning
 from ryecore.state.records import indented_json, load_run_key
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
@@ -52,8 +49,6 @@ __all__ = ["ThreadStore"]
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
 _WISHES: Final = ".wishes"
-_LEASE_GRAIN_S: Final = 0.1
-"""So that a wait for a lease's end wakes behind it, and one that looks again doesn't spin."""
 
 
 class ThreadStore:
@@ -372,44 +367,18 @@ class ThreadStore:
 
             async def died() -> None:
                 with suppress(StateError):  # the next look says so
-                    await self._owner_gone(record)
+                    await wait_for_owner_end(record)
                 signs.cancel_scope.cancel()
 
             signs.start_soon(changed)
             signs.start_soon(died)
 
-    async def _owner_gone(self, record: ThreadRecord) -> None:
-        owner = record.owner
-        if owner is None or not can_be_looked_at(owner, current_process()):
-            await self._lease_over(record)
-            return
-        try:
-            descriptor = os.pidfd_open(owner.pid)
-        except ProcessLookupError:
-            return
-        except OSError:  # there is no descriptor left, for one
-            await self._lease_over(record)
-            return
-        try:
-            if process_status(owner) == "running":  # else the number is another process's by now
-                await anyio.wait_readable(descriptor)
-        except ProcessError:
-            await self._lease_over(record)
-        finally:
-            os.close(descriptor)
-
-    async def _lease_over(self, record: ThreadRecord) -> None:
-        now, owner = moment(), record.owner
-        left_s = record.lease_until - now.unix_s
-        if owner is not None and owner.boot_id == current_process().boot_id:
-            left_s = record.lease_machine_s - now.machine_s
-        await anyio.sleep(min(max(left_s, 0), LEASE_S) + _LEASE_GRAIN_S)
-
     def cancel(self, thread_id: str) -> ThreadRecord:
         """Ask a thread and all those below it to stop; each owner ends what runs, and the thread.
 
         Returns:
-            Its row. A thread that no process has begun to run is ended at once.
+            Its row; of one that was handed off that of the last that goes on. A thread that no
+            process has begun to run is ended at once.
 
         Raises:
             ThreadNotFound: There is none of this id.
@@ -420,15 +389,15 @@ class ThreadStore:
         """End the processes of a thread, of all below it and of their tools: TERM, grace, KILL.
 
         Waits until they have ended. Of a thread that shares its process with others, which is asked
-        to stop, the tools' processes are meant.
+        to stop, the tools' processes are meant. One that was handed off is killed in what goes on.
 
         Args:
             thread_id: The thread.
             grace_s: Between TERM and KILL, in seconds.
 
         Returns:
-            Its row, which says `killed`; not yet, where it shares its process with others and that
-            takes longer than the grace.
+            Its row, or that of the last thread that goes on from it, which says `killed`; not yet,
+            where it shares its process with others and that takes longer than the grace.
 
         Raises:
             ThreadNotFound: There is none of this id.
@@ -444,10 +413,10 @@ class ThreadStore:
         if isinstance(unwritten, StateLocked):  # perhaps by the very process that is gone now
             with suppress(StateError):
                 self.registry.request_cancel(thread_id, kill=True)
-                return self.look(thread_id)
+                return self.look(self.registry.last_of(thread_id))
         with suppress(StateError):
-            self._settle_abandoned(self.registry.list_tree(thread_id))
-        found = self.look(thread_id)
+            self._settle_abandoned(self.registry.list_tree(thread_id, and_after=True))
+        found = self.look(self.registry.last_of(thread_id))
         is_unwritten = found.ended and found.completed_at is None
         if is_unwritten or (unwritten is not None and not record.ended):
             why = unwritten.message if unwritten else "its disk takes nothing more."
@@ -460,14 +429,14 @@ class ThreadStore:
 
     def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:
         record = self.look(thread_id)
-        if record.ended:
+        if record.ended and record.status != "continued":
             return record
         self.registry.request_cancel(thread_id, kill=kill)
-        for found in self.registry.list_tree(thread_id):
+        for found in self.registry.list_tree(thread_id, and_after=True):
             if not found.ended:
                 self._stop_one(found, kill=kill)
         self._tell_owners()
-        return self.registry.get_thread(thread_id)
+        return self.registry.get_thread(self.registry.last_of(thread_id))
 
     def hand_off(self, thread_id: str) -> ThreadRecord:
         """Ask a thread's owner, in whichever process, that another thread goes on with it.
