@@ -1,6 +1,8 @@
 """A start that is repeated with the same idempotency key finds the run that there is."""
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,7 @@ def deps():
 """
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the process's loop is its own
 @pytest.mark.parametrize(("kind", "state"), [
     ("tool", "broken"), ("graph", "broken"), ("directive", "broken"), ("directive", "empty"),
 ])  # fmt: skip
@@ -208,10 +211,10 @@ async def test_a_start_whose_process_died_before_it_began_frees_its_key(tmp_path
         registry.claim("left")  # its process comes too late
 
 
-@pytest.mark.parametrize("kind", ["tool", "graph", "directive"])
+@pytest.mark.parametrize("kind", ["tool", "graph", "directive", "graph_here", "directive_here"])
 async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, kind: str) -> None:
     theatre = Theatre(House(tmp_path))
-    ref = items(theatre)[kind]
+    ref = items(theatre)[kind.removesuffix("_here")]
     plan, limits = ["gate", {"name": "boss"}], 'turns="4" depth="3" spawns="3" spend="1"'
     boss = theatre.write("boss", plan, limits=limits)
     ids: set[str] = set()
@@ -222,7 +225,12 @@ async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, ki
 
         async def start() -> None:
             ctx = CallContext(budget_account=parent.thread_id)
-            ids.add((await again(rye, ref, idempotency_key="k", ctx=ctx))["thread_id"])
+            if kind == "graph_here":
+                ids.add((await rye.graphs.start(ref, idempotency_key="k", ctx=ctx)).run_id)
+            elif kind == "directive_here":
+                ids.add((await rye.start(ref, idempotency_key="k", ctx=ctx)).thread_id)
+            else:
+                ids.add((await again(rye, ref, idempotency_key="k", ctx=ctx))["thread_id"])
 
         async with anyio.create_task_group() as starts:
             for _ in range(8):
@@ -335,6 +343,22 @@ async def test_a_repeated_run_waits_for_the_one_that_runs_elsewhere(tmp_path: Pa
             result = await rye.graphs.run(ref, idempotency_key="k")
             assert (result.success, result.run_id) == (True, found.run_id)
             assert await found.result() == result
+
+
+async def test_a_repeated_run_says_how_the_one_stands_that_died(tmp_path: Path) -> None:
+    theatre = Theatre(House(tmp_path))
+    theatre.house.shell("acme/wait", "exec sleep 300")
+    ref = graph(theatre.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2")
+    with anyio.fail_after(PATIENCE_S):
+        async with theatre.open() as rye:
+            started = await again(rye, ref, idempotency_key="k")
+            found = await rye.graphs.start(ref, idempotency_key="k")
+            async for event in found.events():
+                if event.type == "node_started":
+                    os.kill(started["pid"], signal.SIGKILL)
+            done = await rye.graphs.run(ref, idempotency_key="k")
+    assert (done.run_id, done.ended, done.effect_unknown) == (found.run_id, "error", True)
+    assert str(started["pid"]) in (done.error or "")
 
 
 async def test_a_found_run_is_cancelled_from_another_process(tmp_path: Path) -> None:

@@ -123,7 +123,8 @@ def _kept_result(
         error=None if is_well else str(error or ended),
         chain=chain,
         duration_ms=float(took) if isinstance(took, int | float) else 0.0,
-        effect_unknown=document.get("effect_unknown") is True,
+        # Of one whose process died, its journal says whether something had begun.
+        effect_unknown=document.get("effect_unknown", kept.get("died") and view.is_unknown) is True,
         run_id=view.run_id,
         ended=ended,
         output=document.get("output"),
