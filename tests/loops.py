@@ -1,5 +1,6 @@
 """What tests ask of event loops: on which they run, and for how long one stood still."""
 
+import gc
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -38,13 +39,21 @@ class LoopLoad:
 
 @asynccontextmanager
 async def loop_load() -> AsyncGenerator[LoopLoad, None]:
-    """Measure how long this event loop's thread computes without a pause, meanwhile."""
+    """Measure how long this event loop's thread computes without a pause, meanwhile.
+
+    What was imported before isn't looked through by Python's garbage collector meanwhile.
+    """
     load = LoopLoad()
-    async with anyio.create_task_group() as group:
-        group.start_soon(load.beat)
-        await anyio.sleep(0)
-        try:
-            yield load
-            await anyio.sleep(2 * _BEAT_S)  # what came last is measured too
-        finally:
-            group.cancel_scope.cancel()
+    gc.collect()
+    gc.freeze()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(load.beat)
+            await anyio.sleep(0)
+            try:
+                yield load
+                await anyio.sleep(2 * _BEAT_S)  # what came last is measured too
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        gc.unfreeze()

@@ -75,8 +75,11 @@ class GraphProcesses:
         Raises:
             RyeError: Nothing ran: the run can't be registered, or the process can't be started.
         """
-        # Not on another thread: from here to the `try` nothing may be cancelled.
-        payload = run_payload(self._threads(), self._settings, self._environ, plan, ref, ctx)
+        store = await run_in_thread(self._threads)
+        await store.ledger.until_free()
+        # Not on another thread: from here to the `try` nothing may be cancelled. The process syncs
+        # what is written here with its claim.
+        payload = run_payload(store, self._settings, self._environ, plan, ref, ctx)
         run_id = payload.thread_id
         why = "It was stopped before it began."
         document: Mapping[str, object] = {}

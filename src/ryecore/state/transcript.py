@@ -161,7 +161,6 @@ class Transcript:
             tail = chain.tail()
             if chain.dropped():
                 os.ftruncate(descriptor, tail.end)
-                _sync_data(descriptor)
         except OSError as problem:
             os.close(descriptor)
             raise _unusable(path, problem) from problem
@@ -171,6 +170,8 @@ class Transcript:
         made = cls(descriptor, thread_id, key, durability)
         turn, previous = (0, "") if chain.last is None else (chain.last.turn, chain.last.digest)
         made._offset, made._chain = tail.end, (tail.digest, previous, tail.records)
+        if chain.dropped() and made._group is not None:
+            made._group.after_write()
         return made, Recovery(chain.head, turn, last_type, tail.records, chain.dropped())
 
     @property
