@@ -64,4 +64,7 @@ def checked_limits(limits: Limits | Mapping[str, float] | None) -> Limits:
     try:
         return read_limits(checked_mapping(limits, "Limits", "{'spend': 0.5}"))
     except ValueError as problem:
-        raise InputError(f"{problem}.", next_step="Pass such as {'spend': 0.5}.") from None
+        raise InputError(
+            f"{problem}.",
+            next_step="Pass such as {'spend': 0.5}; on the command line --limit spend=0.5.",
+        ) from None

@@ -130,22 +130,29 @@ def _render_seal(element: Mapping[str, Any]) -> tuple[Span, Span]:
     return seal, (f"  {element['space']}", "dim")
 
 
-def render_trace(events: Iterable[Mapping[str, Any]]) -> StyledText:
-    """Show the events of a trace, one a line."""
+def render_trace(events: Iterable[Mapping[str, Any]], *, said: str = "") -> StyledText:
+    """Show the events of a trace, one a line.
+
+    Args:
+        events: The events.
+        said: The error that stands above the trace already, which isn't repeated.
+    """
     text = StyledText()
     for event in events:
         failed = bool(event.get("failed")) or event.get("verified") is False
         text.line(
             ("✗ " if failed else "· ", "bad" if failed else "dim"),
             (str(event["step"]).ljust(17), "bad" if failed else "strong"),
-            (_describe(event), "bad" if failed else ""),
+            (_describe(event, said), "bad" if failed else ""),
         )
     return text
 
 
-def _describe(event: Mapping[str, Any]) -> str:
+def _describe(event: Mapping[str, Any], said: str) -> str:
     if event.get("failed"):
-        return f"{event.get('item_id', '')}  {event.get('error', '')}".strip()
+        error = str(event.get("error", ""))
+        error = "" if said and error.startswith(said) else error
+        return f"{event.get('item_id', '')}  {error}".strip()
     describe = _DESCRIPTIONS.get(str(event["step"]))
     if describe is not None:
         return describe(event)
@@ -231,5 +238,5 @@ def render_error(document: Mapping[str, Any], message: str, next_step: str) -> S
         text.line(("  next: ", "dim"), next_step)
     if document.get("trace"):
         text.line(("  trace", "dim"))
-        text.add(render_trace(document["trace"]), "  ")
+        text.add(render_trace(document["trace"], said=message), "  ")
     return text

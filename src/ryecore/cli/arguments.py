@@ -55,7 +55,7 @@ def read_object(text: str | None, option: str) -> dict[str, Any]:
         option: The option's name, for errors.
 
     Raises:
-        InputError: It is no JSON object.
+        InputError: It isn't a JSON object.
     """
     if text is None:
         return {}
@@ -63,10 +63,10 @@ def read_object(text: str | None, option: str) -> dict[str, Any]:
         given = json.loads(sys.stdin.read() if text == "-" else text)
     except (ValueError, RecursionError) as problem:
         raise InputError(
-            f"{option} is no JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
+            f"{option} isn't JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
         ) from None
     if not isinstance(given, dict):
-        raise InputError(f"{option} is no JSON object.", next_step='Write {"path": "x"}.')
+        raise InputError(f"{option} isn't a JSON object.", next_step='Write {"path": "x"}.')
     return given
 
 
@@ -89,7 +89,7 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InputError(
-                f"{pair!r} is no parameter.", next_step="Write KEY=VALUE, such as path=sales.csv."
+                f"{pair!r} isn't a parameter.", next_step="Write KEY=VALUE, such as path=sales.csv."
             )
         part = properties.get(key)
         wants_text = isinstance(part, Mapping) and part.get("type") == "string"
@@ -107,7 +107,10 @@ def read_overrides(pairs: Sequence[str]) -> dict[str, Any] | None:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name or name in limits:
-            raise InputError(f"--limit {pair!r} is no limit.", next_step="Write such as turns=8.")
+            raise InputError(
+                f"--limit {pair!r} isn't NAME=NUMBER, or names a limit twice.",
+                next_step="Write such as --limit turns=8.",
+            )
         limits[name] = value
     return limits or None
 

@@ -433,12 +433,19 @@ def _read_public_key(path: Path) -> tuple[PublicKey, str]:
             f"{path} can't be read: {problem.strerror}.",
             next_step="Name the file of a public key. rye keys list shows where each key's stands.",
         ) from None
-    if path.suffix != ".toml":
-        return PublicKey.from_pem(content), ""
-    document = parse_document(content, path)
-    table = document.get("public_key")
-    pem = table.get("pem") if isinstance(table, dict) else None
-    return PublicKey.from_pem(str(pem)), str(document.get("owner", ""))
+    pem, owner = content, ""
+    if path.suffix == ".toml":
+        document = parse_document(content, path)
+        table = document.get("public_key")
+        pem = str(table.get("pem") if isinstance(table, dict) else None).encode()
+        owner = str(document.get("owner", ""))
+    try:
+        return PublicKey.from_pem(pem), owner
+    except SigningError as problem:
+        raise SigningError(
+            f"{path} holds no public key: {problem.message}",
+            next_step="Name a public_key.pem, or the .toml file of a trusted key.",
+        ) from None
 
 
 def _login() -> str:

@@ -138,8 +138,14 @@ async def _found(rye: Rye, name: str) -> "Graph | RunView":
             raise
         raise InputError(
             f"There is neither a graph nor a run {name!r} in this project.",
-            next_step=f"{missing.next_step} The runs: rye graph list",
+            next_step=f"{_meant(missing)}See the graphs: rye search '*' --scope tool. See the "
+            "runs: rye graph list",
         ) from None
+
+
+def _meant(missing: ItemNotFound | InvalidItemId) -> str:
+    """Return the names that come near to one that no graph has, as the beginning of a next step."""
+    return f"{missing.next_step} " if missing.next_step.startswith("Did you mean") else ""
 
 
 @graph.command("list", short_help="List the runs of graphs.")

@@ -240,7 +240,7 @@ def _member(pair: str) -> tuple[int, object]:
     index, equals, text = pair.partition("=")
     if not equals or not (index.isascii() and index.isdigit()):
         raise InputError(
-            f"--member {pair!r} names no member.", next_step="Write such as --member 3='\"done\"'."
+            f"--member {pair!r} isn't INDEX=JSON.", next_step="Write such as --member 3='\"done\"'."
         )
     return int(index), _json("--member", text)
 
@@ -250,5 +250,5 @@ def _json(option: str, text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise InputError(
-            f"{option} is no JSON: {problem}.", next_step="Write a text in quotes: '\"done\"'."
+            f"{option} isn't JSON: {problem}.", next_step="Write a text in quotes: '\"done\"'."
         ) from None

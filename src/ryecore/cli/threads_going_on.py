@@ -54,6 +54,7 @@ def resume(
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
+        with_threads(project_path, lambda threads: threads.show(thread_id))  # before models
         _run(
             lambda threads, ctx: threads.start_resume(
                 thread_id, message, again=again, limits=overrides, ctx=ctx
@@ -88,6 +89,7 @@ def fork(
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
+        with_threads(project_path, lambda threads: threads.show(thread_id))  # before models
         _run(
             lambda threads, ctx: threads.start_fork(
                 thread_id, at=at, message=message, limits=overrides, ctx=ctx

@@ -315,7 +315,8 @@ def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
         next_step=(
             f"Did you mean {' or '.join(map(str, meant))}?"
             if meant
-            else "An id is the path below one of these folders, without the extension."
+            else "An id is the path below one of these folders, without the extension. See what "
+            f"there is: rye search '*' --scope {ref.kind}"
         ),
         searched=tuple(searched.values()),
         similar=tuple(similar),

@@ -128,7 +128,7 @@ class TrustStore:
         raise UntrustedKey(
             f"{path} was signed by the key {fingerprint}, which is not trusted "
             f"in {space.label} space{reasons}.",
-            next_step=self._how_to_trust(fingerprint, space),
+            next_step=self._how_to_trust(fingerprint, space, path),
             path=path,
             fingerprint=fingerprint,
         )
@@ -167,7 +167,8 @@ class TrustStore:
             raise RevokedKey(
                 f"{path} was signed by the key {key_file.key.fingerprint}, which {why} "
                 f"({key_file.path}).",
-                next_step="Sign the item again with a key that is trusted: rye sign REF.",
+                next_step="Sign it again with a key that is trusted: "
+                f"rye sign {shlex.quote(str(path))}",
                 path=path,
                 fingerprint=key_file.key.fingerprint,
                 is_expired=not key_file.revoked,
@@ -197,7 +198,7 @@ class TrustStore:
             return None
         return key_file
 
-    def _how_to_trust(self, fingerprint: str, space: Space) -> str:
+    def _how_to_trust(self, fingerprint: str, space: Space, path: Path) -> str:
         key_file = space.folder("config") / TRUSTED_KEYS_PATH / f"{fingerprint}.toml"
         if space.name != "user" and key_file.exists():
             only_here = "--in-project " if space.name == "project" else ""
@@ -205,7 +206,7 @@ class TrustStore:
             return f"If you know whose key it is, trust it: {command}"
         return (
             "If you know whose key it is, trust it: rye keys trust PUBLIC_KEY.pem. "
-            "If the item is your own, sign it with your key: rye sign REF."
+            f"If it is your own, sign it with your key: rye sign {shlex.quote(str(path))}"
         )
 
     def listed(self) -> tuple[ListedKey, ...]:

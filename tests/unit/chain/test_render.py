@@ -55,6 +55,14 @@ def test_a_failure_is_shown_once_and_the_rest_of_what_was_returned_stays():
     assert '"error": "x"' in result(status="success", data={"error": "x"}).plain()
 
 
+def test_a_trace_does_not_repeat_the_error_above_it():
+    trace = [{"step": "resolve", "item_id": "a/t", "failed": True, "error": "No a/t. Write it."}]
+    shown = render_error({"item_id": "a/t", "trace": trace}, "No a/t.", "Write it.").plain()
+    assert shown.count("No a/t.") == 1
+    assert "resolve" in shown
+    assert "No a/t." in render_trace(trace).plain()
+
+
 def test_an_exit_code_is_shown():
     data = {"stdout": "", "stderr": "", "return_code": 3}
     shown = result(status="error", error="why", data=data).plain()

@@ -16,6 +16,12 @@ from ryecore import SigningKey, __version__
 from tests.house import BASH, PRIMITIVE, House
 from tests.unit.cli.conftest import COMMAND, environ, read_all
 
+DIRECTIVE = """```xml
+<directive name="d" version="1.0.0"><metadata/></directive>
+```
+
+Say hello.
+"""
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
@@ -499,6 +505,35 @@ def test_lines_of_a_dotenv_that_can_not_be_read_are_named_once_without_their_tex
 
 
 # names
+
+
+def test_a_file_that_holds_no_public_key_is_named(house, run):
+    for name in ("notes.txt", "notes.toml"):
+        (house.project / name).write_text("a = 1\n")
+        refused = run("keys", "trust", name)
+        assert refused.code == 2
+        assert f"{name} holds no public key" in refused.err
+        assert "public_key.pem" in refused.err
+
+
+def test_what_no_space_holds_is_said_once_with_how_to_look(run):
+    for command in (["execute"], ["trace"], ["graph", "run"], ["mcp", "tools"]):
+        refused = run(*command, "acme/qqq")
+        assert refused.code == 2
+        assert refused.err.count("tool:acme/qqq was not found") == 1
+        assert "rye search '*' --scope tool" in refused.err
+    shown = run("graph", "show", "acme/qqq").err
+    assert "these folders" not in shown
+    assert "rye graph list" in shown
+
+
+def test_an_unknown_limit_says_how_limits_are_written_here(house, run):
+    house.write("directives/d.md", DIRECTIVE)
+    for command in (["execute", "directive:d"], ["execute", "directive:d", "--thread", "fork"]):
+        refused = run(*command, "--limit", "turnz=3", OPENAI_API_KEY="x")
+        assert refused.code == 2
+        assert "--limit turns=8" in refused.err
+    assert "--limit turns=8" in run("execute", "directive:d", "--limit", "turns").err
 
 
 def test_a_bare_id_is_fetched_by_the_kind_that_has_it(house, run):

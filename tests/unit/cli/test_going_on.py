@@ -138,9 +138,8 @@ def test_of_a_thread_that_runs_it_says_so(house: House, run: Run) -> None:
 @pytest.mark.parametrize("command", [*GOING_ON, ["tree"], ["watch"], ["transcript"], ["verify"],
                                      ["replay"]])  # fmt: skip
 def test_what_there_is_not_is_refused_with_a_next_step(run: Run, command: list[str]) -> None:
-    models = ["--deps", DEPS] if command[0] in ("resume", "fork") else []
     for thread_id in ("no-such-thread", "../..", ""):
-        done = run("threads", *command, *models, thread_id)
+        done = run("threads", *command, thread_id)  # without models, too
         assert done.code == 2
         assert "There is no thread" in done.err
         assert "rye threads list --all" in done.err

@@ -75,7 +75,7 @@ def test_inputs_can_be_read_and_are_checked(run: Run, flow: str) -> None:
     refused = run("graph", "run", flow, "n=many")
     assert refused.code == 2
     assert "integer" in refused.err
-    assert run("graph", "run", flow, "--params", "[]").err.startswith("✗ refused\n  --params is no")
+    assert run("graph", "run", flow, "--params", "[]").err.startswith("✗ refused\n  --params isn't")
 
 
 def test_a_run_that_fails_says_why_where_and_how_to_go_on(
@@ -144,9 +144,9 @@ def test_a_run_goes_on_from_an_earlier_step_with_values_that_are_set(run: Run, f
     assert (over.code, "has come to its end" in over.err) == (2, True)
     assert "rye graph show" in run("graph", "resume", first, "--at", "9").err
     assert run("graph", "resume", first, "--rerun", "--result", "1").code == 2
-    assert "is no JSON" in run("graph", "resume", first, "--result", "{").err
-    assert "--member is no JSON" in run("graph", "resume", first, "--member", "1={").err
-    assert "names no member" in run("graph", "resume", first, "--member", "one=1").err
+    assert "isn't JSON" in run("graph", "resume", first, "--result", "{").err
+    assert "--member isn't JSON" in run("graph", "resume", first, "--member", "1={").err
+    assert "isn't INDEX=JSON" in run("graph", "resume", first, "--member", "one=1").err
 
 
 def test_validation_lists_every_problem_with_its_line(house: House, run: Run, flow: str) -> None:

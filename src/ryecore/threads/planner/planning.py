@@ -388,7 +388,9 @@ def read_overrides(given: object) -> Limits:
         return read_limits(given)
     except ValueError as problem:
         raise InputError(
-            f"limit_overrides: {problem}.", next_step='Pass such as {"turns": 8, "spend": 0.5}.'
+            f"limit_overrides: {problem}.",
+            next_step='Pass such as {"turns": 8, "spend": 0.5}; on the command line '
+            "--limit turns=8 --limit spend=0.5.",
         ) from None
 
 
