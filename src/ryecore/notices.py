@@ -1,4 +1,4 @@
-"""The one way in which ryecore warns: no text that is warned of can steer a terminal."""
+"""The one way in which ryecore warns: a warning's text can't steer a terminal."""
 
 import warnings
 from typing import Final
@@ -7,21 +7,21 @@ from ryecore.styled import printable
 
 __all__ = ["RyeWarning", "warn"]
 
-# Python prints the file and line that a warning names, raw. Those of a caller could lie in a clone.
+# Python prints the file that a warning names unescaped. A caller's file could be a clone's.
 _WHERE: Final = "<ryecore>"
 _REGISTRY: Final[dict[str | tuple[str, type[Warning], int], int]] = {}
 
 
 class RyeWarning(UserWarning):
-    """Something that a person should know, and that stops nothing."""
+    """A warning for a person. The work continues."""
 
 
 def warn(text: str) -> None:
-    """Warn of something, once for each text, as Python's filters say.
+    """Warn once for each text, unless Python's filters say otherwise.
 
     Args:
-        text: What to say, on one line. Control characters in it are escaped, since names of files
-            come from whoever made them.
+        text: The warning, one line. Control characters are escaped, because it may hold the names
+            of a stranger's files.
     """
     warnings.warn_explicit(
         printable(text), RyeWarning, _WHERE, 1, module="ryecore", registry=_REGISTRY

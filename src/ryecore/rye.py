@@ -59,10 +59,10 @@ class Rye:
         spaces: Where items are looked for.
         trust: Which keys count.
         keys: The signing key of the person who works here.
-        env: Which names of the project's `.env` count.
+        env: The names of the project's `.env` that are set.
         graphs: The project's graphs, walked in this process.
         threads: What runs, and ran, in processes of its own.
-        recovered: What died before and was to be resumed as this was entered.
+        recovered: The threads and runs that had died and were to be resumed on entry.
     """
 
     def __init__(self, parts: Parts, *, recover: bool = False) -> None:
@@ -254,16 +254,16 @@ class Rye:
     ) -> tuple[Recovered, ...]:
         """Resume all threads and runs of graphs whose process died, as tasks of this Rye.
 
-        Not those that somebody stopped, that are resumed already, or that another one started. Of
-        several processes that do this at once, one resumes each.
+        Those that were stopped, resumed already or started by another one are left out. Of several
+        processes that do this at once, exactly one resumes each.
 
         Args:
-            dry_run: Only say what would be resumed.
-            limits: What bounds each, as for `rye.threads.resume`.
+            dry_run: Whether to list only what would be resumed.
+            limits: The limits of each, as for `rye.threads.resume`.
             ctx: On whose behalf; the host's own by default.
 
         Returns:
-            Each that died, with the handle of what resumes it, or why it can't be resumed.
+            Each that died, with the handle of the run that resumes it, or why it can't be resumed.
 
         Raises:
             StateError: The registry can't be read.
@@ -487,7 +487,7 @@ class Rye:
         await self._parts.tasks.close()
 
     def __copy__(self) -> Self:
-        """Another Rye with the same settings, which shares nothing that is open."""
+        """Return another Rye with the same settings, which shares nothing that is open."""
         return type(self)(copy(self._parts))
 
     def __repr__(self) -> str:

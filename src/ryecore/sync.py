@@ -42,7 +42,7 @@ __all__ = ["SyncRye", "SyncThread", "SyncThreads"]
 T = TypeVar("T")
 
 _forks: Final = RLock()
-"""Held while a forked child opens what it needs, and over every fork."""
+"""Held during every fork, and while a forked child opens its own Rye."""
 os.register_at_fork(
     before=_forks.acquire, after_in_parent=_forks.release, after_in_child=_forks.release
 )
@@ -85,7 +85,7 @@ class SyncRye:
 
     @property
     def env(self) -> "ProjectEnv":
-        """Which names of the project's `.env` count."""
+        """The names of the project's `.env` that are set."""
         return self._rye.env
 
     @property
@@ -113,7 +113,7 @@ class SyncRye:
 
     @property
     def recovered(self) -> "tuple[Recovered, ...]":
-        """What died before and was resumed on opening; see `Rye.open(recover=True)`."""
+        """The threads and runs that had died and were resumed; see `Rye.open(recover=True)`."""
         return self._rye.recovered
 
     def recover(self, **options: Any) -> "tuple[Recovered, ...]":
@@ -172,7 +172,7 @@ class SyncRye:
 
     @property
     def _rye(self) -> Rye:
-        """The Rye of this process: a forked child gets one of its own, with the same settings."""
+        """Return the Rye of this process: a forked child has its own, with the same settings."""
         return self._loop.rye if self._close.alive else self._open.rye
 
     @property
@@ -379,7 +379,7 @@ class SyncThreads:
         return self._report(partial(self._threads.kill, thread_id, grace_s=grace_s))
 
     def prune(self, **options: Any) -> "PruneReport":
-        """Forget threads that ended long ago; see `Threads.prune`."""
+        """Remove threads that ended long ago; see `Threads.prune`."""
         report: PruneReport = self._call("threads", partial(self._threads.prune, **options))
         return report
 

@@ -1,7 +1,7 @@
 """The event loop of a SyncRye: a thread of its own, on which blocking calls run.
 
-A call that its caller leaves by an exception, such as KeyboardInterrupt, is cancelled and has
-ended before that exception propagates.
+A call that is interrupted by an exception, such as KeyboardInterrupt, is cancelled and has ended
+before that exception propagates.
 """
 
 import os
@@ -60,7 +60,7 @@ class _Call(Generic[T]):
             self.end()
 
     def end(self) -> None:
-        """Let the caller go on."""
+        """Wake the caller."""
         if not self._is_ended:
             self._is_ended = True
             self._ended.release()
@@ -78,7 +78,7 @@ class _Call(Generic[T]):
             self._ended.acquire()
 
     def result(self) -> T:
-        """What it returned, or its exception."""
+        """Return its result, or raise its exception."""
         if self._error is not None:
             try:
                 raise self._error
@@ -92,7 +92,7 @@ class _Call(Generic[T]):
 class EventLoopThread:
     """An event loop on a thread, in which one Rye is open.
 
-    An interpreter that ends does not wait for the thread.
+    The interpreter doesn't wait for the thread at exit.
 
     Args:
         rye: The Rye.
@@ -167,7 +167,7 @@ class EventLoopThread:
             self._thread.join()
 
     def _submit(self, function: Callable[[Unpack[Values]], object], *args: *Values) -> None:
-        """Have the loop call a function soon, behind all that was submitted before."""
+        """Have the loop call a function soon, after all that were submitted before."""
         try:
             if self._loop is not None:  # else it is about to see that it was closed
                 self._loop.call_soon_threadsafe(function, *args)
@@ -213,7 +213,7 @@ class EventLoopThread:
 
 
 def closed() -> RyeClosed:
-    """The error of a call that comes too late."""
+    """Return the error of a call after the end of the loop."""
     return RyeClosed("This Rye is closed.", next_step="Open another one.")
 
 
@@ -222,7 +222,7 @@ def check_process(process: int, what: str, next_step: str) -> None:
 
     Args:
         process: The number of that process.
-        what: What it is, for the error's text.
+        what: The name of the object, for the error.
         next_step: What to do instead.
 
     Raises:

@@ -74,7 +74,7 @@ class Template:
         return "".join(parts)
 
     def _replace(self, match: re.Match[str], rounds: int) -> str:
-        """Return what stands for one placeholder of a longer text."""
+        """Return the value of one placeholder of a longer text."""
         if match["var"] is not None:
             return self.environ.get(match["var"], match["default"] or "")
         found, value = self._value(match["name"], rounds)
@@ -94,7 +94,7 @@ class Template:
 def placeholders(text: str) -> tuple[re.Match[str], ...]:
     """Find the placeholders of a signed string; the groups are `var` and `default`, or `name`.
 
-    They are remembered: signed strings are rendered at each call, and scripts among them are long.
+    The result is cached: signed strings are rendered at each call, and scripts are long.
     """
     return tuple(_EITHER.finditer(text))
 

@@ -113,10 +113,10 @@ def render_trusted_key(
     Args:
         key: The key.
         owner: Whose it is.
-        space: The label of the space that the file counts in, and nowhere else.
+        space: The label of the only space that the file is valid in.
         project: The only project folder that the file counts in; by default, each project's
             space that holds it, if `space` is `project`.
-        not_after: The UTC time after which it no longer counts, `YYYY-MM-DDTHH:MM:SSZ`.
+        not_after: The UTC time after which it is no longer trusted, `YYYY-MM-DDTHH:MM:SSZ`.
         revoked: Whether the key is revoked.
 
     Returns:

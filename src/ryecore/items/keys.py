@@ -95,8 +95,7 @@ class AuthorKeys:
         """Return the author's key, to sign with.
 
         Raises:
-            SigningError: There is none, others can read it, or it is no key; or it was revoked or
-                has expired, so that nothing that it signs would count.
+            SigningError: The key is missing, readable by others, malformed, revoked or expired.
         """
         key = self._read()
         if (refusal := self._refusal(key)) is not None:
@@ -126,7 +125,7 @@ class AuthorKeys:
             return None
 
     def _key_file(self, key: PublicKey) -> KeyFile | None:
-        """Return what user space says of a key; None where it says nothing that can be read."""
+        """Return the key file of user space for a key; None where none can be read."""
         path = self._user.folder("config") / TRUSTED_KEYS_PATH / f"{key.fingerprint}.toml"
         try:
             return parse_key_file(path.read_bytes(), str(path))
@@ -183,8 +182,8 @@ class AuthorKeys:
                 folder alone; or a bundle's.
             signer: The author's key by default.
             not_after: The UTC time after which it no longer counts.
-            revoked: Whether it counts no more, in any space.
-            reinstate: Whether a key that was revoked may count again.
+            revoked: Whether to revoke it, in every space.
+            reinstate: Whether to trust a revoked key again.
 
         Returns:
             The key file.
@@ -201,7 +200,7 @@ class AuthorKeys:
         """
         space = space or self._user
         if signer is None:
-            # A revocation counts whoever signs it, and the author's own key reinstates itself.
+            # Anybody's signature may revoke; the author's own key may reinstate itself.
             signer = self._read()
             if not revoked and (signer.public != key or space != self._user):
                 signer = self.load()

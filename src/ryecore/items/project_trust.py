@@ -1,4 +1,4 @@
-"""What the user allows one project: its own interpreters, and names of its `.env`.
+"""The permissions that the user gives one project: its interpreters, and names of its `.env`.
 
 Source: decisions 19 and 21.
 """
@@ -57,7 +57,7 @@ def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence:
 
 
 def allow_variables(user: Space, project: Path, names: Collection[str], key: SigningKey) -> Path:
-    """Write, signed, which names of a project's `.env` count though no signed element asks.
+    """Write and sign which names of a project's `.env` are set without a signed element's asking.
 
     Args:
         user: The user's space.
@@ -66,7 +66,7 @@ def allow_variables(user: Space, project: Path, names: Collection[str], key: Sig
         key: The user's key.
 
     Returns:
-        The file that says so; removing it takes the permission back.
+        The signed file; removing it takes the permission back.
 
     Raises:
         SigningError: The file can't be written.
@@ -92,7 +92,7 @@ def _write(
 def _read(
     user: Space, folder: str, project: Path, verifier: Verifier, evidence: Evidence
 ) -> Mapping[str, object] | None:
-    """Read what the user wrote about a project; None where nothing was, or it doesn't verify."""
+    """Read the user's file about a project; None where it is missing or doesn't verify."""
     name = _name_of(folder, project)
     path = user.folder("config") / name
     if not path.exists():

@@ -195,7 +195,7 @@ def sign_file(
 
 
 def check_name(kind: str, relative: str) -> None:
-    """Refuse a file name that shows a person something else than what it is.
+    """Refuse a file name that looks like something else to a person.
 
     Args:
         kind: The kind of item.
@@ -222,7 +222,7 @@ def is_record(content: bytes) -> bool:
 
 
 def refuse_record(kind: str, relative: str) -> SigningError:
-    """Return the error that says that the record of a thread can't be signed as an item."""
+    """Return the error for signing the record of a thread as an item."""
     return SigningError(
         f"{kind}:{relative} is the record of a thread: text that a model wrote, which no key "
         "vouches for.",

@@ -138,7 +138,7 @@ class ItemSource:
 
 
 def project_digest(project: Path) -> str:
-    """Return 32 hex digits that stand for a project's real folder in signed user configuration."""
+    """Return the 32 hex digits that identify a project's folder in signed user configuration."""
     return sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
 
 

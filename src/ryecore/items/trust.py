@@ -34,9 +34,9 @@ class TrustedKey:
 
     Attributes:
         key: The public key.
-        owner: Whose it is, as the key file says.
+        owner: The owner that the key file names.
         source: The file that it stands in; None where the host passed it.
-        not_after: The UTC time after which it no longer counts.
+        not_after: The UTC time after which it is no longer trusted.
     """
 
     key: PublicKey
@@ -50,15 +50,15 @@ KeyStatus = Literal["trusted", "revoked", "expired", "untrusted"]
 
 @frozen
 class ListedKey:
-    """A key file, or a key of the host, as a person looks at it.
+    """A key file, or a key of the host, for display.
 
     Attributes:
         key: The public key.
-        owner: Whose it is, as the key file says.
-        space: The label of the space that it stands in; `host` where the host passed it.
-        status: Whether it counts there, and if not, why.
+        owner: The owner that the key file names.
+        space: The label of its space; `host` where the host passed it.
+        status: Whether it is trusted there, and if not, why.
         path: The key file; None where the host passed it.
-        not_after: The UTC time after which it no longer counts.
+        not_after: The UTC time after which it is no longer trusted.
         reason: Why it is not trusted, in a sentence; empty for the other statuses.
     """
 
@@ -210,7 +210,7 @@ class TrustStore:
         )
 
     def listed(self) -> tuple[ListedKey, ...]:
-        """Every key that the host, user space or the project names, with what is true of it.
+        """Return every key that the host, user space or the project names, with its status.
 
         Returns:
             The host's keys first, then those of user space, then the project's, each by name.

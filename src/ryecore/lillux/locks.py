@@ -1,4 +1,4 @@
-"""Who holds a lock of a file, for errors that name the process and what to do about it."""
+"""Find the processes that hold a lock of a file, for errors that name them."""
 
 import fcntl
 import os
@@ -37,8 +37,8 @@ class LockHolder:
     Attributes:
         pid: Its number, in this process's pid namespace.
         command: Its command line, cut and without control characters; empty if it can't be read.
-        state: What it does, such as `sleeping` or `stopped`.
-        running_s: For how many seconds the process has existed; None if that can't be told.
+        state: Its state, such as `sleeping` or `stopped`.
+        running_s: The age of the process in seconds; None if it is unknown.
     """
 
     pid: int
@@ -48,7 +48,7 @@ class LockHolder:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it can't go on by itself: stopped by a signal or a debugger."""
+        """Whether it is stopped by a signal or a debugger, and needs somebody to continue it."""
         return self.state.startswith("stopped")
 
     @property
@@ -73,8 +73,8 @@ def find_lock_holders(*paths: Path, shared_too: bool = False) -> tuple[LockHolde
     A process of another pid namespace, such as another container, is not listed there.
 
     Args:
-        paths: The files; those that don't exist count for nothing.
-        shared_too: Whether locks that exclude no other reader count, too.
+        paths: The files; missing ones are ignored.
+        shared_too: Whether to include shared locks, which exclude only writers.
     """
     files: dict[int, tuple[int, Path]] = {}
     for path in paths:
@@ -115,7 +115,7 @@ def is_locked(path: Path, start: int = 0, length: int = 0) -> bool:
 
 
 def describe_holders(holders: Iterable[LockHolder]) -> str:
-    """Return what an error says about the holders of a lock: `process 12 (rye), which is ...`."""
+    """Return the holders of a lock as a part of a sentence: `process 12 (rye), which is ...`."""
     described: list[str] = []
     for one in holders:
         command = f" ({one.command})" if one.command else ""
@@ -125,12 +125,12 @@ def describe_holders(holders: Iterable[LockHolder]) -> str:
 
 
 def release_advice(holders: Iterable[LockHolder]) -> str:
-    """Return the next step for whoever waits for a lock."""
+    """Return the next step for a caller that waits for a lock."""
     found = tuple(holders)
     stopped = [str(one.pid) for one in found if one.is_stopped]
     if stopped:
         pids = " ".join(stopped)
-        return f"Let it go on (kill -CONT {pids}) or end it (kill -KILL {pids}), then try again."
+        return f"Continue it (kill -CONT {pids}) or end it (kill -KILL {pids}), then try again."
     others = [str(one.pid) for one in found if not one.is_self]
     if others:
         return f"Wait until it is done, or end it (kill {' '.join(others)}), then try again."
@@ -140,7 +140,7 @@ def release_advice(holders: Iterable[LockHolder]) -> str:
 
 
 def _listed_locks(shared_too: bool) -> Iterator[tuple[int, int, int]]:
-    """Yield the pid, device and inode of each lock that is held, and not waited for."""
+    """Yield the pid, device and inode of each lock that is held; waiting ones are left out."""
     with suppress(OSError), open("/proc/locks", encoding="ascii", errors="replace") as file:
         for line in file:
             fields = line.split()

@@ -1,4 +1,4 @@
-"""What an errno means for a person: what is used up, and what to do next. The one table of it."""
+"""The one table from an errno to what is used up, and to the next step for a person."""
 
 import errno
 from collections.abc import Mapping

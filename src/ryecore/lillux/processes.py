@@ -52,7 +52,7 @@ class ProcessSpec:
         args: What follows the command.
         cwd: The working directory.
         env: The child's environment.
-        call_env: Variables of this call alone, above those of `env`; a template knows none of them.
+        call_env: Variables of this call alone, above those of `env`; a template doesn't get them.
         stdin: What the child can read; empty is `/dev/null`.
         timeout_s: How long it may run; None is for ever.
         kill_grace_s: Between TERM and KILL.
@@ -275,21 +275,21 @@ def kill_processes(
     """End processes, their groups where they lead one, and all that they have started.
 
     TERM goes to the processes and their groups. Once they have ended, or the grace is over, KILL
-    goes to what is left: whatever descends from them, in whichever session, and the sessions of
-    that. Waits until all of it has ended.
+    goes to all their descendants, in whichever session, and to the sessions of those. Returns when
+    all of them have ended.
 
     Args:
-        processes: Who is meant. A process that only has the same number is never signalled.
+        processes: The processes. Another one that reuses the number of one is never signalled.
         grace_s: Between TERM and KILL, in seconds.
-        spared: Descendants that are left alone, with all below them.
+        spared: Descendants that are not ended, nor anything below them.
         marks: Variables, each a name and a value. Every process that has begun with one of them in
-            its environment is meant too; it gets no TERM.
+            its environment is killed too, without TERM.
 
     Returns:
-        What it took, for each of `processes`.
+        How each of `processes` ended.
 
     Raises:
-        ProcessError: One can't be ended, or not told from here; the others were ended.
+        ProcessError: One can't be ended or identified from here; the others were ended.
     """
     for process in processes:
         _check_time_namespace(process)
@@ -324,7 +324,7 @@ def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
 
 
 def _check_time_namespace(process: ProcessId) -> None:
-    """Refuse a process whose start time is counted otherwise: it would look like another one."""
+    """Refuse a process of another time namespace: its start time would identify another one."""
     here = current_process()
     if process.boot_id == here.boot_id and process.time_namespace not in (0, here.time_namespace):
         raise ProcessError(

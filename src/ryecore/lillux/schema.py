@@ -42,7 +42,7 @@ UNDECIDED: Final = SchemaFailure(
     f"checking it against its schema takes more than {MAX_STEPS:,} steps or {_MAX_MS // 1000} s: "
     "make it smaller, or the schema simpler",
 )
-"""The one failure of an instance whose validation was given up: it doesn't count as valid."""
+"""The failure of an instance whose validation was given up: it counts as invalid."""
 
 
 class SchemaValidator:
@@ -55,7 +55,7 @@ class SchemaValidator:
         schema_json: The schema as JSON.
 
     Raises:
-        ValueError: It is no valid schema; the message says where. Or it is longer than
+        ValueError: The schema is invalid; the message says where. Or it is longer than
             `MAX_SCHEMA_CHARS`, or its references or patterns multiply it beyond what can be
             checked in time; see `check_schema_size`.
     """
@@ -65,8 +65,8 @@ class SchemaValidator:
     def __init__(self, schema_json: str) -> None:
         if len(schema_json) > MAX_SCHEMA_CHARS:
             raise ValueError(f"The schema has more than {MAX_SCHEMA_CHARS:,} characters.")
-        if "$" in schema_json or "\\u" in schema_json:  # without references it is as it looks
-            with suppress(json.JSONDecodeError):  # the validator says what is wrong with it
+        if "$" in schema_json or "\\u" in schema_json:  # only references can multiply it
+            with suppress(json.JSONDecodeError):  # the validator reports the problem
                 check_schema_size(json.loads(schema_json))
         self._native = _native.SchemaValidator(schema_json)
 
@@ -85,7 +85,7 @@ class SchemaValidator:
         return _read(self._native.failures(instance_json, MAX_STEPS, _MAX_MS))
 
     async def failures_async(self, instance_json: str) -> tuple[SchemaFailure, ...]:
-        """As `failures`; what takes longer than a moment runs in a worker thread.
+        """Return the same as `failures`; a long validation runs in a worker thread.
 
         A cancelled call ends at once. Its thread ends with the bound on steps.
 

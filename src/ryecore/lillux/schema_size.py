@@ -1,4 +1,4 @@
-"""How much a JSON Schema comes to once its references are followed. Pure.
+"""Bound the size of a JSON Schema once its references are followed. Pure.
 
 A schema of a few hundred bytes whose parts refer to each other several times, level by level, takes
 billions of steps for the smallest instance, and a validation can't be interrupted.
@@ -13,16 +13,16 @@ from urllib.parse import unquote, urldefrag, urljoin
 __all__ = ["MAX_SCHEMA_CHARS", "MAX_SUBSCHEMAS", "check_schema_size"]
 
 MAX_SCHEMA_CHARS: Final = 1_048_576
-"""How long a schema's JSON may be."""
+"""The most characters of a schema's JSON."""
 
 MAX_SUBSCHEMAS: Final = 1_000_000
-"""How many subschemas a schema may come to, each counted wherever it is referred to."""
+"""The most subschemas, each counted at every place that refers to it."""
 
 MAX_SUBSCHEMAS_A_VALUE: Final = 20_000
-"""How many of them may be applied to one value."""
+"""The most subschemas that are applied to one value."""
 
 _MAX_DEPTH: Final = 256
-"""How deeply subschemas may be nested, their references followed."""
+"""The deepest nesting of subschemas, references followed."""
 
 _ONE: Final = ("not", "if", "then", "else")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -37,13 +37,13 @@ _INNER_MAPS: Final = ("properties", "patternProperties")
 
 
 def check_schema_size(schema: object) -> None:
-    """Refuse a schema that comes to too much.
+    """Refuse a schema that is too large once its references are followed.
 
     Args:
         schema: The schema, as parsed JSON.
 
     Raises:
-        ValueError: It comes to more than `MAX_SUBSCHEMAS`, or is nested too deeply.
+        ValueError: It has more than `MAX_SUBSCHEMAS`, or is nested too deeply.
     """
     try:
         here, all_in_all = _Sizes(schema).of(schema)
@@ -70,7 +70,7 @@ class _Sizes:
         self._find_names(root)
 
     def of(self, schema: object) -> tuple[int, int]:
-        """How many subschemas are applied to one value at most, and in all."""
+        """Return how many subschemas are applied to one value at most, and in all."""
         if not isinstance(schema, Mapping):
             return (1, 1)
         key = id(schema)
@@ -92,7 +92,7 @@ class _Sizes:
             widest = max(widest, its_own)
             all_in_all += with_inner
         self._open.discard(key)
-        # No more than what is refused: the numbers of a bomb have many digits.
+        # Capped at the bound: the counts of a schema bomb have many digits.
         size = (
             min(max(here, widest), MAX_SUBSCHEMAS_A_VALUE + 1),
             min(all_in_all, MAX_SUBSCHEMAS + 1),
@@ -101,7 +101,7 @@ class _Sizes:
         return size
 
     def _beside(self, schema: Mapping[str, Any]) -> Iterator[object]:
-        """What is applied to the same value."""
+        """Return the subschemas that are applied to the same value."""
         yield from (schema[name] for name in _ONE if name in schema)
         for name in _LISTS:
             found = schema.get(name)
@@ -117,7 +117,7 @@ class _Sizes:
                 yield from self._resolved(target, self._bases.get(id(schema), ""), name)
 
     def _resolved(self, reference: str, base: str, keyword: str) -> Iterator[object]:
-        """Yield what a reference may lead to within the document; nothing where it leads out."""
+        """Yield the targets of a reference within the document."""
         uri, fragment = urldefrag(_joined(base, reference))
         found: Any = self._documents.get(uri)
         if found is None:
@@ -172,7 +172,7 @@ def _joined(base: str, reference: str) -> str:
 
 
 def _inner(schema: Mapping[str, Any]) -> Iterator[object]:
-    """What is applied to values within the value."""
+    """Return the subschemas that are applied to values within the value."""
     yield from (schema[name] for name in _INNER_ONE if isinstance(schema.get(name), Mapping))
     for name in _INNER_LISTS:
         found = schema.get(name)

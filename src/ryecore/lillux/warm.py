@@ -73,8 +73,8 @@ class WarmStart:
         arg: What it is there: the place where it stops and forks is marked in it.
         program: What the template runs there; it is sent to it.
         settings: For `program`.
-        sealed: Files and folders that the template may read before it is ready. Where they aren't
-            then as they were, or have changed since it was started, it serves no call.
+        sealed: Files and folders that the template may read before it is ready. If any of them has
+            changed by then, the template serves no call.
     """
 
     pool: WarmPool

@@ -57,7 +57,7 @@ class Attempt:
 
     @property
     def text_bytes(self) -> int:
-        """How much text, reasoning and arguments came."""
+        """The size of the text, reasoning and arguments so far."""
         if self._fold is not None:
             return self._fold.text_bytes
         return 0 if self.result is None else parts_bytes(self.result.parts)

@@ -30,20 +30,20 @@ def of(what: str, *kinds: type) -> Check:
 
 
 def at_least(least: int) -> Check:
-    """A validator of attrs: the value is a number that is no smaller than another.
+    """Return an attrs validator for a number with a lower bound.
 
     Args:
-        least: The smallest that is allowed.
+        least: The smallest number that is allowed.
     """
     step = f"={least} or more"
     return _number(f"a number of at least {least}", step, lambda value: value >= least)
 
 
 def above(bound: int) -> Check:
-    """A validator of attrs: the value is a number that is greater than another.
+    """Return an attrs validator for a number above a bound.
 
     Args:
-        bound: What it must exceed.
+        bound: The number that it must exceed.
     """
     what = f"a number above {bound}"
     return _number(what, f" as {what}", lambda value: value > bound)

@@ -72,7 +72,7 @@ class Price:
     per_medium: Decimal | None = field(default=None, converter=_optional_usd)
 
     def cost_of(self, usage: Usage, media: int = 0) -> int:
-        """What tokens and media cost, in microcents, rounded up once.
+        """Return the cost of tokens and media in microcents, rounded up once.
 
         Args:
             usage: The tokens.
@@ -127,7 +127,7 @@ class AttemptCost:
     Attributes:
         cost_microcents: The cost; 0 where there is no price.
         priced: Whether there is a price.
-        estimated: Whether the usage is an estimate, because the provider didn't count it.
+        estimated: Whether the usage is an estimate, because the provider reported none.
         usage: What was counted, or estimated.
     """
 
@@ -280,17 +280,17 @@ def _can_be(usage: Usage) -> bool:
 
 
 def is_uncounted(record: AttemptRecord) -> bool:
-    """Whether a provider didn't count what an attempt read, although it answered.
+    """Return whether a provider answered without reporting the tokens that it read.
 
     Args:
-        record: What came of the attempt.
+        record: The result of the attempt.
     """
     usage = record.usage
     return record.outcome in _MAY_BE_ESTIMATED and (usage is None or not usage.total_input_tokens)
 
 
 def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, bool]:
-    """What an attempt used, and whether that is an estimate. Source: decisions 40 and 55."""
+    """Return an attempt's usage, and whether it is an estimate. Source: decisions 40 and 55."""
     counted = record.usage or _NOTHING
     if record.outcome not in _MAY_BE_ESTIMATED:
         return counted, False

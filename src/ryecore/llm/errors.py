@@ -11,8 +11,8 @@ from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 __all__ = ["RETRYABLE_KINDS", "LlmError", "LlmErrorKind", "clean_error", "redact"]
 
 _MAX_CHARS: Final = 500
-# What is shorter stands in other words by chance: it is struck as a word of its own, and a key of
-# three characters or fewer, such as a local server's "x", not at all.
+# A shorter key occurs within other words by chance: it is struck only as a word of its own, and a
+# key of three characters or fewer, such as a local server's "x", not at all.
 _MIN_ANYWHERE: Final = 8
 _MIN_KEY: Final = 4
 _LOOKS_LIKE_KEY: Final = re.compile(

@@ -393,7 +393,7 @@ class _Walk:
 
 
 def _counts(tried: Attempt) -> bool:
-    """Whether the provider counted what it wrote."""
+    """Return whether the provider reported the tokens that it wrote."""
     return tried.usage is not None and tried.usage.total_output_tokens > 0
 
 

@@ -168,7 +168,7 @@ def _size(text: str) -> int:
 
 
 def parts_bytes(parts: Iterable[Part]) -> int:
-    """How much text, reasoning and arguments are in an answer, in bytes."""
+    """Return the size of an answer's text, reasoning and arguments in bytes."""
     size_bytes = 0
     for part in parts:
         if isinstance(part, TextPart | ReasoningPart):

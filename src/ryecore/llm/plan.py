@@ -66,8 +66,8 @@ class AttemptRecord:
         kind: How it failed, where it did.
         reason: Why it was skipped or failed, in words, without secrets.
         usage: What the provider counted; None where it didn't say.
-        text_bytes: How much had come, in bytes, where the answer was cut or its provider counted
-            no output, for an estimate.
+        text_bytes: The size in bytes of an answer that was cut, or whose provider reported no
+            output, for an estimate.
         duration_ms: How long it took.
         media: The types of the media that were made, where they were asked for at an endpoint of
             their own.

@@ -63,7 +63,7 @@ def _read_server(request: Request) -> Server:
 
 
 def _server_environ(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server that is started: a short list of names, and what was asked for.
+    """Return a server's environment: a short list of names, and those that were asked for.
 
     Source: decision 20.
     """

@@ -91,7 +91,7 @@ def pin_tool(
     """Write the item of a tool, unsigned: whoever signs it has read it.
 
     Args:
-        tool: What the server says of it.
+        tool: The server's description of it.
         server: The id of the server's item.
         transport: How the server is reached.
         folder: The id below which the item stands, such as `mcp/context7`.
@@ -164,10 +164,10 @@ def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, pa
 
 
 def unpinnable(tool: ToolDeclaration) -> str:
-    """Why a tool can't be pinned; empty where it can.
+    """Return why a tool can't be pinned; empty where it can.
 
     Args:
-        tool: What the server says of it.
+        tool: The server's description of it.
 
     Returns:
         The reason with the bound that it passes, in a part of a sentence.

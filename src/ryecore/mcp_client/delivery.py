@@ -1,7 +1,7 @@
-"""Whether a request may have reached the server, so that a call that did not run can be repeated.
+"""Track whether a request may have reached the server: a call that did not can be repeated.
 
-The SDK numbers its requests on its own and tells nobody. A request is known here by the context of
-the task that sends it.
+The SDK numbers its requests itself and doesn't expose the numbers. A request is identified here by
+the context of the task that sends it.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ __all__ = ["Deliveries", "Delivery", "Outbox"]
 
 @define(eq=False)
 class Delivery:
-    """One request on its way.
+    """One request that is being sent.
 
     Attributes:
-        is_sent: Whether the server may have got all of it.
+        is_sent: Whether the server may have received all of it.
         status: The HTTP status with which the server refused it unread; 0 where it did not.
     """
 
@@ -32,7 +32,7 @@ class Delivery:
 
     @property
     def may_have_run(self) -> bool:
-        """Whether the server may have begun to serve it."""
+        """Whether the server may have begun to process it."""
         return self.is_sent and not self.status
 
 
@@ -65,7 +65,7 @@ class Deliveries:
             self._by_id[message.id] = delivery
 
     def sent(self, number: RequestId) -> None:
-        """Note that the server may have got all of a request."""
+        """Note that the server may have received all of a request."""
         if delivery := self._by_id.get(number):
             delivery.is_sent = True
 
@@ -81,10 +81,10 @@ class Deliveries:
 
 
 class Outbox:
-    """What a session writes to: each request is noted before it is handed on.
+    """The stream that a session writes to, which notes each request before it is sent.
 
     Args:
-        stream: Where messages go.
+        stream: The stream of the transport.
         deliveries: The session's requests.
         sends: Whether a message counts as sent once the stream has taken it.
     """
@@ -97,10 +97,10 @@ class Outbox:
         self._sends = sends
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Hand on a message."""
+        """Send a message."""
         self._deliveries.submitted(item.message)
         if self._sends and isinstance(item.message, JSONRPCRequest):
-            self._deliveries.sent(item.message.id)  # even a cancelled send may have handed it on
+            self._deliveries.sent(item.message.id)  # even a cancelled send may have sent it
         await self._stream.send(item)
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Ask a server something, and first of all which versions of the protocol it speaks."""
+"""Agree on a version of the protocol with a server, and wait for its answers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -32,7 +32,7 @@ async def say_hello(client: ClientSession, peer: Peer) -> None:
     its own version.
 
     Raises:
-        McpError: It speaks no version that is spoken here, refuses, or broke off.
+        McpError: It has no version in common, refuses, or broke off the connection.
     """
     try:
         await unless_broken(peer, client.initialize)
@@ -66,7 +66,7 @@ def _refusal_of(error: Exception) -> str:
 
 
 def _supported_by(error: MCPError) -> list[str]:
-    """The versions of the protocol that an error names."""
+    """Return the versions of the protocol that an error names."""
     try:
         return UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
     except ValidationError:
@@ -74,7 +74,7 @@ def _supported_by(error: MCPError) -> list[str]:
 
 
 def _versions_step(*errors: Exception) -> str:
-    """What to do where a version is the matter: the SDK raises RuntimeError for one of its own."""
+    """Return the next step for a version mismatch, for which the SDK raises RuntimeError."""
     if any(
         error.error.code == UNSUPPORTED_PROTOCOL_VERSION
         if isinstance(error, MCPError)
@@ -87,7 +87,7 @@ def _versions_step(*errors: Exception) -> str:
 
 
 async def unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask the server something, and wait no longer than it can be used."""
+    """Send a request, and wait for its answer as long as the server can be used."""
     answers: list[T] = []
     error: Exception | None = None
     async with anyio.create_task_group() as asking:
@@ -112,12 +112,12 @@ async def unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_closed(error: MCPError) -> bool:
-    """Whether the SDK says that the connection is closed; servers use its number for their own."""
+    """Return whether the SDK reports a closed connection; servers use the same code otherwise."""
     return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
 
 
 def reason_of(problem: Exception) -> str:
-    """What was wrong with an answer, in a few words."""
+    """Return the problem of an answer in a few words."""
     if isinstance(problem, ValidationError):
         first = problem.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -83,7 +83,7 @@ class _Factory:
 
 
 class _Client(httpx2.AsyncClient):
-    """A client that tells the peer what the server refused unread, and why."""
+    """A client that reports requests that the server refused without reading them."""
 
     def __init__(self, server: HttpServer, peer: Peer) -> None:
         # The one stream of `sse` stays open between calls, whose own timeout the session keeps.
@@ -114,8 +114,8 @@ class _Client(httpx2.AsyncClient):
 
     async def _note_refusal(self, response: httpx2.Response) -> None:
         status, request = response.status_code, response.request
-        said = f"HTTP {status} {response.reason_phrase}"
-        self._peer.heard(said + "\n")
+        refusal = f"HTTP {status} {response.reason_phrase}"
+        self._peer.heard(refusal + "\n")
         if status in (401, 403):
             self._peer.next_step = _credentials_step(status, self._server)
         if request.method != "POST":
@@ -128,11 +128,11 @@ class _Client(httpx2.AsyncClient):
         elif status in (401, 403) or (self._is_sse and status < 500):
             self._peer.deliveries.refused(number, status)
         if self._is_sse:  # its transport would wait for an answer for ever
-            self._peer.fail(f"refused a message ({said})")
+            self._peer.fail(f"refused a message ({refusal})")
 
 
 def _credentials_step(status: int, server: HttpServer) -> str:
-    """What to do about a server that wants other credentials."""
+    """Return the next step for a server that wants other credentials."""
     if not server.headers:
         return (
             "It wants credentials: let the server's item send them, as "

@@ -29,8 +29,8 @@ class Peer:
         secrets: Values that no error repeats.
         broken: Set once it can't be used any more.
         problem: Why; empty until then.
-        next_step: What to do about it, where its answers say so; empty until then.
-        deliveries: The requests on their way to it.
+        next_step: The next step that follows from its answers; empty for none.
+        deliveries: The requests that it hasn't answered.
     """
 
     name: str

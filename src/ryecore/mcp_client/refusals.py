@@ -1,4 +1,4 @@
-"""What an HTTP server's refusal of a request means. Pure.
+"""Interpret an HTTP server's refusal of a request. Pure.
 
 Source: Model Context Protocol 2025-11-25, "Streamable HTTP", "Session Management".
 """
@@ -12,13 +12,13 @@ _METHOD_NOT_FOUND: Final = -32601
 
 
 def number_of(message: bytes) -> object:
-    """The id of a JSON-RPC message; None where it has none."""
+    """Return the id of a JSON-RPC message; None where it has none."""
     document = _document(message)
     return document.get("id") if document is not None else None
 
 
 def is_session_unknown(status: int, body: bytes, number: object, *, has_session: bool) -> bool:
-    """Whether a server refused a request unread because it doesn't know its session.
+    """Return whether a server refused a request unread because it doesn't know its session.
 
     The specification says 404. Servers that were started again also say 400, and some 401. An error
     under the request's own id comes from a server that has read it, and so knows the session.

@@ -38,7 +38,7 @@ class _Service:
         self._session: ServerSession | None = None
         self._refusal: RyeError | None = None
         self._answers_again: anyio.Event | None = None
-        """Set once the server has answered a ping, or is given up; None where it isn't asked."""
+        """Set once the server has answered a ping, or is given up; None while no ping is open."""
         self._is_asking = False
         self._calls = 0
         self._last_call = anyio.current_time()
@@ -112,12 +112,12 @@ class _Service:
         await self._make_sure(f"stopped answering after a call {how}")
 
     def _hold_back(self) -> None:
-        """Let calls that have not been sent wait until it is known whether the server answers."""
+        """Hold back calls that have not been sent, until it is known whether the server answers."""
         if self._answers_again is None:
             self._answers_again = anyio.Event()
 
     async def _make_sure(self, problem: str) -> None:
-        """Where calls are held back, see whether the server still answers, and else give it up."""
+        """While calls are held back, ping the server, and give it up where it doesn't answer."""
         session, again = self._session, self._answers_again
         if again is None or self._is_asking:
             return

@@ -173,10 +173,10 @@ class ServerSession:
         return _document(result)
 
     def _failed(self, error: MCPError, delivery: Delivery) -> dict[str, object]:
-        """The document of a call that was answered with an error.
+        """Return the document of a call that was answered with an error.
 
         Raises:
-            McpError: It was refused before the server had read it.
+            McpError: The server refused it without reading it.
         """
         if delivery.status:
             raise self._peer.error(f"refused the call with HTTP {delivery.status}")
@@ -218,7 +218,7 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
 
 
 def _broken_off(error: str) -> dict[str, object]:
-    """The document of a call that the server may have carried out."""
+    """Return the document of a call that the server may have executed."""
     return {"success": False, "error": error, "effect_unknown": True}
 
 
@@ -293,7 +293,7 @@ async def open_session(server: Server, name: str, place: Place) -> AsyncIterator
 def _streams(server: Server, peer: Peer, place: Place) -> AbstractAsyncContextManager[Any]:
     if isinstance(server, StdioServer):
         program = _program(server, peer, place)
-        # This process was started where a server belongs whose item names no folder.
+        # This process was started in the working folder of a server whose item names none.
         cwd = place.project / server.cwd if server.cwd is not None else Path.cwd()
         command = [program, *server.args]
         return open_process(command, str(cwd), place.environ, peer, leads_group=place.leads_group)

@@ -189,7 +189,7 @@ async def _write_messages(
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             left = memoryview(text.encode() + b"\n")
             while left:
-                if peer.broken.is_set():  # its calls are told already that they were not sent
+                if peer.broken.is_set():  # its calls have failed as not sent
                     return
                 try:
                     left = left[os.write(stdin, left) :]
@@ -199,7 +199,7 @@ async def _write_messages(
                     peer.fail("closed its input")
                     return
                 if len(left) <= 1 and isinstance(item.message, JSONRPCRequest):
-                    peer.deliveries.sent(item.message.id)  # but for its line end, it is there
+                    peer.deliveries.sent(item.message.id)  # only its line end may be missing
 
 
 async def _end(process: subprocess.Popen[bytes], *, leads_group: bool) -> None:

@@ -167,9 +167,9 @@ def _key(request: ApprovalRequest) -> str:
 
 
 def question(request: ApprovalRequest) -> str:
-    """Word the question: the facts first, so that no file's own text can stand for them.
+    """Return the question: the facts come first, so that a file's text can't imitate them.
 
-    Every name is quoted, and whatever isn't shown is counted.
+    Every name is quoted, and hidden lines are counted.
 
     Args:
         request: What is asked for.
@@ -198,7 +198,7 @@ def question(request: ApprovalRequest) -> str:
 
 
 def _excerpt(file: FileToApprove, max_lines: int) -> list[str]:
-    """The first lines of a file, and how much of it they leave out."""
+    """Return the first lines of a file, and how much they leave out."""
     excerpt: list[str] = []
     hidden_lines, hidden_chars = file.hidden_lines, file.hidden_chars
     for line in file.preview.splitlines():
@@ -219,7 +219,7 @@ def _excerpt(file: FileToApprove, max_lines: int) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    """A name in quotes, in which nothing can end the line or turn its direction."""
+    """Return a name in quotes, without characters that end the line or turn its direction."""
     return json.dumps(_plain(name), ensure_ascii=False)
 
 

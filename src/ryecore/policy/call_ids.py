@@ -1,8 +1,7 @@
-"""The variables by which a tool's process knows its call and its run, and what names a call.
+"""Ids of calls, and the variables in which a tool gets them. Pure.
 
-A call id names one call of one item with one set of parameters at one place of a run. Where the
-call is made once more, after a death of the host, it has the same one: a tool can recognise by it
-what it has done already. Pure.
+A call id identifies one call of one item with one set of parameters at one place of a run. A call
+that is repeated after the death of the host has the same id, so that a tool can recognise it.
 
 Source: docs/concepts/recovery.md, "Once, and no more than once".
 """
@@ -23,21 +22,21 @@ THREAD_ID: Final = "RYE_THREAD_ID"
 
 
 def place_id(*parts: object) -> str:
-    """The name of a place in a run, such as the visit of a node: 32 hexadecimal digits.
+    """Return the id of a place in a run, such as the visit of a node: 32 hexadecimal digits.
 
     Args:
-        parts: What makes the place, from the run down to the call: texts and numbers.
+        parts: The path to the place, from the run down to the call: texts and numbers.
     """
     return _digest(parts)
 
 
 def call_id_of(place: str, item_id: str, parameters: Mapping[str, object]) -> str:
-    """The id of a call: the same for the same item and parameters at the same place.
+    """Return the id of a call: the same for the same item and parameters at the same place.
 
     Args:
-        place: Where it is made: the `call_id` of its context.
+        place: Its place in the run: the `call_id` of its context.
         item_id: The item, as a canonical ref.
-        parameters: What the item is given.
+        parameters: The parameters of the item.
     """
     return _digest([place, item_id, parameters])
 

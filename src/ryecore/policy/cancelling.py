@@ -104,7 +104,7 @@ async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
     it. So there the call runs in a task of its own. Only the end of its event loop cuts it short.
 
     Args:
-        call: What is to come to its end, such as the settling of a run.
+        call: The call that must not be interrupted, such as the settling of a run.
 
     Returns:
         Its result.
@@ -125,7 +125,7 @@ async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            with suppress(Exception):  # the cancellation is what the caller has to see
+            with suppress(Exception):  # the cancellation takes precedence
                 task.result()
             raise cancelled
         return task.result()

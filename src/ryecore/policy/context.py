@@ -78,14 +78,14 @@ class CallContext:
 
     Attributes:
         capabilities: What the caller may do; None for the host itself, which may do everything.
-        budget_account: The ledger account that pays: the thread or run that calls; None for the
-            host. Whatever is started or launched for it becomes its child, bounded by its signed
-            file; without that file it is refused.
+        budget_account: The ledger account that pays: the calling thread or run; None for the host.
+            What is started or launched for it becomes its child, bounded by its signed file;
+            without that file the start is refused.
         depth: How many actions lie between this one and the host.
         deadline: The monotonic time in seconds (`time.monotonic`) when it must have ended.
         cancellation: Cancels the action from outside.
-        call_id: What events call this action, and what `RYE_CALL_ID` of a tool is made of: the same
-            where a run makes this very call once more.
+        call_id: The id of this call in events, from which a tool's `RYE_CALL_ID` is made. A run
+            that repeats the call after a death uses the same one.
         parent: The call that this one is part of.
         event_sink: Told each trace event as it happens; on a worker thread while a chain is made
             ready, on the event loop's own afterwards, never on both at once.

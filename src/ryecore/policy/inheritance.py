@@ -1,4 +1,4 @@
-"""What a process inherits of the environment, and which entries of a search path it keeps. Pure.
+"""The variables that a process inherits, and the entries of search paths that it keeps. Pure.
 
 Source: decisions 20 and 78.
 """
@@ -24,8 +24,8 @@ only what a process needs to start (`none`), or these names besides."""
 
 _SHORT_LIST: Final = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TERM")
 
-# Where programs, and code to load, are looked for, and what separates the entries. An entry that
-# is empty or relative would mean the working folder of the child, which is the project.
+# The search paths of programs and of code to load. An empty or relative entry of one would mean the
+# working folder of the child, which is the project.
 _SEARCH_PATHS: Final = (
     "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "CDPATH", "FPATH",
     "BASH_ENV", "ENV", "ZDOTDIR", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP",
@@ -35,12 +35,12 @@ _SEARCH_PATHS: Final = (
     "QML_IMPORT_PATH", "QML2_IMPORT_PATH", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR",
 )  # fmt: skip
 _SEPARATORS: Final[Mapping[str, str]] = {"LD_PRELOAD": "[: ]", "LUA_PATH": ";", "LUA_CPATH": ";"}
-# A library's bare name is looked for in the system's folders, and ENV=production is no path.
+# A library's bare name is found in the system's folders, and ENV=production is not a path.
 _BARE_NAMES: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "ENV"})
 
 
 def is_short_listed(name: str) -> bool:
-    """Return whether every program gets a variable: what it needs to start, and no more.
+    """Return whether every program gets a variable, because it may need it to start.
 
     The list is that of the MCP SDKs with language, time zone and temporary folder.
     """
@@ -53,7 +53,7 @@ def may_inherit(name: str, rule: InheritEnv, value: str = "") -> bool:
     Args:
         name: The variable's name.
         rule: The host's rule.
-        value: The variable's value, which may give a credential away.
+        value: The variable's value, which may be a credential.
     """
     if isinstance(rule, str):
         if rule == "all":
@@ -65,7 +65,7 @@ def may_inherit(name: str, rule: InheritEnv, value: str = "") -> bool:
 def without_project_entries(
     environ: Mapping[str, str], is_outside: Callable[[str], bool]
 ) -> tuple[dict[str, str], list[str]]:
-    """Take out of search paths what would load a project's unverified code.
+    """Remove the entries of search paths that would load a project's unverified code.
 
     Args:
         environ: The environment.
@@ -100,8 +100,8 @@ def without_project_entries(
 def for_own_process(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a process of ryecore's own, which runs in another folder.
 
-    Relative entries of `PYTHONPATH` mean there what they mean here, so that a module that this
-    process imports is found. Empty ones, which nobody means, go.
+    Relative entries of `PYTHONPATH` are made absolute, so that the process finds the modules that
+    this one finds. Empty entries are removed.
     """
     changed = dict(environ)
     if "PYTHONPATH" in changed:

@@ -124,10 +124,10 @@ class Limits:
         return self.within(evolve(parent, depth=depth))
 
     def within(self, bounds: "Limits") -> "Limits":
-        """These limits, none of them higher than the same one of others.
+        """Return these limits, each at most as high as that of others.
 
         Args:
-            bounds: The others; what they leave open bounds nothing.
+            bounds: The others; an open limit of theirs is ignored.
         """
         return Limits(
             turns=_lower(self.turns, bounds.turns),

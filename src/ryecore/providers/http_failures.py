@@ -52,10 +52,10 @@ def check_key(key: str, provider: str, model: str = "") -> None:
 
 
 def bound_failure(error: BaseException, provider: str, model: str) -> LlmError | None:
-    """The error of an answer that is larger than what is read of one, or compressed.
+    """Return the error of an answer that is compressed or larger than its bounds.
 
     Args:
-        error: What an SDK raised.
+        error: The exception of an SDK.
         provider: The provider's id.
         model: The model that was asked.
 
@@ -76,7 +76,7 @@ def bound_failure(error: BaseException, provider: str, model: str) -> LlmError |
 
 
 def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
-    """What a person can do about a failure; empty where nothing is known.
+    """Return the next step for a failure; empty where none is known.
 
     Args:
         kind: How the request failed.
@@ -90,12 +90,12 @@ def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
 
 
 def status_text(provider: str, status: int | None, text: str) -> str:
-    """A failure as a sentence, with the status and the server's own text.
+    """Return a failure as a sentence, with the status and the server's own text.
 
     Args:
         provider: The provider's id.
         status: The HTTP status; None where there was none.
-        text: What the server, or an SDK, said.
+        text: The text of the server or of an SDK.
     """
     if status is None:
         return f"{provider} gave no answer: {text}"

@@ -1,4 +1,4 @@
-"""What bounds a thread or a run: the one that starts it, and the one that it goes on from.
+"""The bounds of a thread or a run: those of its parent, and of the one that it continues.
 
 Source: seed 003, "Step 1: Resolve parent context"; decisions 41 and 80.
 """
@@ -54,26 +54,28 @@ def _read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
     )
 
 
-def bounds_of(thread_id: str, said: Mapping[str, Any]) -> Above:
-    """What a thread might use and do, as its proved file says.
+def bounds_of(thread_id: str, document: Mapping[str, Any]) -> Above:
+    """Return the limits and capabilities of a thread, from its proved file.
 
     Raises:
         StateError: It can't be read.
     """
     try:
-        return Above(thread_id, read_limits(said["limits"]), frozenset(said["capabilities"]))
+        return Above(
+            thread_id, read_limits(document["limits"]), frozenset(document["capabilities"])
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise _another_version(thread_id, problem) from None
 
 
-def read_asked(run_id: str, said: Mapping[str, Any]) -> Limits:
-    """The limits that the caller of a run asked for, as its proved journal says.
+def read_asked(run_id: str, document: Mapping[str, Any]) -> Limits:
+    """Return the limits of the caller of a run, from its proved journal.
 
     Raises:
         StateError: They can't be read.
     """
     try:
-        return read_limits(said.get("asked", {}))
+        return read_limits(document.get("asked", {}))
     except (AttributeError, TypeError, ValueError) as problem:
         raise _another_version(run_id, problem) from None
 
@@ -93,7 +95,7 @@ def resolve_parent(
     The caller's own thread is the parent. A name in the environment proves nothing by itself.
 
     Args:
-        host: Where it begins; its environment is looked at.
+        host: The host in which it begins; its environment is read.
         parent_id: The caller's thread; None for the host.
         registered: The row that another process has made for it, if any.
 
@@ -121,14 +123,14 @@ def resolve_parent(
 
 
 def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) -> None:
-    """Refuse to register a thread or run whose environment alone names a parent.
+    """Refuse to register a thread or run whose parent only the environment names.
 
     Args:
         environ: The environment.
         parent_id: The caller's thread, which proves the parent; None for the host.
 
     Raises:
-        StateError: The environment names a parent, and there is no caller.
+        StateError: The environment names a parent, and no caller proves it.
 
     Source: decision 41.
     """
@@ -141,7 +143,7 @@ def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) ->
 
 
 def count_child(store: ThreadStore, above: Above | None) -> None:
-    """Count one more child of a parent, before anything of it is started.
+    """Count one more child of a parent, before it is started.
 
     Raises:
         LimitReached: The parent has started as many as it may.
@@ -158,7 +160,7 @@ def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> S
     Args:
         store: The project's threads.
         user_root: The user's `.ai` folder, which holds the run key.
-        parent_id: The caller's thread; None for the host, whose starts nobody counts.
+        parent_id: The caller's thread; None for the host, whose starts aren't counted.
 
     Raises:
         StateError: The parent's file can't be read or was altered.
@@ -169,20 +171,20 @@ def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> S
 
 
 def is_host(ctx: CallContext) -> bool:
-    """Whether a call comes from a person or the host, and not from a thread, run or model."""
+    """Return whether a call comes from a person or the host, not from a thread, run or model."""
     return ctx.budget_account is None and ctx.capabilities is None
 
 
 def carried_limits(
     store: ThreadStore, thread_id: str, carried: Carried, *, needs_turns: bool
 ) -> Limits:
-    """Bound a thread or run by what is left of the one that it goes on from.
+    """Bound a thread or run by what is left of the one that it continues.
 
     Args:
         store: The project's threads.
         thread_id: The thread, which has a row.
-        carried: What bounds it.
-        needs_turns: Whether it can do nothing without a turn.
+        carried: Its bounds.
+        needs_turns: Whether it needs at least one turn.
 
     Returns:
         Its limits.
@@ -204,7 +206,7 @@ def carried_limits(
 def _used_up(previous_id: str, what: str, example: str, most: float) -> LimitReached:
     left = "no time" if what == "duration" else f"no {what}"
     return LimitReached(
-        f"{previous_id} has {left} left for a thread that goes on from it: {what} counts along the "
+        f"{previous_id} has {left} left for a thread that continues it: {what} counts along the "
         "chain.",
         next_step=f"Resume it with a new limit, as a person or the host: --limit {example}",
         thread_id=previous_id,

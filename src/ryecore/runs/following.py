@@ -1,6 +1,6 @@
-"""The runs that continue an earlier one: from its end, one of them does.
+"""Ensure that only one run continues an earlier one from its end.
 
-Two would both do what comes next. A fork of a thread begins a chain of its own, and isn't counted.
+Two would both take the next step. A fork of a thread begins a chain of its own, and isn't counted.
 
 Source: decision 47.
 """
@@ -19,7 +19,7 @@ def refuse_running(record: ThreadRecord) -> None:
     """Refuse to continue a run that has not ended.
 
     Raises:
-        ThreadConflict: It has not.
+        ThreadConflict: It still runs.
     """
     if record.ended:
         return
@@ -38,7 +38,7 @@ def idle_followers(
     has_begun: Callable[[ThreadRecord], bool],
     next_step: Callable[[str], str],
 ) -> frozenset[str]:
-    """Return the runs that were to continue one, and ended before they did anything.
+    """Return the runs that were started to continue one, and ended before they did anything.
 
     Args:
         store: The project's threads.
@@ -48,7 +48,7 @@ def idle_followers(
 
     Raises:
         ThreadConflict: Another run continues it, or did.
-        StateError: What another one left can't be read, or was altered.
+        StateError: The records of another one can't be read, or were altered.
     """
     idle: set[str] = set()
     for one in store.registry.list_following(run_id):

@@ -54,8 +54,8 @@ class ContextBlock:
         text: The item's text, without its signature and metadata.
         kind: The item's kind.
         wrap: Whether the text is put inside a tag that names the item.
-        is_trusted: Whether an author vouches for the text. A record of a thread always stands
-            inside a tag, which says so.
+        is_trusted: Whether an author has signed the text. A record of a thread isn't trusted, and
+            always stands inside a tag that marks it.
     """
 
     hook_id: str | None
@@ -303,17 +303,17 @@ def context_block(
     hook_id: str | None = None,
     wrap: bool = True,
 ) -> ContextBlock:
-    """Return the block that puts an item's text around a prompt.
+    """Return the block that adds an item's text to a prompt.
 
     Args:
         fetched: The item.
-        ref: What it is called.
-        position: Where the text goes.
-        hook_id: The hook that brings it; None for a directive's own `<context>`.
+        ref: Its ref.
+        position: Before or after the prompt, or in the system prompt.
+        hook_id: The hook that adds it; None for a directive's own `<context>`.
         wrap: Whether the text is put inside a tag. That of a thread's record always is.
 
     Raises:
-        RyeError: It is no text, or a thread's record for the system prompt.
+        RyeError: It isn't text, or it is a thread's record for the system prompt.
 
     Source: decision 5.
     """
@@ -323,7 +323,7 @@ def context_block(
     is_record = document.get("record") is True
     if is_record and position == "system":
         raise RyeError(
-            f"{ref} is the record of a thread, whose text nobody vouches for, so it can't stand "
+            f"{ref} is the record of a thread, whose text no author has signed, so it can't stand "
             "in the system prompt.",
             next_step="Put it before or after the prompt.",
         )

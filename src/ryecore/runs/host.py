@@ -81,7 +81,7 @@ class RunHost:
         return self.store.ledger
 
     async def open_store(self) -> None:
-        """Open the project's threads, the first time off the event loop: that waits for the disk.
+        """Open the project's threads. The first time waits for the disk, off the event loop.
 
         Raises:
             StateError: The place can't be made or used.

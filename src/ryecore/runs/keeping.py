@@ -122,10 +122,9 @@ class Keeper:
             fence: Its owner's.
             status: The status that it ends with.
             result: Its result, JSON-ready.
-            unwritten: What it has spent, which is written first: the end charges in full whatever
-                is still held.
-            is_closed: Whether its transcript is closed; else it is closed then, with a record of
-                each try that cost more than was held for it.
+            unwritten: The costs to write first, because the end charges every open hold in full.
+            is_closed: Whether its transcript is closed. An open one is closed with the end, with a
+                record of each request that cost more than was held for it.
         """
         self._owed[thread_id] = _Owed(fence, status, result, unwritten, is_closed)
 

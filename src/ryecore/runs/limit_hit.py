@@ -34,7 +34,7 @@ class LimitHit:
         current: How much was used: turns, tokens, US dollars, or seconds.
         maximum: How much there was.
         reason: More about it, in words; empty where code and numbers say it all.
-        next_step: What to do about it; empty for a higher limit of the same kind.
+        next_step: The next step; empty for a higher limit of the same kind.
     """
 
     code: LimitCode

@@ -51,7 +51,7 @@ def register_thread(
         parent_id: The thread that starts it.
         follows: What it goes on from.
         start: The idempotency key that it is started with.
-        spawns: The parent's limit, which it is counted against; None where that is done apart.
+        spawns: The parent's limit, which it is counted against; None where it was counted before.
 
     Returns:
         Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.

@@ -58,7 +58,7 @@ class Book(Protocol):
         ...
 
     async def synced(self) -> None:
-        """Wait until all that was told so far survives what the durability says."""
+        """Wait until all records so far survive what the durability names."""
         ...
 
 
@@ -71,7 +71,7 @@ class _Held:
     amount: Amount
 
     def settled(self, actual: Amount, mark: Mark) -> Settlement:
-        """What it did cost."""
+        """The actual cost."""
         return Settlement(self.turn, self.attempt, self.amount, actual, mark)
 
 
@@ -130,9 +130,9 @@ class Spending:
         self.is_tight = False
 
     def begin_turn(self, turn: int) -> None:
-        """Begin a turn. Asking again after an error is the same one.
+        """Begin a turn. A request that is repeated after an error belongs to the same turn.
 
-        It counts once a try of it is allowed: before that, nothing is asked.
+        It counts once a request of it is allowed.
         """
         if turn != self.turn:
             self.turn = turn
@@ -244,7 +244,7 @@ class Spending:
         return GO
 
     def _free_open(self) -> None:
-        """Give back what is held for a try that provably never left."""
+        """Release the hold of a request that provably was never sent."""
         held, self._held = self._held, None
         if held is not None:
             self._unwritten.append(held.settled(Amount(), "counted"))
@@ -262,7 +262,7 @@ class Spending:
         has_counted = record.usage is not None and usage.total_tokens > 0  # an answer has some
         if not has_counted and not cost.estimated:
             if record.outcome == "success":
-                # A medium, whose tokens nobody counted: what was asked is all that can be known.
+                # A medium without reported tokens: only those of the request are known.
                 read, mark = self.input_estimate, "estimated"
                 worst = self.tracker.worst_case(
                     record.provider, record.model, read, 0, len(record.media)
@@ -292,13 +292,13 @@ class Spending:
             self.settle_unwritten()
 
     def settle_unwritten(self) -> None:
-        """Write the settlements that are known and not yet in the ledger, such as on a full disk.
+        """Write the settlements that the ledger doesn't have yet, such as after a full disk.
 
-        Until one is written its hold stands; so it comes before the thread's total is reported, or
-        both would be charged.
+        A hold stays until its settlement is written. So this comes before the thread's total is
+        reported: else both would be charged.
 
         Raises:
-            StateError: Nothing can be written. Asked again, nothing is charged twice.
+            StateError: Nothing can be written. A repeated call charges nothing twice.
 
         Source: decisions 39 and 40.
         """
@@ -307,8 +307,8 @@ class Spending:
             self._unwritten.pop(0)
 
     def unwritten(self) -> Unwritten:
-        """What must be written before the account is closed, a try that was cut off included."""
-        with suppress(StateError):  # what can't be written now is kept
+        """Return the costs to write before the account closes, an interrupted request included."""
+        with suppress(StateError):  # it is kept to be written later
             self.settle_open()
         return Unwritten(self._thread_id, self.cost, tuple(self._unwritten))
 

@@ -1,4 +1,4 @@
-"""Settlements that could not be written into the ledger, kept until they can be.
+"""Costs that could not be written into the ledger, kept until they can be.
 
 Source: decisions 39 and 40.
 """
@@ -17,19 +17,19 @@ from ryecore.state.model import Cost
 __all__ = ["OVERSPENT", "Settlement", "Unwritten"]
 
 OVERSPENT: Final = "budget_overspent"
-"""The type of the record of a try that cost more than was held for it."""
+"""The type of the record of a request that cost more than was held for it."""
 
 
 @frozen
 class Settlement:
-    """What a try cost.
+    """The cost of a request.
 
     Attributes:
         turn: Its turn.
-        attempt: Which try of that turn.
-        held: What was held for it.
-        actual: What it cost.
-        mark: How that is known.
+        attempt: Its number in that turn.
+        held: The amount that was held for it.
+        actual: Its actual cost.
+        mark: How the cost is known.
     """
 
     turn: int
@@ -40,23 +40,23 @@ class Settlement:
 
     @property
     def is_overspent(self) -> bool:
-        """Whether it cost more than was held."""
+        """Whether it cost more than was held for it."""
         held, actual = self.held, self.actual
         return actual.spend_microcents > held.spend_microcents or actual.tokens > held.tokens
 
     def to_dict(self) -> dict[str, object]:
-        """Return what the record of an overspent try says."""
+        """Return the payload of the record of an overspent request."""
         return {"held": asdict(self.held), "spent": asdict(self.actual), "turn": self.turn}
 
 
 @frozen
 class Unwritten:
-    """What a thread or run has spent, and what of it is not in the ledger yet.
+    """The cost of a thread or run, and the part that the ledger doesn't have yet.
 
     Attributes:
         thread_id: The thread or run, which is its account.
-        cost: What it has used in all.
-        settlements: The tries to settle, in their order.
+        cost: Its total cost.
+        settlements: The requests to settle, in their order.
     """
 
     thread_id: str
@@ -65,13 +65,13 @@ class Unwritten:
 
     @property
     def overspent(self) -> tuple[Mapping[str, object], ...]:
-        """What the records of those that cost more than was held say; none is written yet."""
+        """The payloads of the records of overspent requests; none is written yet."""
         return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
 
     def write(self, ledger: BudgetLedger) -> None:
-        """Settle the tries, and report the total. Repeated, it charges nothing twice.
+        """Settle the requests, and report the total. A repeated call charges nothing twice.
 
-        It comes before the account is closed, which charges every hold that still stands.
+        This comes before the account is closed, which charges every open hold in full.
 
         Args:
             ledger: The ledger.

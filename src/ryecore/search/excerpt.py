@@ -1,7 +1,7 @@
 """The piece of a text around the words that were found. Pure, and linear in the text's length.
 
-SQLite's own `snippet` and `highlight` take time that grows with the square of the hits, which one
-file of others could use to hold up every search.
+SQLite's own `snippet` and `highlight` take quadratic time in the hits, so that one file could hold
+up every search.
 """
 
 import re
@@ -15,7 +15,7 @@ MAX_PREVIEW_CHARACTERS: Final = 200
 _BEFORE: Final = 60
 _MAX_PHRASES: Final = 16
 _MAX_TRIES: Final = 200
-# As FTS5's unicode61 sees it, letters and digits make words, and an underscore separates them.
+# As in FTS5's unicode61, letters and digits make words, and an underscore separates them.
 _WORDS: Final = re.compile(r"[^\W_]+")
 _GAP: Final = r"[\W_]+"
 
@@ -33,8 +33,8 @@ def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, in
         phrases: What was looked for; a `*` at the end of one means words that begin so.
 
     Returns:
-        At most 200 characters on one line, and where in them the first of what was found begins
-        and ends. Empty where `text` holds none of it.
+        At most 200 characters on one line, and the places of the hits in them. Empty where `text`
+        has no hit.
     """
     text = " ".join(text.split())
     folded = text.translate(_FOLD)
@@ -56,14 +56,14 @@ def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, in
 
 
 def beginning(text: str) -> str:
-    """The first 200 characters of a text, on one line."""
+    """Return the first 200 characters of a text, on one line."""
     text = " ".join(text[: 4 * MAX_PREVIEW_CHARACTERS].split())
     cut = text[: MAX_PREVIEW_CHARACTERS - 1]
     return text if len(text) <= MAX_PREVIEW_CHARACTERS else f"{cut}…"
 
 
 def _pattern(phrase: str) -> tuple[str, re.Pattern[str]] | None:
-    """The first word of a phrase, and the phrase as it may stand in a folded text."""
+    """Return the first word of a phrase, and the pattern of the phrase in a folded text."""
     words = _WORDS.findall(phrase.translate(_FOLD))
     if not words:
         return None
@@ -72,7 +72,7 @@ def _pattern(phrase: str) -> tuple[str, re.Pattern[str]] | None:
 
 
 def _first(folded: str, word: str, regex: re.Pattern[str]) -> tuple[int, int] | None:
-    """Where a phrase stands first. A text of near misses is given up after some tries."""
+    """Return the first place of a phrase. A text of near misses is given up after some tries."""
     at = -1
     for _ in range(_MAX_TRIES):
         at = folded.find(word, at + 1)
@@ -84,7 +84,7 @@ def _first(folded: str, word: str, regex: re.Pattern[str]) -> tuple[int, int] | 
 
 
 def _apart(hits: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The hits that don't overlap one before them."""
+    """Return the hits that don't overlap an earlier one."""
     kept: list[tuple[int, int]] = []
     for first, last in hits:
         if not kept or first >= kept[-1][1]:
@@ -93,7 +93,7 @@ def _apart(hits: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 class _Fold(dict[int, str]):
-    """Characters without case and diacritics, one for one, so that places stay the same."""
+    """Return a text without case and diacritics, one character for each, so that places stay."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)

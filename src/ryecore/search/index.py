@@ -112,11 +112,11 @@ class SearchIndex:
         """Every item that fits, the best first.
 
         Args:
-            query: What is looked for.
+            query: The query.
             kinds: The kinds to look through.
             asked_ns: When the search was asked for (`time.monotonic_ns`); now by default. Of many
                 that are asked at once, one walks the folders for all.
-            check: Called between files; what it raises ends the search.
+            check: Called between files; its exception ends the search.
 
         Raises:
             ConfigError: This Python's SQLite can't search text.

@@ -40,7 +40,7 @@ class SearchResult:
         extent: How much of its text is searched: `whole`, `part` of a large file, or its `name`.
         shadows: The copies of this id in later spaces.
         shadowed_by: The copies in earlier spaces, which an execution would take instead.
-        is_record: Whether it is the record of a thread: text that nobody vouches for. Its
+        is_record: Whether it is the record of a thread: text that no author has signed. Its
             integrity is `attested` where this user's run key has signed it as it is, and else
             `unattested`.
     """

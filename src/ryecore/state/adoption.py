@@ -43,17 +43,16 @@ DATABASE: Final = "threads.db"
 
 @frozen
 class StateProof:
-    """What was found of a folder of state that is to be taken over.
+    """The proof of a folder of state that is to be taken over.
 
     Attributes:
         folder: The folder.
-        claim: What it says of its making.
+        claim: The folder's own attestation.
         owners: The processes that use it now.
         threads: How many threads its registry lists.
-        proved: Of how many the records are signed by the key, and agree with the registry.
-        unsigned: The ids of those that left no signed record, as tools' threads don't.
-        failed: Why the others are not what was signed, by id; under `""` what is wrong with the
-            registry itself.
+        proved: How many have records that the key has signed and that agree with the registry.
+        unsigned: The ids of those without signed records, such as tools' threads.
+        failed: Why the others can't be proved, by id; under `""` the problem of the registry.
         is_own_key: Whether the records are signed by this user's own run key.
         public_key: The key that the records are proved with; None where it isn't known.
     """
@@ -70,7 +69,7 @@ class StateProof:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing contradicts the signatures, and nobody uses it."""
+        """Whether all signatures hold, and no process uses the folder."""
         return not self.failed and not self.owners and self.public_key is not None
 
     def to_dict(self) -> dict[str, object]:
@@ -95,17 +94,17 @@ def prove_state(
     folder_name: str = THREADS_FOLDER,
     run_key: PublicKey | None = None,
 ) -> StateProof:
-    """Prove the records of a project's threads, and change nothing.
+    """Prove the records of a project's threads. Nothing is changed.
 
     Args:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         folder_name: The folder below `.ai/state`: `threads`, or one that was set aside.
-        run_key: The key that is to have signed them; by default this user's, else the one that the
-            folder's own attestation carries.
+        run_key: The key that has signed them; by default this user's, else the one in the folder's
+            own attestation.
 
     Returns:
-        What was found.
+        The proof.
 
     Raises:
         InputError: There is no such folder.
@@ -185,7 +184,7 @@ def adopt_state(project_root: Path, user_root: Path, proof: StateProof) -> Path:
 
 
 def refusal_of_proof(proof: StateProof) -> UnattestedState:
-    """Return the error that says why state can't be taken over."""
+    """Return the error with the reason why state can't be taken over."""
     folder = proof.folder
     next_step = "Begin anew without it: rye threads adopt --set-aside"
     if proof.owners:
@@ -277,7 +276,7 @@ def _why_unproved(folder: Path, row: sqlite3.Row, ring: RunPublicKey) -> str | N
     head = None if digest is None else (row["transcript_length"], digest)
     if head is None and not (place / TRANSCRIPT).exists():
         return None
-    # Whatever died in the midst of a turn left records that no checkpoint speaks for.
+    # A thread that died within a turn left records that no checkpoint covers.
     report = verify_transcript(place / TRANSCRIPT, thread_id, ring, head, ended=False)
     return None if report.ok else "; ".join(report.problems) or "its transcript was altered"
 
@@ -290,7 +289,7 @@ def _attest_anew(folder: Path, private: Path, key: RunKey) -> None:
 
 
 def _adopt_caches(state: Path, fingerprints: set[str], key: RunKey) -> None:
-    """Take over what else the same keys attested: each result there is signed by itself."""
+    """Take over other folders that the same keys attested: each result there is signed itself."""
     for folder in state.iterdir():
         if folder.name.startswith((THREADS_FOLDER, ".")) or folder.is_symlink():
             continue
@@ -303,7 +302,7 @@ def _adopt_caches(state: Path, fingerprints: set[str], key: RunKey) -> None:
 
 
 def _forget_owners(database: Path) -> None:
-    """Say that nobody runs what was copied: a process of the same number may run the original."""
+    """Clear the owners of copied threads: a process of the same number may run the original."""
     database.chmod(0o600)
     with closing(sqlite3.connect(database, isolation_level=None)) as opened:
         opened.execute("PRAGMA trusted_schema = OFF")

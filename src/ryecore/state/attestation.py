@@ -1,13 +1,13 @@
-"""The folder of a project's state: this user's own, or left unread where it is.
+"""The folder of a project's state: it is used only if this user's run key attests it.
 
 A repository can carry a `.ai/state` of somebody else's making. What stands there is used only when
 this user's run key has attested it, for the very folder that it stands in. And because a later
 pull can replace any file whose name it knows, what is trusted stands in a folder below it whose
 name nobody else can know.
 
-Looking moves nothing. A run that starts sets aside what was copied here from elsewhere; what was
-made in this very place, is in use, belongs to another user of the machine, or bears records of
-this user's own is left, and an error says how to take it over.
+A command that only reads moves nothing. A run that starts sets a folder aside that was copied here
+from elsewhere. A folder that was made in this place, is in use, belongs to another user of the
+machine, or has records of this user stays, and an error explains how to take it over.
 
 Source: decision 37; ADR 024.
 """
@@ -88,7 +88,7 @@ class AttestedFolder:
 
 @frozen
 class Claim:
-    """What a folder of state says of its making, proved as far as that can be.
+    """The attestation of a folder of state, as far as it can be proved.
 
     Attributes:
         folder: The folder.
@@ -182,7 +182,7 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
 
 
 def claim_of(folder: Path, key: PublicKey | None) -> Claim:
-    """Return what a folder of state says of its making.
+    """Return the attestation of a folder of state.
 
     Args:
         folder: The folder.
@@ -210,7 +210,7 @@ def claim_of(folder: Path, key: PublicKey | None) -> Claim:
 
 
 def refusal_of(claim: Claim) -> UnattestedState:
-    """Return the error that says that state can't be used as it is, and how it can be."""
+    """Return the error for state that can't be used as it is, with the next step."""
     folder, owners = claim.folder, find_owners(claim.folder)
     match claim.reason:
         case "copied":
@@ -262,7 +262,7 @@ def find_owners(folder: Path) -> tuple[LockHolder, ...]:
 
 
 def private_folders(folder: Path) -> tuple[Path, ...]:
-    """Return the folders in a folder of state that are named like those for what is trusted."""
+    """Return the folders in a folder of state that have the name of one for trusted files."""
     try:
         found = sorted(one for one in folder.iterdir() if _PRIVATE.fullmatch(one.name))
     except PermissionError:
@@ -334,7 +334,7 @@ def alone_in(state: Path) -> Iterator[None]:
 
 
 def _clear_for_start(claim: Claim, key: PublicKey) -> None:
-    """Make room for a folder of this user's own, unless what stands there may be in its place."""
+    """Set the folder aside that stands in the place of this user's own, if that is allowed."""
     folder = claim.folder
     try:
         is_empty = not any(folder.iterdir())
@@ -410,7 +410,7 @@ def _is_plain_file(path: Path) -> bool:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse a folder of state that is a link, or no folder.
+    """Refuse a folder of state that is a link or not a folder.
 
     Raises:
         StateError: It is one.

@@ -1,8 +1,8 @@
-"""What is left of a thread's limits for the thread that goes on from it.
+"""The rest of a thread's limits, for the thread that continues it.
 
 Turns, spawns, tokens and money count along a chain of handoffs and resumes. A thread of the chain
-that still runs counts with all that it was granted, so that two that go on from the same one at
-once share what is left.
+that still runs counts with all that it was granted, so that two threads that continue the same one
+at once share what is left.
 
 Source: decisions 40, 45 and 80.
 """
@@ -35,7 +35,7 @@ _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
 
 @frozen
 class Spent:
-    """What the threads of a chain have used.
+    """The usage of the threads of a chain.
 
     Attributes:
         turns: Turns of their models.
@@ -60,13 +60,13 @@ class Spent:
 
 @frozen
 class Carried:
-    """What bounds a thread that goes on from another one.
+    """The bounds of a thread that continues another one.
 
     Attributes:
-        previous_id: The thread that it goes on from.
-        limits: What that one might use.
-        ran_s: How long that one ran, in seconds.
-        wanted: What the new thread would have by itself.
+        previous_id: The thread that it continues.
+        limits: The limits of that thread.
+        ran_s: How long that thread ran, in seconds.
+        wanted: The limits that the new thread would have as a fresh one.
         renewed: The limits that a person or the host sets anew: these count from zero.
     """
 
@@ -81,9 +81,9 @@ def carry(run: sqlite3.Connection, thread_id: str, carried: Carried) -> Limits:
     """Bound a thread by what its chain has left, and write its limits into its row.
 
     Args:
-        run: The transaction: of two that go on from the same thread, one sees the other's grant.
+        run: The transaction: of two that continue the same thread, one sees the other's grant.
         thread_id: The thread, which the registry knows.
-        carried: What bounds it.
+        carried: Its bounds.
 
     Returns:
         Its limits.
@@ -98,12 +98,12 @@ def carry(run: sqlite3.Connection, thread_id: str, carried: Carried) -> Limits:
 
 
 def spent_along(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
-    """What a thread and all that go on from it have used, or may still use while they run.
+    """Return the usage of a thread and all that continue it; of running ones, their limits.
 
     Args:
         run: The transaction.
         previous_id: The thread.
-        thread_id: The thread that is about to go on from it, which isn't counted.
+        thread_id: The thread that is about to continue it, which isn't counted.
     """
     total = Spent()
     for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):
@@ -113,9 +113,9 @@ def spent_along(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Sp
 
 
 def _granted(limits: str | None, used: Spent) -> Spent:
-    """All that a running thread may use; what it has used where its limits are open or unknown."""
-    said = json.loads(limits) if limits else {}
-    most = read_limits(said) if isinstance(said, Mapping) else Limits()
+    """Return the limits of a running thread; its usage where they are open or unknown."""
+    document = json.loads(limits) if limits else {}
+    most = read_limits(document) if isinstance(document, Mapping) else Limits()
 
     def larger(granted: int | None, so_far: int) -> int:
         return so_far if granted is None else max(granted, so_far)
@@ -129,11 +129,11 @@ def _granted(limits: str | None, used: Spent) -> Spent:
 
 
 def left_of(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
-    """What is left of limits.
+    """Return the rest of limits.
 
     Args:
-        limits: The limits. What they leave open stays open, and the depth stays as it is.
-        spent: What was used of them.
+        limits: The limits. Open ones stay open, and the depth stays as it is.
+        spent: The usage.
         ran_s: How long the threads of the chain have run so far, in seconds.
     """
     spend = limits.spend_microcents

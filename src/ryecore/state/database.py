@@ -94,7 +94,7 @@ class Database:
             undo.callback(os.close, gate)
             connection = sqlite3.connect(
                 self._path,
-                timeout=0,  # it is waited here, where a signal or a cancellation ends it
+                timeout=0,  # `LockWait` waits instead, which a signal or a cancellation ends
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -120,7 +120,7 @@ class Database:
         _OPEN.add(self)
 
     def _renew_keepers(self) -> None:
-        """Make what syncs the log: a forked child's own, whose threads are its own."""
+        """Make new keepers of the log; a forked child needs its own, with their own threads."""
         self._sync = GroupSync(lambda: sync_log(self._path))
         self._log = LogKeeper(self._path)
 
@@ -225,11 +225,11 @@ class Database:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether a write would wait for the disk now, because the log begins again."""
+        """Whether a write would wait for the disk now, because the log is being restarted."""
         return self._log.holds_gate
 
     async def synced(self) -> None:
-        """Wait until all that was committed so far survives what the durability says.
+        """Wait until all commits so far survive what the durability names.
 
         Raises:
             StateError: It can't be synced.
@@ -292,7 +292,7 @@ class Database:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _wait_for(self, step: Callable[[], T]) -> T:
-        """Run a step of a connection again for as long as another one's lock is in its way."""
+        """Repeat a step of a connection while another connection's lock prevents it."""
         wait = None
         while True:
             try:
@@ -312,7 +312,7 @@ class Database:
         """Wait until no other process writes, while other tasks of the event loop run.
 
         Raises:
-            StateLocked: One writes for too long.
+            StateLocked: Another process writes for too long.
         """
         wait = None
         while not self._is_free():
@@ -324,13 +324,13 @@ class Database:
             return False
         try:
             if self._pid != os.getpid() or self._connection.in_transaction:
-                return True  # the transaction itself finds that out
+                return True  # the transaction itself checks that
             if not self._take():
                 return False
             self._roll_back()
             fcntl.flock(self._gate, fcntl.LOCK_UN)
         except (OSError, sqlite3.Error):
-            pass  # the transaction itself says what is wrong
+            pass  # the transaction itself raises the error
         finally:
             self._lock.release()
         return True
@@ -350,14 +350,14 @@ class Database:
                 self._lock.release()
                 self._raise_as_state_error(problem, "written")
                 raise
-            self._lock.release()  # nobody who reads waits for a lock of another process
+            self._lock.release()  # readers don't wait for another process's lock
             wait = wait or self._new_wait()
             wait.pause()
 
     def _take(self) -> bool:
         """Begin a transaction that writes, unless another process has one.
 
-        Correctness is SQLite's own lock; the gate keeps writers from failing in its midst.
+        SQLite's own lock makes it correct; the gate keeps writers from failing half-way.
         """
         if self._gate < 0:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._path))

@@ -1,7 +1,7 @@
 """Documents signed as records, and the exports of threads among a project's knowledge.
 
 The first line of such a document is a comment with the run key's signature over the thread and the
-rest of the file. It neither stands where, nor looks like what, an item's signature does.
+rest of the file. It differs from an item's signature in place and form.
 
 Source: decisions 5 and 36.
 """
@@ -40,11 +40,10 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 class AttestedExport:
     """The export of a thread that this user's run key attested. It owns the bytes that were proved.
 
-    That says who wrote the file. Nobody vouches for what a model or a tool said in it, so it is
-    text that isn't trusted.
+    The signature proves who wrote the file. The text of models and tools in it stays untrusted.
 
     Attributes:
-        source: Where it was found.
+        source: Its file.
         content: Its bytes.
         integrity: The SHA-256 (hex) of its text, which the record's signature covers.
         fingerprint: The run key that signed the record.
@@ -57,7 +56,7 @@ class AttestedExport:
 
     @property
     def is_verified(self) -> bool:
-        """False: no author has signed it."""
+        """Always False: no author has signed it."""
         return False
 
 
@@ -88,7 +87,7 @@ class ExportVerifier:
         """Verify an item, or prove an export.
 
         Args:
-            source: Where it stands.
+            source: The file.
 
         Raises:
             IntegrityError: It isn't as a trusted author, or this user's run key, signed it.
@@ -103,7 +102,7 @@ class ExportVerifier:
         try:
             content = read_digest(source.path, max_bytes=_MAX_BYTES)[0]
         except OSError:
-            return self._verifier.verify(source)  # which says why it can't be read
+            return self._verifier.verify(source)  # which raises the error
         if not content.startswith(RECORD_LINE):
             try:
                 return self._verifier.verify(source)
@@ -133,8 +132,8 @@ def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> byte
     """Return a document with its signature in front.
 
     Args:
-        kind: What it is, such as `capabilities`; it is signed too.
-        thread_id: The thread that it is of; signed too.
+        kind: Its kind, such as `capabilities`, which is signed too.
+        thread_id: Its thread, which is signed too.
         body: The text.
         key: The run key.
     """

@@ -55,7 +55,7 @@ def hand_over(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> 
 
 
 def _left(account: sqlite3.Row, dimension: str) -> int:
-    """What is handed over: not what children that still run hold, or have set aside for them."""
+    """Return what is handed over: less the holds and reservations of children that still run."""
     taken = ("own", "children", "held", "reserved")
     used = sum(int(account[f"{dimension}_{one}"]) for one in taken)
     return max(int(account[f"{dimension}_ceiling"]) - used, 0)

@@ -1,4 +1,4 @@
-"""The columns of a row that say who holds a thread, and until when."""
+"""The columns of a thread's owner and lease."""
 
 from typing import Final
 

@@ -21,9 +21,9 @@ _LOOK_EVERY_S: Final = 0.02
 
 
 class KillPlan:
-    """What is to be killed with a thread, as the registry knows it before anybody is asked to stop.
+    """The processes to kill with a thread, read from the registry before any is asked to stop.
 
-    A run that its owner ends by itself, once it is asked, no longer says which process that was.
+    The row of a run that its owner ends when asked no longer names the process.
 
     Args:
         registry: The project's threads.

@@ -94,12 +94,12 @@ class BudgetLedger:
         """Wait until no other process writes, while other tasks of the event loop run.
 
         Raises:
-            StateLocked: One writes for too long.
+            StateLocked: Another process writes for too long.
         """
         await self._database.until_free()
 
     async def synced(self) -> None:
-        """Wait until all that was written so far survives what the durability says.
+        """Wait until all writes so far survive what the durability names.
 
         Raises:
             StateError: It can't be synced.

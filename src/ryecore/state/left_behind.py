@@ -42,11 +42,11 @@ def close_left_behind(
         record: Its row.
         key: The run key.
         durability: What a write survives.
-        overspent: Told before the end: what cost more than was held, and has no record yet.
+        overspent: The requests that cost more than was held, recorded before the end.
 
     Returns:
-        Where the transcript's chain ends now; None where it could not be closed: its file then
-        stays as it was, so that whoever comes next tries again.
+        The end of the transcript's chain; None where it could not be closed. Its file then stays as
+        it was, and the next caller tries again.
     """
     if not (folder / THREAD_FILE).exists():  # it never came to run
         return None

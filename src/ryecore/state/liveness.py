@@ -1,8 +1,8 @@
 """Whether the process that owns a thread still lives.
 
-A process that shares the owner's boot, pid namespace and time namespace can look. For one of the
-same boot, the owner's lease decides on a clock that nobody sets; after another boot, on the time of
-day.
+A process that shares the owner's boot, pid namespace and time namespace checks the owner itself.
+Otherwise the lease decides: within the same boot on a clock that can't be set, after another boot
+on the time of day.
 
 Source: decision 35; ADR 024.
 """
@@ -62,16 +62,16 @@ def lease_end() -> Moment:
 
 
 def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:
-    """Return whether a process can tell if another one lives, and that it is that one."""
+    """Return whether this process can tell whether another one lives."""
     return (
         (owner.boot_id, owner.pid_namespace) == (here.boot_id, here.pid_namespace)
-        # Start times differ between time namespaces, and so would tell of another process.
+        # Start times differ between time namespaces, and would identify another process.
         and owner.time_namespace in (0, here.time_namespace)
     )
 
 
 def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
-    """Return whether nobody runs a thread any more that its row says is under way.
+    """Return whether a thread whose row says that it runs has no living owner.
 
     Args:
         record: The thread.
@@ -101,7 +101,7 @@ def ended_if_abandoned(record: ThreadRecord) -> ThreadRecord:
 
 
 def _lives(owner: ProcessId) -> bool | None:
-    """Return whether a process lives; None where it is hidden, or can't be looked at now."""
+    """Return whether a process lives; None where it is hidden or can't be read now."""
     try:
         with open(f"/proc/{owner.pid}/stat", "rb") as file:
             stat = file.read()

@@ -1,4 +1,4 @@
-"""Waiting for a lock that another process holds: bounded, interruptible, and with its name.
+"""Wait for a lock that another process holds: bounded, interruptible, and naming the holder.
 
 A wait is made of short sleeps between attempts, so that a signal, a cancellation or a deadline
 ends it at once, and no thread is left behind in the kernel.
@@ -29,10 +29,10 @@ T = TypeVar("T")
 Values = TypeVarTuple("Values")
 
 LOCK_WAIT_S: Final = 10.0
-"""For how many seconds a lock is waited for at most."""
+"""The longest wait for a lock, in seconds."""
 
 LOOP_WAIT_S: Final = 1.0
-"""For how many seconds at most where the wait holds up an event loop."""
+"""The longest wait on the thread of an event loop, in seconds."""
 
 _SHORTEST_S: Final = 0.0002
 _LONGEST_S: Final = 0.01
@@ -45,8 +45,8 @@ class LockWait:
     """One wait for a lock: pauses between attempts, and an error once it has taken too long.
 
     Args:
-        path: What is locked, as the error names it.
-        lock_files: The files whose locks may be in the way.
+        path: The locked file or folder, for the error.
+        lock_files: The files whose locks may prevent it.
     """
 
     def __init__(self, path: Path, *lock_files: Path) -> None:

@@ -73,7 +73,7 @@ class Cost:
         input_tokens: Tokens that the model read.
         output_tokens: Tokens that it wrote.
         spend_microcents: Money, in units of 1e-8 USD.
-        estimated: Whether a part of it is an estimate, because a provider didn't count.
+        estimated: Whether a part of it is an estimate, because a provider reported no tokens.
     """
 
     turns: int = 0
@@ -200,7 +200,7 @@ class ThreadRecords(tuple[ThreadRecord, ...]):
     """Some threads, in order.
 
     Attributes:
-        total: How many there are in all, those that are not among these included.
+        total: How many there are in all, including those that are not in this list.
     """
 
     total: int

@@ -103,7 +103,7 @@ def resolve_retention(
     """Return the rule of the caller, completed by the configured one.
 
     Raises:
-        ConfigError: Nothing says how long, or the age can't be used.
+        ConfigError: No age is passed or configured, or it can't be used.
         InputError: `keep` is negative.
     """
     if keep is not None and (type(keep) is not int or keep < 0):
@@ -208,10 +208,10 @@ class ThreadPruning:
         """Remove a family, unless something refers to it, or changed it, since it was planned.
 
         Returns:
-            Whether it is gone.
+            Whether it was removed.
 
         Raises:
-            StateError: It can't be written. What was begun is finished by the next call.
+            StateError: It can't be written. The next call finishes what was begun.
         """
         ids = json.dumps(family.thread_ids)
         with self._database.write() as run:
@@ -234,10 +234,10 @@ class ThreadPruning:
         return True
 
     def finish(self) -> int:
-        """Remove the files of threads whose rows are gone, where somebody was killed before that.
+        """Remove the files of threads whose rows an earlier, killed pruning has removed.
 
         Returns:
-            How many threads that were.
+            The number of threads.
 
         Raises:
             StateError: A file can't be removed.
@@ -256,7 +256,7 @@ class ThreadPruning:
         aside = trash / secrets.token_hex(8)
         try:
             aside.mkdir(parents=True, mode=0o700)
-            with self._database.write() as run:  # nobody makes a thread of such an id meanwhile
+            with self._database.write() as run:  # no thread of such an id can be made meanwhile
                 for number, thread_id in enumerate(thread_ids):
                     query = "SELECT 1 FROM threads WHERE thread_id = ?"
                     if run.execute(query, (thread_id,)).fetchone() is None:
@@ -276,7 +276,7 @@ class ThreadPruning:
         return self._project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
 
     def _remove_export(self, thread_id: str) -> None:
-        """Remove an export; what somebody signed as an item in its place stays."""
+        """Remove an export; a file that was signed as an item in its place stays."""
         path = self._export(thread_id)
         if not path.is_file():
             return

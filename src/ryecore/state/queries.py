@@ -78,10 +78,10 @@ class ThreadQueries:
         )
 
     def list_died(self) -> tuple[ThreadRecord, ...]:
-        """Directives' threads and graphs' runs whose process died, oldest first.
+        """Return the directives' threads and graphs' runs whose process died, oldest first.
 
-        Those that another thread has started are its to start again; those that were stopped, or
-        that another one continues or has continued to its end, aren't among them.
+        Children are left out, because their parents start them again; so are those that were
+        stopped, and those that another one continues or has continued to its end.
         """
         rows = self._database.read(
             "SELECT threads.* FROM threads JOIN results USING (thread_id)"
@@ -95,7 +95,7 @@ class ThreadQueries:
         return tuple(map(record_of, rows))
 
     def count_threads(self, *, only_runs: bool = False) -> int:
-        """How many threads there are, or how many of them are runs of graphs."""
+        """Return the number of threads, or of runs of graphs."""
         condition = f"WHERE {IS_RUN}" if only_runs else ""
         return int(self._database.read(f"SELECT count(*) FROM threads {condition}")[0][0])
 

@@ -68,7 +68,7 @@ class RunKey(SigningKey):
 
     @cached_property
     def public(self) -> RunPublicKey:
-        """The half that proves records: this user's, and those that the user took over."""
+        """The public keys that prove records: this user's, and those that the user took over."""
         return RunPublicKey(super().public.raw, self.adopted)
 
 
@@ -83,7 +83,7 @@ def find_run_key(user_root: Path) -> RunKey | None:
 
 
 def adopt_run_key(user_root: Path, key: PublicKey) -> None:
-    """Have the records of another user space count as this user's own from now on.
+    """Count the records of another user space as this user's own from now on.
 
     Args:
         user_root: The user's `.ai` folder.

@@ -97,7 +97,7 @@ def insufficient(
 
 
 def id_taken(thread_id: str) -> ThreadConflict:
-    """The error that says that a thread's id is another one's."""
+    """Return the error for a thread's id that another one has."""
     return ThreadConflict(
         f"There is a thread {thread_id} already.",
         next_step="Give it another id.",
@@ -107,7 +107,7 @@ def id_taken(thread_id: str) -> ThreadConflict:
 
 
 def refuse_another(run: sqlite3.Connection, follows: Follows | None) -> None:
-    """Refuse a thread that goes on from one that is gone, or with which another goes on already.
+    """Refuse to continue a thread that is gone, or that another one continues already.
 
     Raises:
         ThreadConflict: Another one does.

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
-    """A process as the five columns that name it."""
+    """Return a process as the five columns that identify it."""
     return (
         process.boot_id,
         process.pid_namespace,

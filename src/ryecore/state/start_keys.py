@@ -77,7 +77,7 @@ class StartKey:
 
 @frozen
 class EarlierStart:
-    """How a run stands that was started before with the same idempotency key.
+    """The state of a run that was started before with the same idempotency key.
 
     Attributes:
         status: Its status.
@@ -88,7 +88,7 @@ class EarlierStart:
     result: object = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, object]:
-        """What the response of a repeated start says besides."""
+        """Return the additional fields of the response of a repeated start."""
         document: dict[str, object] = {"already_started": True, "state": self.status}
         if has_ended(self.status):
             document["result"] = self.result

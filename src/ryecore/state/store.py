@@ -90,12 +90,12 @@ class ThreadStore:
         return cls(place, durability, user_root)
 
     def begin_log(self) -> None:
-        """Make the first commit of a new log; the disk is waited for here and not by a run."""
-        with suppress(StateError):  # who writes next says why not
+        """Make the first commit of a new log, so that no run has to wait for the disk then."""
+        with suppress(StateError):  # the next write raises the error
             self._database.begin_log()
 
     async def synced(self) -> None:
-        """Wait until all that was written so far survives what the durability says.
+        """Wait until all writes so far survive what the durability names.
 
         Raises:
             StateError: It can't be synced.
@@ -178,11 +178,11 @@ class ThreadStore:
     # The owner's side
 
     def carry_limits(self, thread_id: str, carried: Carried) -> Limits:
-        """Bound a thread by what the chain that it goes on with has left, and note its limits.
+        """Bound a thread by what the chain that it continues has left, and store its limits.
 
         Args:
             thread_id: The thread.
-            carried: What bounds it.
+            carried: Its bounds.
 
         Returns:
             Its limits.
@@ -408,9 +408,9 @@ class ThreadStore:
         try:
             self._stop(thread_id, kill=True)
         except StateError as problem:
-            unwritten = problem  # a full disk keeps nobody from ending what fills it
+            unwritten = problem  # a full disk must not prevent the kill
         plan.carry_out(grace_s)
-        if isinstance(unwritten, StateLocked):  # perhaps by the very process that is gone now
+        if isinstance(unwritten, StateLocked):  # perhaps by the process that was just killed
             with suppress(StateError):
                 self.registry.request_cancel(thread_id, kill=True)
                 return self.look(self.registry.last_of(thread_id))

@@ -202,7 +202,7 @@ class Transcript:
                 told(self._thread_id, at_us / 1e6, event_type, payload)
 
     def commit(self) -> None:
-        """Write what is kept. It survives the process's death once this returns.
+        """Write the pending records. They survive the process's death once this returns.
 
         In machine durability it survives the loss of power too; on an event loop's thread only
         once `synced` was awaited, which keeps the wait for the disk off the loop.
@@ -219,7 +219,7 @@ class Transcript:
             self._group.after_write()
 
     async def synced(self) -> None:
-        """Wait until all that was committed so far survives what the durability says.
+        """Wait until all commits so far survive what the durability names.
 
         Raises:
             StateError: It can't be written.
@@ -394,7 +394,7 @@ def _sync_data(descriptor: int) -> None:
 
 
 def _sync_and_close(descriptor: int) -> None:
-    """Sync what nobody waits for any more, such as the end of a run that failed."""
+    """Sync records that no caller awaits, such as the end of a run that failed."""
     try:
         with suppress(OSError):
             _sync_data(descriptor)

@@ -450,7 +450,7 @@ class Chain:
         if self.is_broken or not self._has_head or (ended and problems):
             why = f": {problems[0]}" if problems else "."
             raise StateError(
-                f"The transcript {path} was altered or cut, so nothing can go on from it{why}",
+                f"The transcript {path} was altered or cut, so it can't be continued{why}",
                 next_step=f"See where: rye threads verify {self._thread_id}",
             )
 

@@ -1,7 +1,7 @@
-"""SQLite's write-ahead log: synced after commits, and brought home by a thread of its own.
+"""SQLite's write-ahead log: synced after commits, and checkpointed by a thread of its own.
 
-A checkpoint syncs the log and the database, and the first commit into a log that begins again syncs
-its header. SQLite does both within whichever commit comes next; here a thread does.
+A checkpoint syncs the log and the database, and the first commit into a restarted log syncs its
+header. SQLite does both within the next commit; here a thread does.
 
 Source: ADR 028; https://www.sqlite.org/wal.html
 """
@@ -23,7 +23,7 @@ _COMMITS: Final = 256
 """After how many commits of this process a checkpoint is made."""
 
 _LOG_BYTES: Final = 4 * 2**20
-"""A log that is longer begins again, for which writers wait a moment."""
+"""A longer log is restarted, for which writers wait a moment."""
 
 _GATE_WAIT_S: Final = 1.0
 _GATE_PAUSE_S: Final = 0.002
@@ -61,7 +61,7 @@ class LogKeeper:
         database: The database's file, whose connections make no checkpoints themselves.
 
     Attributes:
-        holds_gate: Whether it keeps writers waiting now, so that who can wait elsewhere should.
+        holds_gate: Whether writers have to wait now, so that those on an event loop should await.
     """
 
     def __init__(self, database: Path) -> None:
@@ -107,7 +107,7 @@ class LogKeeper:
                 self._begin_again(own)
 
     def _begin_again(self, own: sqlite3.Connection) -> None:
-        """Have the next commit write at the log's beginning, and make that commit here."""
+        """Restart the log, and make the first commit into it here."""
         with ExitStack() as undo:
             gate = os.open(f"{self._database}.gate", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             undo.callback(os.close, gate)

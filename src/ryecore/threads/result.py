@@ -136,7 +136,7 @@ class StartedThread(ExecutionResult):
 
     Attributes:
         thread_id: What `rye.threads` knows it by.
-        pid: The number of its process; 0 where it has none any more.
+        pid: Its process id; 0 where its process has ended.
         earlier: How it stands, where it was started before with the same idempotency key.
     """
 

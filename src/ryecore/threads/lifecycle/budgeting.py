@@ -1,4 +1,4 @@
-"""What a thread may use: what its chain has left, and what the ledger grants.
+"""The limits of a thread: what its chain has left, and what the ledger grants.
 
 Source: seed 003, "Step 7: Build limits" and "Step 11: Reserve budget"; decisions 39, 40, 45 and 80.
 """
@@ -22,12 +22,12 @@ __all__ = ["limits_along_chain", "open_account"]
 def limits_along_chain(
     store: ThreadStore, thread_id: str, limits: Limits, wish: ThreadWish, ctx: CallContext
 ) -> Limits:
-    """Bound a thread that is handed another one's work, or resumes one, by what that one has left.
+    """Bound a thread that continues another one by what that one has left.
 
     Args:
         store: The project's threads.
         thread_id: The thread, which has a row.
-        limits: What it would have by itself.
+        limits: The limits that it would have as a fresh thread.
         wish: What it is wanted for. Limits that a person or the host resumes with are new: they
             count from zero.
         ctx: On whose behalf.

@@ -58,7 +58,7 @@ async def run_after_complete(
 
 
 async def report_cost(host: ThreadHost, thread_id: str, cost: Cost) -> Account:
-    """Report what a thread has spent to its account and its parents', and return the account."""
+    """Report a thread's cost to its account and those of its parents, and return the account."""
     await host.ledger.until_free()
     spent = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
     host.ledger.report_actual(thread_id, spent)
@@ -99,18 +99,18 @@ def settle_failed(
     recorder: Recorder | None,
     unwritten: Unwritten | None,
 ) -> None:
-    """End a thread's transcript, row and account. What can't be written now, the keeper writes.
+    """End a thread's transcript, row and account. The keeper retries what can't be written now.
 
-    A transcript that can't be closed now is closed by whoever looks at it next.
+    A transcript that can't be closed now is closed by the next reader.
 
     Args:
-        host: Where it ran.
+        host: The host in which it ran.
         thread_id: The thread.
-        item_id: What it ran.
+        item_id: The item that it ran.
         fence: Its owner's.
-        error: Why it could not end well.
+        error: Why it failed.
         recorder: Its transcript; None where it has none yet.
-        unwritten: What it has spent; None where it has asked nothing.
+        unwritten: Its costs; None where it has sent no request.
     """
     if isinstance(error, RyeError):
         error.facts = {**error.facts, "thread_id": thread_id}

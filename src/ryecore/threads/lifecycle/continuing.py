@@ -114,7 +114,7 @@ def _go_on_with(other: str) -> str:
 
 
 def has_begun(store: ThreadStore, record: ThreadRecord, key: PublicKey) -> bool:
-    """Whether a thread that has ended was given what it was to go on from.
+    """Return whether an ended thread had received the conversation that it was to continue.
 
     Raises:
         StateError: What it left can't be read, or was altered.
@@ -161,7 +161,7 @@ def fork_of(
 
 
 def _ran_s(records: tuple[Record, ...]) -> Decimal:
-    """How long a thread ran, in seconds, as its records say; the clock may have gone back."""
+    """Return how long a thread ran, in seconds, by its records; the clock may have gone back."""
     first, last = records[0].timestamp, records[-1].timestamp
     return max(Decimal(str(last)) - Decimal(str(first)), Decimal(0))
 

@@ -1,4 +1,4 @@
-"""Prune ended threads behind a run's end, at most once a day, where signed configuration says so.
+"""Prune ended threads after a run, at most once a day, where signed configuration says so.
 
 A run is a thread, a graph's run, or a tool that ran in a process of its own.
 
@@ -73,7 +73,7 @@ class AutomaticPruning:
         pruning.finish()
         for family in pruning.plan(kept).families:
             if time.monotonic() - began > _MOST_S:
-                return False  # the mark stays old, so the next end goes on
+                return False  # the mark stays old, so that the next run's end continues
             pruning.prune(family)
         with suppress(OSError):
             mark.touch(mode=0o600)

@@ -112,7 +112,7 @@ class ThreadLifecycle:
         self.continuation: ThreadLifecycle | None = None
 
     def check(self) -> None:
-        """Find out whether its directive verifies and its model is known, and change nothing.
+        """Check whether its directive verifies and its model is known. Nothing is changed.
 
         Raises:
             RyeError: The thread can't begin.

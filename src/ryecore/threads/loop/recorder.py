@@ -59,7 +59,7 @@ class Recorder:
             self._sink({"step": kind, "item_id": about, "turn": self.turn})
 
     async def synced(self) -> None:
-        """Wait until all that was told so far survives what the durability says.
+        """Wait until all records so far survive what the durability names.
 
         An effect waits for its intent here, and a registry's row for the checkpoint it names.
         """

@@ -36,7 +36,7 @@ async def directive_context(
         ("after", context.after),
     )
     for position, ids in placed:
-        # The system prompt is the host's to compose: its author names it in a signed file, and the
+        # The host composes the system prompt: its author names the items in a signed file, and the
         # thread itself need not be allowed to read it.
         reader = evolve(ctx, capabilities=None) if position == "system" else ctx
         for item_id in ids:

@@ -1,4 +1,4 @@
-"""Markdown that a thread leaves behind: what anybody wrote stays in its place.
+"""Markdown of a thread: no text that was written by others can break out of its place.
 
 Source: decision 36.
 """
