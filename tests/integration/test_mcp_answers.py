@@ -1,6 +1,7 @@
 """Servers that are started here and answer oddly: what reaches the caller, soon and well told."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -40,9 +41,11 @@ def warm(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "warm")
 
 
-def odd_tool(house: House, answer: bytes = b"", name: str = "x", *, warm: bool = True) -> str:
+def odd_tool(
+    house: House, answer: bytes = b"", name: str = "x", *, warm: bool = True, **more: object
+) -> str:
     """A tool of a server that gives this answer to each call, from its `result` on."""
-    declared = {"name": name, "description": "", "inputSchema": {"type": "object"}}
+    declared = {"name": name, "description": "", "inputSchema": {"type": "object"}, **more}
     (house.root / "odd.py").write_text(PROGRAM)
     (house.root / "tools.json").write_text(json.dumps([declared]))
     (house.root / "answer").write_bytes(answer)
@@ -54,7 +57,7 @@ def odd_tool(house: House, answer: bytes = b"", name: str = "x", *, warm: bool =
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\xff"])
 def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bool):
     answer = b'"result": {"content": [{"type": "text", "text": "cut here %s"}]}' % half
-    done = house.execute(odd_tool(house, answer, warm=warm))
+    done: Any = house.execute(odd_tool(house, answer, warm=warm))
     assert done.success
     assert done.data["content"][0]["text"][:-1] == "cut here "
 
@@ -69,7 +72,7 @@ def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bo
     ],
 )
 def test_an_answer_that_is_none_is_a_failure_at_once(house: House, answer: bytes, warm: bool):
-    done = house.execute(odd_tool(house, answer, warm=warm))
+    done: Any = house.execute(odd_tool(house, answer, warm=warm))
     assert "none of the protocol's" in done.error
 
 
@@ -82,7 +85,7 @@ def test_a_servers_own_error_does_not_end_its_session(house: House):
 
 @pytest.mark.parametrize("name", ["-x", "--help", "--keep", "a\nb", "${HOME} {tool_path}"])
 def test_any_name_of_a_tool_reaches_the_server(house: House, name: str, warm: bool):
-    done = house.execute(odd_tool(house, name=name, warm=warm))
+    done: Any = house.execute(odd_tool(house, name=name, warm=warm))
     assert done.data["content"] == [{"type": "text", "text": name}]
 
 
@@ -96,7 +99,7 @@ def test_a_declaration_that_is_no_json_is_refused(house: House, warm: bool):
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity"])
 def test_a_number_that_is_none_of_json_is_null(house: House, number: bytes, warm: bool):
     answer = b'"result": {"content": [], "structuredContent": {"n": %s}}' % number
-    done = house.execute(odd_tool(house, answer, warm=warm))
+    done: Any = house.execute(odd_tool(house, answer, warm=warm))
     assert done.data["structured_content"] == {"n": None}
 
 
@@ -112,3 +115,44 @@ def test_a_line_that_is_no_message_is_shown_without_half_a_secret(house: House):
     told = why(house, mcp_tool(house))
     assert "xxx***" in told
     assert "hunter2" not in told
+
+
+def nested(depth: int) -> dict[str, object]:
+    """A schema that its references multiply tenfold at each level."""
+    levels: dict[str, object] = {
+        str(level): {"allOf": [{"$ref": f"#/$defs/{level + 1}"}] * 10} for level in range(depth)
+    }
+    return {"$ref": "#/$defs/0", "$defs": {**levels, str(depth): {"type": "object"}}}
+
+
+HOSTILE_OUTPUTS = {
+    "pattern": ({"properties": {"a": {"pattern": "^(a|aa)+$"}}}, "doesn't fit its schema at a"),
+    "looks around": ({"properties": {"a": {"pattern": "^(?=(a+)+$)b"}}}, "doesn't fit its schema"),
+    "bomb": (nested(12), "can't be checked"),
+    "invalid": ({"properties": {"a": {"type": 5}}}, "can't be checked"),
+    "reference out": ({"$ref": "https://example.org/x"}, "can't be checked"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_OUTPUTS)
+def test_no_output_schema_keeps_a_connector_busy(house: House, case: str, warm: bool):
+    schema, reason = HOSTILE_OUTPUTS[case]
+    structured = {"a": "a" * 5_000 + "!"}
+    answer = b'"result": %s' % json.dumps({"content": [], "structuredContent": structured}).encode()
+    declared = {"type": "object", **schema}
+    problem = why(house, odd_tool(house, answer, warm=warm, outputSchema=declared), timeout_s=20)
+    assert "'mcp/servers/test' answered badly" in problem
+    assert reason in problem
+
+
+def test_structured_content_that_fits_its_schema_is_handed_on(house: House, warm: bool):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    answer = b'"result": {"content": [], "structuredContent": {"a": 1}}'
+    done: Any = house.execute(odd_tool(house, answer, warm=warm, outputSchema=schema))
+    assert done.data["structured_content"] == {"a": 1}
+
+
+def test_a_result_without_the_structured_content_that_was_promised_is_a_failure(house: House):
+    answer = b'"result": {"content": []}'
+    problem = why(house, odd_tool(house, answer, outputSchema={"type": "object"}))
+    assert "returned no structured content" in problem

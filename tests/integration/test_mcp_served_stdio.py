@@ -210,6 +210,34 @@ def person(*answers: bool | None) -> tuple[list[str], Any]:
     return asked, answer
 
 
+async def test_a_hostile_schema_of_a_tool_is_given_up_and_the_server_answers_on(
+    house: House,
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"pattern": "^(?:(?=.*z)a)*$"}}}
+    ref = house.python("a/t", "def execute(params, project): return 1", config_schema=schema)
+    async with stdio(house) as client:
+        given = arguments(house, item_id=ref, parameters={"a": "a" * 200_000})
+        document = said(await client.call_tool("rye_execute", given))
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    assert document["error_type"] == "invalid_parameters"
+    assert "checking it against its schema takes more than" in str(document)
+    assert "rye_execute" in names
+
+
+async def test_an_answer_of_the_person_counts_by_one_field_whatever_else_it_holds(
+    house: House,
+) -> None:
+    house.write("knowledge/k.md", "High tide.\n", sign=False)
+    hostile = {"approve": "true", "more": ["a" * 100_000] * 5}
+
+    async def answer(_context: Any, _params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content=hostile)
+
+    async with stdio(house, "--allow-sign", elicitation_callback=answer) as client:
+        document = said(await client.call_tool("rye_sign", arguments(house, item_id="knowledge:k")))
+    assert document["error_type"] == "not_approved"
+
+
 @MODES
 async def test_an_item_is_signed_once_the_person_at_the_client_approved(
     house: House, mode: str

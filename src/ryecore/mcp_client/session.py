@@ -29,6 +29,7 @@ from ryecore.items.programs import find_on_path, lies_inside
 from ryecore.mcp_client.delivery import Delivery
 from ryecore.mcp_client.hello import BAD_ANSWER, reason_of, say_hello, unless_broken
 from ryecore.mcp_client.http import open_connection
+from ryecore.mcp_client.outputs import check_output
 from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.servers import Server, StdioServer
@@ -58,6 +59,13 @@ class Place:
     is_project_trusted: bool
     leads_group: bool
     environ: Mapping[str, str] = field(repr=False)
+
+
+class _Client(ClientSession):
+    """The SDK's session without its check of results, which nothing can interrupt."""
+
+    async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
+        """Leave the check to `check_output`."""
 
 
 class ServerSession:
@@ -160,6 +168,7 @@ class ServerSession:
                         tool.declaration.name, dict(arguments), self._timeout_s
                     ),
                 )
+                await check_output(listed[tool.declaration.name].output_schema, result)
             except McpError:
                 if not delivery.may_have_run:
                     raise
@@ -271,9 +280,7 @@ async def open_session(server: Server, name: str, place: Place) -> AsyncIterator
                         session.forget_tools()
 
                 me = Implementation(name="ryecore", version=__version__)
-                async with ClientSession(
-                    read, write, message_handler=hear, client_info=me
-                ) as client:
+                async with _Client(read, write, message_handler=hear, client_info=me) as client:
                     session = ServerSession(client, peer, server.timeout_s)
                     await say_hello(client, peer)
                     starting.deadline = math.inf

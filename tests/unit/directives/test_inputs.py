@@ -54,6 +54,7 @@ def test_a_declaration_is_read_with_its_default_of_its_type():
         ('<input name="a" type="int"/>', "unknown type 'int'; valid are string, integer"),
         ('<input name="a" required="yes"/>', "neither true nor false"),
         ('<input name="a" requred="true"/>', "attribute 'requred'; valid are name, type"),
+        ('<input name="a" pattern="(a+)+$"/>', "attribute 'pattern'"),
         ('<input name="a"/><input name="a"/>', "once more"),
         ('<input name="a" type="integer" default="three"/>', "default that does not fit"),
         ('<input name="a" type="number" default="NaN"/>', "default that does not fit"),
@@ -223,3 +224,18 @@ def test_the_schema_says_the_same():
         "required": ["a"],
         "additionalProperties": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("integer", "9" * 1_000_000),
+        ("number", "9" * 1_000_000 + "x"),
+        ("array", "[" * 1_000_000),
+        ("object", '{"a":' * 1_000_000),
+        ("boolean", "t" * 1_000_000),
+    ],
+)
+def test_no_value_keeps_the_check_busy_which_knows_types_and_no_schema(kind, value):
+    with pytest.raises(InvalidInputs):
+        one(kind, value)

@@ -1,0 +1,49 @@
+"""What an MCP server's tool returns, checked against the schema that the server declares for it.
+
+Schema and result are both the server's: the check is bounded, and leaves the event loop free.
+
+Source: decision 82; MCP 2025-06-18, "Structured Content".
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import anyio.to_thread
+from mcp_types import CallToolResult
+
+from ryecore.lillux.schema import SchemaValidator
+
+__all__ = ["check_output"]
+
+
+async def check_output(schema: Mapping[str, Any] | None, result: CallToolResult) -> None:
+    """Check a tool's structured content.
+
+    Args:
+        schema: What the server declares; None where it declares nothing.
+        result: What it returned. A failure has no structured content.
+
+    Raises:
+        RuntimeError: The content is missing, doesn't fit, or can't be checked within the bounds.
+    """
+    if schema is None or result.is_error:
+        return
+    if result.structured_content is None and "structured_content" not in result.model_fields_set:
+        raise RuntimeError("the tool has an output schema, and returned no structured content")
+    try:
+        validator = await anyio.to_thread.run_sync(_validator, json.dumps(schema))
+        failures = await validator.failures_async(json.dumps(result.structured_content))
+    except (ValueError, RecursionError) as problem:
+        raise RuntimeError(f"the tool's output can't be checked: {problem}") from None
+    if failures:
+        where = f" at {failures[0].path}" if failures[0].path else ""
+        raise RuntimeError(
+            f"the tool's structured content doesn't fit its schema{where}: {failures[0].message}"
+        )
+
+
+@lru_cache(maxsize=64)
+def _validator(schema_json: str) -> SchemaValidator:
+    return SchemaValidator(schema_json)
