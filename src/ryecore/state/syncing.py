@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Final, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.lowlevel
 
 from ryecore.state.model import Durability
 from ryecore.state.workers import SYNC_WORKERS
@@ -87,12 +88,16 @@ class GroupSync:
     async def synced(self) -> None:
         """Wait until all that was written so far is synced.
 
+        A sync is never cut short. A caller that is cancelled meanwhile is so once it is done, so
+        that no effect follows whose intent waited here.
+
         Raises:
             OSError: It can't be synced.
         """
         until = self._written
         if self._synced < until:
             await SYNC_WORKERS.run(self._sync_until, until)
+            await anyio.lowlevel.checkpoint_if_cancelled()
 
     def sync_now(self) -> None:
         """Sync what was written so far, on this thread.

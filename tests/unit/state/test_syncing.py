@@ -58,6 +58,28 @@ async def test_writers_that_wait_at_once_share_a_sync() -> None:
 
 
 @pytest.mark.anyio
+async def test_who_is_cancelled_during_a_sync_is_so_behind_it() -> None:
+    sync = SlowSync()
+    group = GroupSync(sync)
+    effects: list[str] = []
+    group.after_write()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+
+            async def cause() -> None:
+                await group.synced()
+                effects.append("caused")
+
+            tasks.start_soon(cause)
+            await anyio.to_thread.run_sync(sync.began.wait, 30)
+            scope.cancel()
+            sync.may_end.set()
+    assert scope.cancelled_caught
+    assert effects == []
+    assert not group.is_behind
+
+
+@pytest.mark.anyio
 async def test_a_sync_that_fails_is_tried_again_by_the_next() -> None:
     failures = [OSError(5, "Input/output error")]
 

@@ -1,0 +1,86 @@
+"""A try that is cancelled while its hold is synced: the model isn't asked, nothing is charged."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ryecore.policy.budget import NOTHING
+from ryecore.testing import say
+from tests.stage import Stage
+
+pytestmark = pytest.mark.anyio
+
+
+class HeldSync:
+    """Holds up the sync of the registry's log that the first try's hold waits for."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+        self._threads = stage.house.path("state/threads")
+        self._sync: Callable[[int], None] = os.fdatasync
+
+    def __call__(self, descriptor: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).name == "threads.db-wal":
+            transcripts = self._threads.rglob("transcript.jsonl")
+            if any('"model_call"' in one.read_text() for one in transcripts):
+                self.began.set()
+                assert self.may_end.wait(30)
+        self._sync(descriptor)
+
+
+async def cancelled_by_scope(run: Callable[[], Any], sync: HeldSync) -> None:
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await anyio.to_thread.run_sync(sync.began.wait, 30)
+            scope.cancel()
+            sync.may_end.set()
+    assert scope.cancelled_caught
+
+
+async def cancelled_by_task(run: Callable[[], Any], sync: HeldSync) -> None:
+    import asyncio
+
+    task = asyncio.create_task(run())
+    await anyio.to_thread.run_sync(sync.began.wait, 30)
+    task.cancel()
+    await anyio.wait_all_tasks_blocked()
+    sync.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("cancel", [cancelled_by_scope, cancelled_by_task])
+async def test_a_hold_that_is_cancelled_while_it_is_synced_is_given_back(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    anyio_backend_name: str,
+    cancel: Callable[[Callable[[], Any], HeldSync], Any],
+) -> None:
+    if cancel is cancelled_by_task and anyio_backend_name == "trio":
+        pytest.skip("only asyncio cancels a task by itself")
+    stage = Stage(tmp_path, say("never said"))
+    ref = stage.write("acme/x")
+    sync = HeldSync(stage)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    async with stage.open(durability="machine") as rye:
+
+        async def run() -> None:
+            await rye.execute(ref, thread="fork")
+
+        await cancel(run, sync)
+    assert stage.model.requests == []
+    store = stage.store()
+    (row,) = store.registry.list_threads()
+    account = store.ledger.account(row.thread_id)
+    store.close()
+    assert row.status == "cancelled"
+    assert (account.own, account.held) == (NOTHING, NOTHING)
+    (end,) = stage.records(row.thread_id, "model_call_end")
+    assert (end.payload["outcome"], end.payload["mark"]) == ("cancelled", "freed")
