@@ -23,7 +23,7 @@ __all__ = ["INLINE_BYTES", "GroupSync", "is_event_loop", "run_off_loop"]
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
 
-INLINE_BYTES: Final = 256 * 1024
+INLINE_BYTES: Final = 128 * 1024
 """How much of a file an event loop reads itself, which takes a few milliseconds at most."""
 
 
