@@ -14,6 +14,7 @@ import pytest
 
 from ryecore import CallContext, CancelToken
 from ryecore.errors import CallCancelled, McpError
+from ryecore.lillux import watch
 from tests.integration.test_mcp_http import bad_server, free_port, pinned, sdk_server, status
 from tests.matrix import in_turn
 from tests.mcp_house import HTTP, assert_gone, mcp_tool, pids, server_item, stdio_server, why
@@ -128,7 +129,7 @@ def forgetful(server: Forgetful) -> Iterator[str]:
 
         do_DELETE = do_GET  # noqa: N815 - its base calls them so
 
-        def log_message(self, *said: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its base names it
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
@@ -223,7 +224,11 @@ def test_credentials_that_end_during_a_session_are_told(house):
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_the_time_to_start_bounds_every_transport(house, transport):
     never = threading.Event()
-    with bad_server(lambda _: never.wait(30)) as url:
+
+    def hang(_: BaseHTTPRequestHandler) -> None:
+        never.wait(30)
+
+    with bad_server(hang) as url:
         server_item(house, transport=transport, url=url, startup_timeout=0.5)
         told = why(house, mcp_tool(house, runtime=HTTP))
         never.set()
@@ -261,9 +266,13 @@ async def test_calls_that_were_not_sent_to_a_hung_server_go_to_a_fresh_one(
         while "muting" not in ends:
             await anyio.wait_all_tasks_blocked()
             await anyio.sleep(0)
-        for number in range(20):  # while the server is asked whether it answers, and after
+        for number in range(10):  # while the server is asked whether it answers
             calls.start_soon(call, str(number), echo)
-            await anyio.sleep(0.2)
+        async with watch(house.root / "pids") as watcher:
+            while len(pids(house)) < 4:
+                await watcher.changed()
+        for number in range(10, 20):  # and once another one has been started
+            calls.start_soon(call, str(number), echo)
     assert ends.pop("muting") == "cancelled"
     told = ends.pop("in flight")
     assert "stopped answering after a call was cancelled" in told

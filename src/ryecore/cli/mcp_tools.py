@@ -56,7 +56,8 @@ def tools(server: str, project_path: str, as_json: bool) -> None:
             text.line((name.ljust(width), "id"), f"  {_brief(one)}")
             if unfit[name]:
                 text.line((f"{' ' * width}  can't be pinned: {unfit[name]}", "warn"))
-        text.line(f"{len(listed)} tools; pin those that you want: rye mcp pin {server} NAME --sign")
+        count = "1 tool; pin it" if len(listed) == 1 else f"{len(listed)} tools; pin what you want"
+        text.line(f"{count}: rye mcp pin {server} NAME --sign")
         show(text)
 
 

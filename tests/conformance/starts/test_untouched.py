@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ryecore import ExecutionResult
 from tests.conformance.starts.starting import Starts, cases_of
 from tests.conformance.starts.tools import havoc
 from tests.house import House
@@ -33,22 +32,32 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
 def test_the_next_call_is_right(starts: Starts, case: str, variant: str) -> None:
     ref = starts.tool(havoc, variant)
     given = {"host": os.getpid(), "place": str(starts.place)}
-    expected = lasting(starts.cold(ref, {"case": "state", **given}))
+    first = starts.cold(ref, {"case": "state", **given})
+    expected = lasting(first.data)
     done = starts.warm(ref, {"case": case, **given})
     if case in FOUND_IT:
         assert done.data is True
     if case == "speaks_on_every_descriptor":
         assert done.data == 0
     # At once, whichever way it starts; and soon warm again.
-    assert lasting(starts.rye.execute(ref, {"case": "state", **given})) == expected
-    assert lasting(starts.warm(ref, {"case": "state", **given})) == expected
+    second = starts.rye.execute(ref, {"case": "state", **given})
+    third = starts.warm(ref, {"case": "state", **given})
+    assert lasting(second.data) == lasting(third.data) == expected
+    assert (
+        len({call_id_of(one.data) for one in (first, second, third)}) == 3
+    )  # none is left from a call before
 
 
-def lasting(done: ExecutionResult) -> dict[str, Any]:
+def call_id_of(data: Any) -> str:
+    """The id that a process is given for its call."""
+    (call_id,) = [one[1] for one in data["variables"] if one[0] == "RYE_CALL_ID"]
+    return str(call_id)
+
+
+def lasting(data: Any) -> dict[str, Any]:
     """What a process sees, without the id that each call has of its own."""
-    data = dict(done.data)
-    data["variables"] = [one for one in data["variables"] if one[0] != "RYE_CALL_ID"]
-    return data
+    lasting = [one for one in data["variables"] if one[0] != "RYE_CALL_ID"]
+    return {**data, "variables": lasting}
 
 
 @pytest.fixture

@@ -17,6 +17,25 @@ def test_the_tools_of_a_server_are_listed(house: House, run):
     assert len(listed[0]["pin"]) == 64
 
 
+def test_what_can_not_be_pinned_is_listed_with_the_reason(house: House, run):
+    stdio_server(house, "says-too-much")
+    lines = run("mcp", "tools", SERVER).out.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("echo ")]
+    why = "its description has 72000 characters, more than 65,536"
+    assert lines[at + 1].strip() == f"can't be pinned: {why}"
+    assert "can't be pinned" not in "".join(lines[at + 2 :])
+    echo, env, *_ = run("mcp", "tools", SERVER, "--json").json["tools"]
+    assert (echo["pin"], echo["cannot_be_pinned"]) == (None, why)
+    assert len(env["pin"]) == 64
+    assert "cannot_be_pinned" not in env
+
+
+def test_a_single_tool_is_counted_as_one(house: House, run):
+    stdio_server(house, "one")
+    *_, last = run("mcp", "tools", SERVER).out.splitlines()
+    assert last == f"1 tool; pin it: rye mcp pin {SERVER} NAME --sign"
+
+
 def test_what_a_server_says_steers_no_terminal(house: House, run):
     (house.root / "changed").touch()
     stdio_server(house, "changed", str(house.root / "changed"))

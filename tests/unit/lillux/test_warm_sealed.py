@@ -25,12 +25,21 @@ TOO_LATE = "something that it has read is younger than it"
 CHANGED = "the sealed copy that it has read was changed"
 
 
+def wait_for_file_clock(folder: Path) -> None:
+    """Wait until what is written now is younger than all in a folder: file times are coarse."""
+    newest_ns = max(one.lstat().st_ctime_ns for one in (folder, *folder.rglob("*")))
+    probe = folder.parent / "clock"
+    probe.touch()
+    while probe.stat().st_ctime_ns <= newest_ns:
+        probe.touch()
+
+
 def sealed_folder(folder: Path) -> tuple[Path, dict[str, str], TreeStat]:
     """A folder that was sealed long enough ago; its digests and stats as they are now."""
     (folder / "inner").mkdir(parents=True)
     for name in ("tool", "inner/helper"):
         (folder / name).write_text(f"the verified {name}")
-    time.sleep(0.03)  # the clock of files is coarse
+    wait_for_file_clock(folder)
     everything = TreeFilter()
     digests = {name: sha256_file(folder / name) for name in ("tool", "inner/helper")}
     return folder, digests, TreeStat(str(folder), everything, stat_tree(folder, everything))
@@ -76,7 +85,7 @@ def test_nor_where_they_were_not_as_they_were_verified_when_it_was_started(
         (folder / "tool").unlink()
     else:
         stat = evolve(stat, fingerprint="0" * 64)
-    time.sleep(0.03)
+    wait_for_file_clock(folder)
     sealed = Witness([(folder / name, digest) for name, digest in digests.items()], (), [stat])
     assert decided(python(pool, ECHO, sealed=sealed)) == CHANGED
 
