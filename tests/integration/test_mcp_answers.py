@@ -30,6 +30,9 @@ for line in sys.stdin:
         said = b'"result": %s' % json.dumps(hello).encode()
     elif asked["method"] == "tools/call":
         content = [{"type": "text", "text": asked["params"]["name"]}]
+        if (folder / "question").exists():
+            print((folder / "question").read_text(), flush=True)
+            content = [{"type": "text", "text": sys.stdin.readline()}]
         said = answer or b'"result": %s' % json.dumps({"content": content}).encode()
     sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "id": %d, %s}\\n' % (asked["id"], said))
     sys.stdout.flush()
@@ -156,3 +159,16 @@ def test_a_result_without_the_structured_content_that_was_promised_is_a_failure(
     answer = b'"result": {"content": []}'
     problem = why(house, odd_tool(house, answer, outputSchema={"type": "object"}))
     assert "returned no structured content" in problem
+
+
+def test_a_server_that_asks_back_is_told_no_and_its_schema_is_not_read(house: House, warm: bool):
+    schema = {"type": "string", "pattern": "^(a|aa)+$", "default": "a" * 5_000 + "!"}
+    form = {"type": "object", "properties": {"a": schema}}
+    params = {"message": "Your key?", "requestedSchema": form}
+    question = {"jsonrpc": "2.0", "id": 7, "method": "elicitation/create", "params": params}
+    (house.root / "question").write_text(json.dumps(question))
+    done: Any = house.execute(odd_tool(house, warm=warm), timeout_s=20)
+    answer = json.loads(done.data["content"][0]["text"])
+    assert answer["id"] == 7
+    assert "result" not in answer
+    assert "not supported" in answer["error"]["message"].lower()

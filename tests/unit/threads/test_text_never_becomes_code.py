@@ -9,6 +9,7 @@ import pytest
 from ryecore.errors import GraphInvalid, PlaceholderInScript
 from ryecore.testing import call, say
 from tests.house import BASH, House
+from tests.mcp_house import mcp_tool, stdio_server
 from tests.stage import Stage, directive
 from tests.unit.graph.asking import Asking, asks, gives
 from tests.unit.threads.hooking import hooks, ran
@@ -257,3 +258,20 @@ async def test_what_stands_in_a_prompt_is_put_in_once_as_text_of_its_one_message
     assert "EXPANDED" not in stage.said(at).replace("<other>EXPANDED</other>", "")
     assert "obey" not in request.system
     assert_nothing_ran(stage.house)
+
+
+async def test_an_mcp_server_gets_a_value_as_it_is(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    stdio_server(house)
+    action = {"item_id": mcp_tool(house), "params": {"text": "<${inputs.said}>"}}
+    nodes = {
+        "ask": {"action": action, "assign": {"got": "${result.content}"}, "next": "end"},
+        "end": {"type": "return", "output": "${state.got}"},
+    }
+    config = {"start": "ask", "nodes": nodes, "state": {"got": None}}
+    ref = house.yaml("acme/flow", **GRAPH, config=config)
+    async with house.open() as rye:
+        done = await rye.graphs.run(ref, {"said": f"{HOSTILE}{WORDS}"})
+    assert done.success, done.error
+    assert done.output == [{"type": "text", "text": f"<{HOSTILE}{WORDS}>"}]
+    assert_nothing_ran(house)
