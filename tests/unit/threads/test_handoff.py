@@ -122,3 +122,23 @@ async def test_a_handle_counts_what_goes_on_with_its_thread(tmp_path: Path) -> N
         done = await thread.result()
         assert done.thread_id != thread.thread_id
         assert thread.cost.tokens == 960 + 110
+
+
+async def test_a_thread_with_an_idempotency_key_is_handed_off_and_found(tmp_path: Path) -> None:
+    def model(request: LlmRequest) -> Turn:
+        if len(request.messages) == 1:
+            return call("add", {"a": 1, "b": 2}, usage=Usage(950, 10))
+        return say("Three.", usage=Usage(100, 10))
+
+    provider = FunctionProvider(model, provider_id="scripted", capabilities=CONTEXT)
+    stage = Stage(tmp_path, model=provider)
+    ref = stage.write("acme/x", limits='turns="4"')
+    options = {"thread": "fork", "idempotency_key": "order-17"}
+    async with stage.open() as rye:
+        done = await rye.execute(ref, **options)
+        again = await rye.execute(ref, **options)
+    assert (done.state, done.text) == ("completed", "Three.")
+    assert (again.thread_id, again.text) == (done.thread_id, "Three.")
+    last, first = stage.store().registry.list_threads()
+    assert (first.status, last.status) == ("continued", "completed")
+    assert len(provider.requests) == 2

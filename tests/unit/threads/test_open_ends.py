@@ -69,6 +69,27 @@ async def test_a_host_that_raises_at_a_handoff_leaves_no_thread_running(tmp_path
     assert all(one.state != "open" for one in accounts)
 
 
+class HostStopped(BaseException):
+    """What ends a host, as `KeyboardInterrupt` does."""
+
+
+async def test_a_thread_that_its_host_broke_off_keeps_its_idempotency_key(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("Three."), say("Three."))
+    ref = stage.write("acme/x", limits='turns="4"')
+
+    def sink(event: Mapping[str, object]) -> None:
+        if event["step"] == "tool_call_start":
+            raise HostStopped
+
+    options = {"thread": "fork", "idempotency_key": "order-17"}
+    async with stage.open() as rye:
+        with pytest.raises(HostStopped):
+            await rye.execute(ref, ctx=CallContext(event_sink=sink), **options)
+        again = await rye.execute(ref, **options)
+        (row,) = await rye.threads.list(all=True)
+    assert (again.thread_id, row.status) == (row.thread_id, "cancelled")
+
+
 async def test_a_cancellation_goes_on_where_the_end_can_not_be_written(tmp_path: Path) -> None:
     begun = anyio.Event()
 

@@ -142,6 +142,7 @@ class ThreadLifecycle:
             self._name_itself_as_parent()  # 13
         except BaseException as error:
             if self.thread_id:
+                self._host.store.free_start_key(self.thread_id)
                 self._abandon(error)
             raise
 
@@ -436,7 +437,10 @@ class ThreadLifecycle:
             self._limits,
         )
         inputs = self._directive.inputs
-        request = evolve(self._wish, inputs=inputs, registered=None, continues=continues)
+        # The key stays with this one: a repeated start follows the chain from it.
+        request = evolve(
+            self._wish, inputs=inputs, registered=None, continues=continues, start_key=None
+        )
         ctx = evolve(self._ctx, deadline=self._harness.deadline)
         following = ThreadLifecycle(host, request, ctx)
         try:
@@ -467,8 +471,7 @@ class ThreadLifecycle:
             self.recorder.tell(kind, payload)
 
     def _abandon(self, error: BaseException) -> None:
-        """End a thread whose turns will not run."""
-        self._host.store.free_start_key(self.thread_id)
+        """End a thread that takes no further turn."""
         self._end_badly(error)
         self._forget()
 
