@@ -432,3 +432,24 @@ def test_a_run_that_was_resumed_stands_for_the_one_that_died(
     with pytest.raises(AlreadyStarted) as started:
         registry.check_start(key, None)
     assert started.value.thread_id == finds
+
+
+def test_what_resumed_the_last_thread_of_a_handoff_is_found(tmp_path: Path) -> None:
+    registry = Theatre(House(tmp_path)).store().registry
+    key = StartKey.of("k", "directive:acme/work", {})
+    statuses: dict[str, tuple[Status, str]] = {  # each with the one that is found then
+        "first": ("continued", "first"),
+        "second": ("error", "first"),
+        "third": ("continued", "third"),
+        "fourth": ("completed", "third"),
+    }
+    previous = None
+    for name, (status, finds) in statuses.items():
+        follows = None if previous is None else Follows(previous, "first")
+        start = key if previous is None else None
+        registry.register(name, "directive:acme/work", follows=follows, start=start)
+        registry.settle(name, status, {}, fence=registry.claim(name))
+        with pytest.raises(AlreadyStarted) as started:
+            registry.check_start(key, None)
+        assert started.value.thread_id == finds
+        previous = name

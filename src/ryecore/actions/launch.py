@@ -180,14 +180,8 @@ class LaunchAction:
     async def _found(
         self, thread_id: str, ref: ItemRef, chain: ValidChain, started: float
     ) -> LaunchedThread:
-        pid, earlier = await run_in_thread(self.earlier, thread_id)
-        return _launched(ref, thread_id, pid, chain, started, earlier)
-
-    def earlier(self, thread_id: str) -> "tuple[int, EarlierStart]":
-        """Return a thread that was started before with the same idempotency key."""
-        store = self._threads()
-        record = store.look(thread_id)
-        return record.pid or 0, EarlierStart(record.status, store.registry.get_result(thread_id))
+        earlier = await run_in_thread(EarlierStart.find, self._threads(), thread_id)
+        return _launched(ref, thread_id, earlier.pid, chain, started, earlier)
 
     @property
     def can_rebuild_models(self) -> bool:
@@ -217,7 +211,8 @@ class LaunchAction:
             pid = process.pid
         except AlreadyStarted as found:
             thread_id = found.thread_id
-            pid, earlier = await run_in_thread(self.earlier, thread_id)
+            earlier = await run_in_thread(EarlierStart.find, self._threads(), thread_id)
+            pid = earlier.pid
         return StartedThread(
             status="success",
             item_id=str(wish.ref),

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import field, frozen
 
@@ -18,6 +18,9 @@ from ryecore.state.ending import end_abandoned
 from ryecore.state.liveness import is_abandoned
 from ryecore.state.model import Status, ThreadRecord, has_ended
 from ryecore.state.rows import record_of
+
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
 
 __all__ = [
     "EarlierStart",
@@ -80,12 +83,29 @@ class EarlierStart:
     """The state of a run that was started before with the same idempotency key.
 
     Attributes:
-        status: Its status.
-        result: Its result; None while it runs.
+        status: Its status; of a thread that was handed off, that of the last one that goes on.
+        result: Its result, likewise; None while it runs.
+        pid: The id of its process, likewise; 0 for none.
     """
 
     status: Status
-    result: object = field(default=None, repr=False)
+    result: object = field(repr=False)
+    pid: int
+
+    @classmethod
+    def find(cls, store: "ThreadStore", thread_id: str) -> Self:
+        """Look at a run that was started before.
+
+        Args:
+            store: The project's threads.
+            thread_id: Its id.
+
+        Raises:
+            ThreadNotFound: It was pruned meanwhile.
+        """
+        record = store.look(store.registry.last_of(thread_id))
+        result = store.registry.get_result(record.thread_id)
+        return cls(record.status, result, record.pid or 0)
 
     def to_dict(self) -> dict[str, object]:
         """Return the additional fields of the response of a repeated start."""
@@ -153,18 +173,24 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
 
 
 def _resumed(run: sqlite3.Connection, record: ThreadRecord) -> ThreadRecord:
-    """Return the last thread that resumes one that failed or was stopped; itself without one."""
+    """Return the last thread that resumes one that failed or was stopped; itself without one.
+
+    A thread stands for those that it was handed off to.
+    """
     query = (
         "SELECT * FROM threads WHERE continuation_of = ?"
         " AND chain_root_id IS NOT NULL ORDER BY rowid DESC"  # a fork has none
     )
-    while record.status in _RESUMABLE:
+    last = record
+    while record.status == "continued" or record.status in _RESUMABLE:
         rows = map(record_of, run.execute(query, (record.thread_id,)))
         following = next((one for one in rows if not _never_began(one)), None)
         if following is None:
             break
+        if record.status != "continued":
+            last = following
         record = following
-    return record
+    return last
 
 
 def _never_began(record: ThreadRecord) -> bool:

@@ -99,8 +99,7 @@ class ThreadService:
             thread = await self.start(wish, evolve(ctx, event_sink=None))
         except AlreadyStarted as found:
             thread = self.thread(found.thread_id)
-            kept = self._host.registry.get_result(thread.thread_id)
-            earlier = EarlierStart(thread.record.status, kept)
+            earlier = await run_in_thread(EarlierStart.find, self._host.store, thread.thread_id)
         return StartedThread(
             status="success",
             item_id=thread.item_id,
@@ -108,7 +107,7 @@ class ThreadService:
             error=None,
             duration_ms=(time.perf_counter() - began) * 1000,
             thread_id=thread.thread_id,
-            pid=current_process().pid if earlier is None else thread.record.pid or 0,
+            pid=current_process().pid if earlier is None else earlier.pid,
             earlier=earlier,
         )
 

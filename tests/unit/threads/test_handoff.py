@@ -137,8 +137,10 @@ async def test_a_thread_with_an_idempotency_key_is_handed_off_and_found(tmp_path
     async with stage.open() as rye:
         done = await rye.execute(ref, **options)
         again = await rye.execute(ref, **options)
+        started = (await rye.execute(ref, async_=True, **options)).to_dict()
     assert (done.state, done.text) == ("completed", "Three.")
     assert (again.thread_id, again.text) == (done.thread_id, "Three.")
+    assert (started["state"], started["result"]["thread_id"]) == ("completed", done.thread_id)
     last, first = stage.store().registry.list_threads()
     assert (first.status, last.status) == ("continued", "completed")
     assert len(provider.requests) == 2
