@@ -15,7 +15,7 @@ from typing import Final
 
 from ryecore.errors import LinkLeavesSpace
 
-__all__ = ["check_links", "leads_out", "writable_folder"]
+__all__ = ["check_links", "folder_without_links", "leads_out", "writable_folder"]
 
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -76,6 +76,29 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
         os.close(descriptor)
 
 
+@contextmanager
+def folder_without_links(top: Path, names: Sequence[str], *, mode: int | None) -> Iterator[Path]:
+    """Open a folder below another one, following no link at all.
+
+    Args:
+        top: The folder to begin in.
+        names: The names of the folders below it.
+        mode: The permissions of the folders that are made; None to make none.
+
+    Yields:
+        A path of the open folder. It leads to this very folder until the end of the block.
+
+    Raises:
+        NotADirectoryError: A file or a link stands where a folder is needed.
+        OSError: The folder can't be made or opened.
+    """
+    descriptor = _descend(top, names, mode)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def _make_folders(top: Path) -> None:
     try:
         top.mkdir(parents=True, exist_ok=True)
@@ -88,14 +111,15 @@ def _in_the_way(name: str) -> NotADirectoryError:
     return NotADirectoryError(errno.ENOTDIR, reason, name)
 
 
-def _descend(top: Path, parts: Sequence[str]) -> int:
+def _descend(top: Path, parts: Sequence[str], mode: int | None = 0o777) -> int:
     """Open a folder name by name: a link that appears on the way is not followed."""
     descriptor = os.open(top, _FOLDER)
     for name in parts:
         above = descriptor
         try:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=above)
+            if mode is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(name, mode, dir_fd=above)
             descriptor = os.open(name, _FOLDER, dir_fd=above)
         except NotADirectoryError:
             raise _in_the_way(name) from None

@@ -25,10 +25,11 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import ConfigError, InputError, LinkLeavesSpace, StateError
-from ryecore.items.confined import writable_folder
+from ryecore.items.confined import folder_without_links, writable_folder
 from ryecore.items.exports import EXPORT_FOLDER, RECORD_LINE
 from ryecore.lillux.digests import read_digest
 from ryecore.state.advice import advice
+from ryecore.state.attestation import AttestedFolder
 from ryecore.state.database import Database
 from ryecore.state.model import Status, check_status, has_ended
 from ryecore.state.schema import ENDED
@@ -38,7 +39,7 @@ __all__ = ["Family", "PrunePlan", "Retention", "ThreadPruning", "parse_age", "re
 _AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MAX_AGE_S: Final = 100 * 365 * 86_400
-_TRASH: Final = ".pruned"
+_TRASH: Final = "pruned"
 _MAX_EXPORT_BYTES: Final = 64 * 1024 * 1024
 _RESUMABLE: Final = ("error", "killed")
 _RESUMABLE_FACTOR: Final = 2
@@ -159,13 +160,15 @@ class ThreadPruning:
 
     Args:
         database: Where the rows are kept.
-        folder: `.ai/state/threads`, which holds the threads' folders.
+        place: `.ai/state/threads`, which holds the threads' folders.
     """
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    def __init__(self, database: Database, place: AttestedFolder) -> None:
         self._database = database
-        self._folder = folder
-        self._project_root = folder.parent.parent
+        self._folder = place.path
+        # A clone can bring a link of any name that it knows. It doesn't know this folder's.
+        self._trash = place.private / _TRASH
+        self._project_root = place.path.parent.parent
 
     def plan(self, retention: Retention) -> PrunePlan:
         """Return the families that may be removed now, with their sizes. Nothing is changed.
@@ -247,21 +250,24 @@ class ThreadPruning:
         if ids:
             self._remove_files(ids)
         with suppress(OSError):
-            for left in (self._folder / _TRASH).iterdir():
+            for left in self._trash.iterdir():
                 shutil.rmtree(left, ignore_errors=True)
         return len(ids)
 
     def _remove_files(self, thread_ids: Sequence[str]) -> None:
-        trash = self._folder / _TRASH
-        aside = trash / secrets.token_hex(8)
+        aside = self._trash / secrets.token_hex(8)
         try:
             aside.mkdir(parents=True, mode=0o700)
             with self._database.write() as run:  # no thread of such an id can be made meanwhile
                 for number, thread_id in enumerate(thread_ids):
                     query = "SELECT 1 FROM threads WHERE thread_id = ?"
                     if run.execute(query, (thread_id,)).fetchone() is None:
-                        with suppress(FileNotFoundError):
-                            (self._folder / thread_id).rename(aside / str(number))
+                        *above, name = thread_id.split("/")
+                        with (
+                            suppress(FileNotFoundError, NotADirectoryError),
+                            folder_without_links(self._folder, above, mode=None) as folder,
+                        ):
+                            (folder / name).rename(aside / str(number))
                         self._remove_export(thread_id)
                     run.execute("DELETE FROM pruned WHERE thread_id = ?", (thread_id,))
         except OSError as problem:

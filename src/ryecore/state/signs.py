@@ -1,5 +1,7 @@
 """Being told that a thread may have changed."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -8,7 +10,7 @@ import anyio
 
 from ryecore.lillux.watching import Watcher, watch
 
-__all__ = ["Signs"]
+__all__ = ["Signs", "signal_change"]
 
 _LOOK_EVERY_S: Final = 1.0
 
@@ -60,3 +62,19 @@ class Signs:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def signal_change(path: str, content: bytes = b"") -> None:
+    """Write a file that others watch. It may fail: nobody relies on it alone.
+
+    Args:
+        path: The file. A link that a clone brought is not followed, and no FIFO is waited for.
+        content: What the file holds afterwards.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError):
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)

@@ -4,6 +4,7 @@ What is true stands in the registry. A thread's folder holds its log and a copy 
 people, and the file `status`, which changes with the row so that whoever waits is woken.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Final, Self
 import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
+from ryecore.items.confined import folder_without_links
 from ryecore.items.files import write_atomically
 from ryecore.policy.limits import Limits
 from ryecore.state.advice import advice
@@ -40,7 +42,7 @@ from ryecore.state.owner_end import wait_for_owner_end
 from ryecore.state.pruning import ThreadPruning
 from ryecore.state.records import indented_json, load_run_key
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
-from ryecore.state.signs import Signs
+from ryecore.state.signs import Signs, signal_change
 from ryecore.state.syncing import is_event_loop
 from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file
 
@@ -67,12 +69,13 @@ class ThreadStore:
         user_root: Path | None = None,
     ) -> None:
         self.folder = place.path
+        self.private_folder = place.private
         self._user_root = user_root
         self._durability: Durability = durability
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry = ThreadRegistry(self._database)
         self.ledger = BudgetLedger(self._database)
-        self.pruning = ThreadPruning(self._database, self.folder)
+        self.pruning = ThreadPruning(self._database, place)
 
     @classmethod
     def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:
@@ -146,34 +149,41 @@ class ThreadStore:
         return self.folder_of(thread_id) / "output.log"
 
     def make_folder(self, thread_id: str) -> Path:
-        """Make a thread's folder.
+        """Make a thread's folder. No link that a clone brought is followed.
 
         Raises:
-            StateError: It can't be made.
+            StateError: It can't be made, or a link stands in its place.
         """
         folder = self.folder_of(thread_id)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            names = thread_id.split("/")
+            with (
+                folder_without_links(self.folder, names, mode=0o700) as opened,
+                os.scandir(opened) as entries,
+            ):
+                link = next((one.name for one in entries if one.is_symlink()), None)
         except OSError as problem:
             raise StateError(
                 f"{folder} can't be made: {problem.strerror}.",
                 next_step=advice(problem),
             ) from problem
+        if link is not None:
+            raise StateError(
+                f"{folder / link} is a link, so nothing is written to its folder.",
+                next_step="Remove the link: state is kept in folders of the project itself.",
+            )
         return folder
 
     def announce(self, thread_id: str, word: str) -> None:
         """Wake whoever waits for a change of a thread. It may fail: nobody relies on it alone."""
-        path = f"{self.folder_of(thread_id)}/status"
-        with suppress(OSError), open(path, "wb", buffering=0) as file:
-            file.write(f"{word}\n".encode())
+        signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
 
     def _tell_owners(self) -> None:
         """Wake all processes that run threads: there is a wish in the registry.
 
         One file for all, so that each of them watches one folder, however many threads it runs.
         """
-        with suppress(OSError):
-            (self.folder / _WISHES).write_bytes(b"")
+        signal_change(f"{self.folder}/{_WISHES}")
 
     # The owner's side
 

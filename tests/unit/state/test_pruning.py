@@ -67,7 +67,7 @@ class Yard:
         files = {str(one.relative_to(exports).with_suffix("")) for one in exports.glob("**/*.md")}
         assert rows == folders == files
         assert self.run("SELECT * FROM pruned") == []
-        trash = self.store.folder / ".pruned"
+        trash = self.store.private_folder / "pruned"
         assert not trash.exists() or not any(trash.iterdir())
         return rows
 
@@ -225,6 +225,21 @@ def test_no_link_is_followed_and_what_is_no_record_stays(yard: Yard, tmp_path: P
     assert yard.prune() == {"acme/old-1", "other/old-1"}
     assert mine.read_text() == "Mine.\n"
     assert (elsewhere / linked.name).exists()
+
+
+def test_nothing_is_removed_behind_a_link_that_a_clone_brought(yard: Yard, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "old-1").mkdir(parents=True)
+    (elsewhere / "old-1/precious").touch()
+    yard.add("acme/old-1")
+    yard.add("acme/old-2")
+    (yard.store.folder / ".pruned").symlink_to(elsewhere)
+    assert yard.prune(Retention(30 * DAY_S, keep=1)) == {"acme/old-1"}
+    yard.add("acme/old-1")
+    (yard.store.folder / "acme").rename(tmp_path / "acme")
+    (yard.store.folder / "acme").symlink_to(elsewhere)
+    assert yard.prune() == {"acme/old-1", "acme/old-2"}
+    assert (elsewhere / "old-1/precious").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The threads of a project: what happens to one from two sides at once."""
 
+import os
 from contextlib import suppress
+from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
 
-from ryecore.errors import ThreadConflict
+from ryecore.errors import StateError, ThreadConflict
 from ryecore.state.store import ThreadStore
 from tests.house import House
 
@@ -35,3 +37,34 @@ def test_who_stops_and_who_claims_at_once_never_collide(house: House, kill: bool
         assert record.kill_requested if kill else record.cancel_requested
     one.close()
     other.close()
+
+
+@pytest.mark.parametrize("at", ["acme", "acme/g", "acme/g/g-1", "acme/g/g-1/output.log"])
+def test_no_thread_is_written_behind_a_link_that_a_clone_brought(
+    house: House, tmp_path: Path, at: str
+) -> None:
+    store = ThreadStore.open(house.path(""), house.path("", "user"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = store.folder / at
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(StateError, match=r"link.*(Move|Remove|move)"):
+        store.make_folder("acme/g/g-1")
+    assert not any(elsewhere.iterdir())
+    store.close()
+
+
+def test_a_wake_empties_no_file_behind_a_link_and_waits_for_no_fifo(
+    house: House, tmp_path: Path
+) -> None:
+    store = ThreadStore.open(house.path(""), house.path("", "user"))
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (store.folder / ".wishes").symlink_to(mine)
+    store.registry.register("one", "tool:x")
+    os.mkfifo(store.make_folder("one") / "status")
+    store.cancel("one")
+    assert store.look("one").status == "cancelled"
+    assert mine.read_text() == "mine"
+    store.close()

@@ -79,7 +79,7 @@ async def test_signed_configuration_prunes_behind_a_run_once_a_day(tmp_path: Pat
     assert not store.folder_of(first).exists()
     third = await aged(stage)
     assert [one.thread_id for one in store.registry.list_threads()] == [third, second]
-    mark = store.folder / ".pruned-at"
+    mark = store.private_folder / "pruned-at"
     os.utime(mark, (0, 0))
     fourth = await aged(stage)
     assert [one.thread_id for one in store.registry.list_threads()] == [fourth]
@@ -136,7 +136,7 @@ async def test_signed_configuration_prunes_behind_every_kind_of_run(
 
 async def until_pruned(stage: Stage) -> None:
     """Wait for the mark, which is written once a pruning is done."""
-    mark = stage.store().folder / ".pruned-at"
+    mark = stage.store().private_folder / "pruned-at"
     with anyio.fail_after(60):
         async with watch(mark) as watcher:
             while not mark.exists():

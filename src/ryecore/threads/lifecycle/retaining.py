@@ -25,7 +25,7 @@ __all__ = ["AutomaticPruning"]
 _EVERY_S: Final = 86_400
 _LOOK_EVERY_S: Final = 60.0
 _MOST_S: Final = 2.0
-_MARK: Final = ".pruned-at"
+_MARK: Final = "pruned-at"
 
 
 class AutomaticPruning:
@@ -65,7 +65,7 @@ class AutomaticPruning:
         if kept is None:
             return True
         store = self._store()
-        mark = store.folder / _MARK
+        mark = store.private_folder / _MARK
         with suppress(OSError):
             if 0 <= time.time() - mark.stat().st_mtime < _EVERY_S:
                 return True
