@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-__all__ = ["Span", "StyledText", "printable"]
+__all__ = ["Span", "StyledText", "is_visible", "printable"]
 
 _ANSI: Final = {
     "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
@@ -13,6 +13,20 @@ _CSS: Final = {
     "good": "color:#2da44e", "bad": "color:#e5534b", "warn": "color:#bf8700",
     "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#3b8eea",
 }  # fmt: skip
+
+_INVISIBLE: Final = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800),
+        (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x1D159, 0x1D159),
+        (0xE0100, 0xE01EF),
+    )
+    for code in range(first, last + 1)
+)  # fmt: skip
+"""Characters that Python counts as printable, though nothing shows: fillers and joiners.
+
+Source: Unicode 15.1, Default_Ignorable_Code_Point, with the letters and signs that are blank.
+"""
 
 Span = tuple[str, str]
 """A text and its style."""
@@ -70,3 +84,15 @@ def printable(text: str) -> str:
         char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
         for char in text
     )
+
+
+def is_visible(char: str) -> bool:
+    """Return whether a character shows as something; a space does, other blanks don't.
+
+    Text that must not deceive (a name, a question, a stranger's words) is held to this. Other text
+    may hold what only `printable` escapes: emoji, for one, end in a variation selector.
+
+    Args:
+        char: One character.
+    """
+    return char.isprintable() and char not in _INVISIBLE

@@ -29,6 +29,7 @@ from ryecore.items.spaces import EXTENSIONS, Space, refs_of
 from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
+from ryecore.styled import is_visible
 
 __all__ = [
     "SignedFile",
@@ -205,7 +206,7 @@ def check_name(kind: str, relative: str) -> None:
         SigningError: The name holds a control character, or one that is invisible or turns the
             direction of the text: it could forge the lines of an approval question.
     """
-    if not relative.isprintable():
+    if not all(map(is_visible, relative)):
         shown = json.dumps(relative)
         raise SigningError(
             f"The name of {kind}:{shown} holds a control, invisible or bidirectional character.",

@@ -27,6 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ryecore.errors import NotApproved
 from ryecore.policy.approval import ApprovalRequest, FileToApprove
+from ryecore.styled import is_visible
 
 __all__ = ["Approvals", "AskFirst", "question"]
 
@@ -224,4 +225,4 @@ def _quoted(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return "".join(char if is_visible(char) else "\N{REPLACEMENT CHARACTER}" for char in text)

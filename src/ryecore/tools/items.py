@@ -4,7 +4,6 @@ Source: seed 001; decisions 26, 30 and 41.
 """
 
 import math
-import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -31,6 +30,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.notices import warn
 from ryecore.policy import CallContext, capability_of
 from ryecore.search.model import SearchResults
+from ryecore.styled import is_visible
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import invalid_arguments
 
@@ -230,8 +230,6 @@ def refusal(tool_name: str, error: RyeError) -> ToolCallError:
 
 
 def _cleaned(text: str) -> str:
-    """A stranger's words without what is not to be seen, and not too many of them."""
-    seen = "".join(
-        one for one in text if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Co")
-    )
+    """Return a stranger's words without what doesn't show, and not too many of them."""
+    seen = "".join(one for one in text if one.isspace() or is_visible(one))
     return seen if len(seen) <= _MAX_DESCRIPTION else f"{seen[:_MAX_DESCRIPTION]}…"

@@ -22,6 +22,7 @@ from ryecore.items.signing import find_files, sign_item
 from ryecore.items.spaces import Spaces
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CallContext
+from ryecore.styled import is_visible
 from tests.house import House
 from tests.unit.items.helpers import PYTHON_TOOL, verify
 
@@ -222,13 +223,23 @@ def test_no_glob_is_signed_through_a_link_that_leaves_the_project(
 
 
 @pytest.mark.parametrize(
-    "name", ["x\n- tool:ok.py", "x\u202eyp.exe", "x\u200b", "x\u2028", "\x1b[2J"]
+    "name",
+    [
+        "x\n- tool:ok.py",
+        "x\u202eyp.exe",
+        "x\u200b",
+        "x\u2028",
+        "\x1b[2J",
+        "x\u3164",
+        "x\ufe0f",
+        "x\u2800",
+    ],
 )
 def test_a_name_that_shows_as_something_else_is_not_signed(house: House, name: str) -> None:
     path = put(house, f"tools/acme/{name}.py")
     with pytest.raises(SigningError, match="bidirectional") as refused:
         house.open().sign("tool:acme/*")
-    assert str(refused.value).isprintable()
+    assert all(map(is_visible, str(refused.value)))
     assert path.read_bytes() == PYTHON_TOOL
 
 
