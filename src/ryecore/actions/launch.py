@@ -260,8 +260,12 @@ class LaunchAction:
         ctx: CallContext,
         start_key: StartKey | None,
     ) -> tuple[str, ProcessId]:
-        from ryecore.runs.above import spawn_limit  # noqa: PLC0415 - threads alone
+        from ryecore.runs.above import (  # noqa: PLC0415 - threads alone
+            refuse_unproved_parent,
+            spawn_limit,
+        )
 
+        refuse_unproved_parent(self._environ, ctx.budget_account)
         threads, thread_id = self._threads(), str(uuid.uuid4())
         payload = Payload.within(
             ctx,

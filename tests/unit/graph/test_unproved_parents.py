@@ -30,6 +30,9 @@ async def test_no_graph_believes_a_parent_by_its_name_alone(tmp_path: Path) -> N
             "one step": lambda: rye.graphs.step(ref, "done"),
             "detached": lambda: rye.execute(ref, async_=True),
             "in a process of its own": lambda: rye.execute(ref),
+            "a detached tool": lambda: rye.execute(
+                "tool:rye/bash", {"command": "true"}, async_=True
+            ),
             "a detached thread": lambda: rye.execute(thread, thread="fork", async_=True),
         }
         for start in starts.values():
