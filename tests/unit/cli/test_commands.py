@@ -4,15 +4,13 @@ import fcntl
 import json
 import os
 import pty
-import stat
 import subprocess
 import sys
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
 
-from ryecore import SigningKey, __version__
+from ryecore import __version__
 from tests.house import BASH, PRIMITIVE, House
 from tests.unit.cli.conftest import COMMAND, environ, read_all
 
@@ -326,194 +324,11 @@ def test_trace_shows_the_chain_and_runs_nothing(house, run):
     assert not (house.project / "ran").exists()
 
 
-def test_a_first_key_is_made_once_with_closed_permissions_and_trusted(house, run, tmp_path):
-    home = tmp_path / "fresh"
-    done = run("keys", "generate", "--owner", "Ann", "--json", USER_SPACE=str(home))
-    assert done.code == 0
-    private = Path(done.json["path"]) / "private_key.pem"
-    assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
-    before = private.read_bytes()
-    again = run("keys", "generate", USER_SPACE=str(home))
-    assert again.code == 2
-    assert "never overwritten" in again.err
-    assert private.read_bytes() == before
-    listed = run("keys", "list", "--json", USER_SPACE=str(home)).json["keys"]
-    assert [(one["fingerprint"], one["owner"]) for one in listed] == [
-        (done.json["fingerprint"], "Ann")
-    ]
-    assert before.decode().splitlines()[1] not in run("keys", "list", USER_SPACE=str(home)).out
-
-
-def test_keys_list_says_how_to_begin(run, tmp_path):
-    assert "rye keys generate" in run("keys", "list", USER_SPACE=str(tmp_path / "x")).out
-
-
-def colleague(house: House, tmp_path: Path) -> tuple[SigningKey, Path]:
-    """A colleague's key, its public half as a file, and a tool that it has signed."""
-    key = SigningKey.generate()
-    pem = tmp_path / "colleague.pem"
-    pem.write_bytes(key.public.pem)
-    path = house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False)
-    house.sign(path, key=key)
-    return key, pem
-
-
-def test_a_colleagues_key_is_trusted_and_revoked(house, run, tmp_path):
-    key, pem = colleague(house, tmp_path)
-    refused = run("execute", "tool:a/t")
-    assert refused.code == 2
-    assert "rye keys trust" in refused.err
-    trusted = run("keys", "trust", str(pem), "--owner", "Bob", "--json")
-    assert trusted.json["fingerprint"] == key.public.fingerprint
-    assert run("execute", "tool:a/t").code == 0
-    assert "Bob" in run("keys", "list").out
-    assert run("keys", "trust", str(pem), "--revoke").code == 0
-    revoked = run("execute", "tool:a/t")
-    assert revoked.code == 2
-    assert "revoked" in revoked.err
-    assert run("keys", "trust", str(pem), "--reinstate").code == 0
-    (known,) = [
-        one
-        for one in run("keys", "list", "--json").json["keys"]
-        if one["fingerprint"] == key.public.fingerprint
-    ]
-    assert (known["owner"], known["status"]) == ("Bob", "trusted")
-
-
-def test_a_key_that_a_project_brings_is_trusted_by_its_file(house, run, tmp_path):
-    key, _ = colleague(house, tmp_path)
-    house.write(
-        f"config/keys/trusted/{key.public.fingerprint}.toml",
-        f'owner = "Bob"\n[public_key]\npem = """{key.public.pem.decode()}"""\n',
-        key=key,
-    )
-    refused = run("execute", "tool:a/t")
-    assert refused.code == 2
-    named = [part for part in refused.err.split() if part.endswith(".toml")]
-    assert run("keys", "trust", named[-1]).code == 0
-    assert run("execute", "tool:a/t").code == 0
-
-
-def test_a_key_may_expire(house, run, tmp_path):
-    _, pem = colleague(house, tmp_path)
-    assert run("keys", "trust", str(pem), "--not-after", "2999-01-31T00:00:00Z").code == 0
-    assert run("execute", "tool:a/t").code == 0
-    assert "2999" in run("keys", "list").out
-    done = run("keys", "trust", str(pem), "--not-after", "2001-01-31T00:00:00Z")
-    assert done.code == 2
-    assert "is over" in done.err
-    assert run("execute", "tool:a/t").code == 0
-
-
-@pytest.mark.parametrize("when", ["tomorrow", "2027-01-31"])
-def test_an_expiry_that_is_no_time_is_refused(house, run, tmp_path, when):
-    _, pem = colleague(house, tmp_path)
-    done = run("keys", "trust", str(pem), "--not-after", when)
-    assert done.code == 2
-    assert run("execute", "tool:a/t").code == 2
-
-
-def test_a_key_may_be_vouched_for_in_this_project_alone(house, run, tmp_path):
-    key, pem = colleague(house, tmp_path)
-    assert run("keys", "trust", str(pem), "--in-project").code == 0
-    assert house.path(f"config/keys/trusted/{key.public.fingerprint}.toml").is_file()
-    assert run("execute", "tool:a/t").code == 0
-
-
-def test_trusting_needs_a_key_of_ones_own(house, run, tmp_path):
-    _, pem = colleague(house, tmp_path)
-    done = run("keys", "trust", str(pem), USER_SPACE=str(tmp_path / "x"))
-    assert done.code == 2
-    assert "rye keys generate" in done.err
-
-
-def test_trust_project_makes_its_own_interpreter_run(house, run):
-    python = house.project / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text("#!/bin/sh\necho '\"mine\"'\n")
-    python.chmod(0o755)
-    house.python("a/t", "def execute(p, project):\n    return 'theirs'")
-    assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
-    trusted = run("trust-project")
-    assert trusted.code == 0
-    assert "to take that back, remove" in trusted.out
-    assert run("execute", "tool:a/t", "--json").json["data"] == "mine"
-    Path(run("trust-project", "--json").json["path"]).unlink()
-    assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
-
-
 def test_the_module_runs_like_the_script():
     done = subprocess.run(
         [sys.executable, "-m", "ryecore.cli", "--version"], capture_output=True, check=True
     )
     assert __version__.encode() in done.stdout
-
-
-# env
-
-
-def test_names_of_a_dotenv_are_listed_allowed_and_forgotten_by_name_alone(house, run):
-    (house.project / ".env").write_text("GREETING=hunter2\nSTRIPE_SK=hunter2\nLD_PRELOAD=hunter2\n")
-    listed = run("env", "list")
-    assert "✗ LD_PRELOAD  never set" in listed.out
-    assert "· GREETING  set for tools whose signed elements ask for it" in listed.out
-    allowed = run("env", "allow", "GREETING", "STRIPE_SK")
-    assert "GREETING, STRIPE_SK" in allowed.out
-    assert "STRIPE_SK: looks like a credential" in allowed.err
-    assert "not in this project's .env" not in allowed.err
-    assert "MISTYPED: not in this project's .env yet" in run("env", "allow", "MISTYPED").err
-    listed = run("env", "list")
-    assert "✓ GREETING  set for every tool" in listed.out
-    assert "hunter2" not in listed.out
-    assert run("env", "forget", "GREETING").code == 0
-    states = {one["name"]: one["state"] for one in run("env", "list", "--json").json["names"]}
-    assert states == {
-        "GREETING": "asked",
-        "LD_PRELOAD": "never",
-        "MISTYPED": "missing",
-        "STRIPE_SK": "allowed",
-    }
-    refused = run("env", "allow", "LD_PRELOAD")
-    assert refused.code == 2
-    assert "it steers programs" in refused.err
-    assert "! MISTYPED  allowed, but not in this project's .env" in run("env", "list").out
-
-
-@pytest.mark.parametrize("command", ["allow", "forget"])
-@pytest.mark.parametrize("name", ["A B", "", "1X", "a-b", "X=hunter2", "=hunter2", "A B=hunter2"])
-def test_what_is_no_variables_name_is_said_with_what_one_looks_like(house, run, command, name):
-    refused = run("env", command, "--", name)
-    assert refused.code == 2
-    assert "steers" not in refused.err
-    assert "hunter2" not in refused.err
-    assert ("the name alone: X" if name == "X=hunter2" else "like GREETING") in refused.err
-
-
-def test_lines_of_a_dotenv_that_can_not_be_read_are_named_once_without_their_text(house, run):
-    (house.project / ".env").write_text(
-        "GREETING=hi\n\n\nthe password is hunter2\n'x\nA=\"hunter2\nB=1\n"
-    )
-    house.shell("a/t", 'echo "$GREETING"', env_config={"env": {"GREETING": "${GREETING}"}})
-    for command in (["env", "list"], ["execute", "tool:a/t"]):
-        done = run(*command)
-        assert done.code == 0
-        assert done.err == (
-            f"! {house.project}/.env, lines 4, 5, 6: passed over. "
-            "Write NAME=value, with quotes that are closed.\n"
-        )
-
-
-# names
-
-
-def test_a_file_that_holds_no_public_key_is_named(house, run):
-    for name in ("notes.txt", "notes.toml"):
-        (house.project / name).write_text("a = 1\n")
-        refused = run("keys", "trust", name)
-        assert refused.code == 2
-        assert f"{name} holds no public key" in refused.err
-        assert "public_key.pem" in refused.err
 
 
 def test_what_no_space_holds_is_said_once_with_how_to_look(run):
