@@ -143,6 +143,32 @@ async def test_a_key_of_another_request_is_refused_with_both_named(tmp_path: Pat
     assert marks(theatre) == ["paid"]
 
 
+async def test_a_guessed_key_shows_and_blocks_no_run_of_a_caller_that_may_do_more(
+    tmp_path: Path,
+) -> None:
+    theatre = Theatre(House(tmp_path))
+    refs = items(theatre)
+    less = CallContext(capabilities=frozenset({"rye.execute.tool.acme.*"}))
+    async with theatre.open() as rye:
+        mine = await again(rye, refs["tool"], idempotency_key="nightly")
+        other = await again(rye, refs["tool"], idempotency_key="nightly", ctx=less)
+        assert other["thread_id"] != mine["thread_id"]
+        assert "already_started" not in other
+        await rye.execute(refs["tool"], {"n": 1}, async_=True, idempotency_key="late", ctx=less)
+        await again(rye, refs["tool"], idempotency_key="late")
+        run = await rye.graphs.run(refs["graph"], idempotency_key="flow")
+        with pytest.raises(RyeError, match="capability"):
+            await rye.graphs.run(
+                refs["graph"], idempotency_key="flow", ctx=CallContext(capabilities=frozenset())
+            )
+        same = await rye.graphs.run(refs["graph"], idempotency_key="flow", ctx=less)
+        assert same.run_id != run.run_id
+        repeated = await rye.graphs.run(refs["graph"], idempotency_key="flow", ctx=less)
+        assert repeated.run_id == same.run_id
+        for one in await rye.threads.list():
+            await rye.threads.wait(one.thread_id)
+
+
 async def test_a_start_that_failed_before_it_began_frees_its_key(tmp_path: Path) -> None:
     theatre = Theatre(House(tmp_path))
     ref = items(theatre)["directive"]

@@ -95,7 +95,7 @@ class ExecuteAction:
             _check_options(ref.kind, options)
             check_capability("execute", ref, ctx)
             given = checked_mapping(parameters)
-            start_key = _start_key(ref, given, options)
+            start_key = _start_key(ref, given, options, ctx)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -132,7 +132,7 @@ class ExecuteAction:
     ) -> ExecutionResult:
         """Run a directive in a managed thread, here or in a process of its own."""
         try:
-            wish = thread_wish(ref, inputs, options)
+            wish = thread_wish(ref, inputs, options, ctx)
             if not options.async_:
                 try:
                     return await self._threads().run(wish, ctx)
@@ -197,7 +197,7 @@ class ExecuteAction:
                 limit_overrides=limits,
                 idempotency_key=idempotency_key,
             )
-            wish = thread_wish(ref, checked_mapping(inputs), options)
+            wish = thread_wish(ref, checked_mapping(inputs), options, ctx)
             try:
                 return await self._threads().start(wish, ctx)
             except AlreadyStarted as found:
@@ -277,7 +277,9 @@ class ExecuteAction:
         return named(text, self._spaces)
 
 
-def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions) -> "ThreadWish":
+def thread_wish(
+    ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
+) -> "ThreadWish":
     """What a directive's thread is wanted for.
 
     Raises:
@@ -292,12 +294,12 @@ def thread_wish(ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions
         options.model,
         read_overrides(options.limit_overrides),
         options.muted_hooks,
-        start_key=_start_key(ref, inputs, options),
+        start_key=_start_key(ref, inputs, options, ctx),
     )
 
 
 def _start_key(
-    ref: ItemRef, given: Mapping[str, Any], options: ExecuteOptions
+    ref: ItemRef, given: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
 ) -> "StartKey | None":
     """Return the idempotency key of a call, with the request that it identifies.
 
@@ -317,7 +319,7 @@ def _start_key(
         from ryecore.threads.planner.planning import read_overrides  # noqa: PLC0415 - threads alone
 
         limits = read_overrides(options.limit_overrides)
-    return start_key_of(key, ref, given, limits, options.model)
+    return start_key_of(key, ref, given, limits, ctx.capabilities, options.model)
 
 
 def _check_options(kind: str, options: ExecuteOptions) -> None:

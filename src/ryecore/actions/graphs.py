@@ -182,7 +182,7 @@ class Graphs:
     ) -> GraphWish:
         found, given = self._ref(ref, ctx), checked_mapping(inputs, "Inputs")
         bounds = checked_limits(limits)
-        key = start_key_of(idempotency_key, found, given, bounds)
+        key = start_key_of(idempotency_key, found, given, bounds, ctx.capabilities)
         return GraphWish(found, given, bounds, start_key=key)
 
     async def carry_out(self, wish: GraphWish, ctx: CallContext) -> "GraphRun":

@@ -1,6 +1,6 @@
 """Make the idempotency key of a start from what its caller passes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ryecore.items.refs import ItemRef
@@ -17,6 +17,7 @@ def start_key_of(
     ref: ItemRef,
     parameters: Mapping[str, Any],
     limits: Limits,
+    capabilities: Collection[str] | None,
     model: str | None = None,
 ) -> "StartKey | None":
     """Make the idempotency key of a start, with the request that it is for.
@@ -26,6 +27,7 @@ def start_key_of(
         ref: What is started.
         parameters: Its parameters or inputs.
         limits: The limits that its caller names.
+        capabilities: What its caller may do; None for the host.
         model: The model that its caller names.
 
     Raises:
@@ -36,4 +38,4 @@ def start_key_of(
     from ryecore.state.start_keys import StartKey  # noqa: PLC0415 - for what is started alone
 
     request = {"parameters": parameters, "model": model, "limits": limits.to_dict()}
-    return StartKey.of(key, str(ref), request)
+    return StartKey.of(key, str(ref), request, capabilities)

@@ -1,13 +1,15 @@
 """Idempotency keys: a start that is repeated with the same key finds the run of the first.
 
 A key counts within the chain of the thread that starts something, so that one which is handed off
-or resumed still finds its own; what the host starts shares one scope.
+or resumed still finds its own. What the host starts shares one scope, and callers that may do less
+than the host have one for each set of capabilities: who guesses a key neither sees the result of a
+run that could do more, nor keeps its owner from starting.
 """
 
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Self
 
@@ -44,20 +46,29 @@ class StartKey:
         key: The key.
         item_id: What is started, as a canonical ref.
         digest: The SHA-256 (hex) of all that the request says.
+        scope: Where the key counts unless a thread uses it; empty for the host's own.
     """
 
     key: str
     item_id: str
     digest: str
+    scope: str = ""
 
     @classmethod
-    def of(cls, key: object, item_id: str, request: Mapping[str, object]) -> Self:
+    def of(
+        cls,
+        key: object,
+        item_id: str,
+        request: Mapping[str, object],
+        capabilities: Collection[str] | None = None,
+    ) -> Self:
         """Make the key of a request.
 
         Args:
             key: The caller's key: 1 to 200 visible ASCII characters.
             item_id: What is started, as a canonical ref.
             request: Its parameters, and whatever else makes it another request.
+            capabilities: What the caller may do; None for the host.
 
         Raises:
             InputError: It can't be a key, or the request can't be written as JSON.
@@ -75,7 +86,7 @@ class StartKey:
                 f"{problem}.",
                 next_step="Pass parameters of JSON's types, with text as the keys of objects.",
             ) from None
-        return cls(key, item_id, sha256(text.encode()).hexdigest())
+        return cls(key, item_id, sha256(text.encode()).hexdigest(), _scope_of_caller(capabilities))
 
 
 @frozen
@@ -115,9 +126,16 @@ class EarlierStart:
         return document
 
 
-def _scope_of(run: sqlite3.Connection, parent_id: str | None) -> str:
-    if parent_id is None:
+def _scope_of_caller(capabilities: Collection[str] | None) -> str:
+    if capabilities is None:
         return ""
+    text = json.dumps(sorted(capabilities))
+    return f"capabilities:{sha256(text.encode()).hexdigest()}"  # no thread's id has a colon
+
+
+def _scope_of(run: sqlite3.Connection, start: StartKey, parent_id: str | None) -> str:
+    if parent_id is None:
+        return start.scope
     query = "SELECT coalesce(chain_root_id, thread_id) FROM threads WHERE thread_id = ?"
     row = run.execute(query, (parent_id,)).fetchone()
     return parent_id if row is None else str(row[0])
@@ -142,7 +160,7 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
         return
     row = run.execute(
         "SELECT * FROM threads WHERE start_scope = ? AND start_key = ?",
-        (_scope_of(run, parent_id), start.key),
+        (_scope_of(run, start, parent_id), start.key),
     ).fetchone()
     if row is None:
         return
@@ -222,5 +240,5 @@ def keep_start_key(
         run.execute(
             "UPDATE threads SET start_scope = ?, start_key = ?, start_digest = ?"
             " WHERE thread_id = ?",
-            (_scope_of(run, parent_id), start.key, start.digest, thread_id),
+            (_scope_of(run, start, parent_id), start.key, start.digest, thread_id),
         )
