@@ -85,30 +85,32 @@ class EarlierRun:
         self.host.store.cancel(self.run_id)
 
     async def result(self) -> GraphResult:
-        """Wait for its end, and return its result as the registry and its journal keep it."""
+        """Wait for its end, and return its result from the registry and its journal."""
         await self.host.store.wait(self.run_id)
-        return await run_in_thread(self._kept)
+        return await run_in_thread(self._read_result)
 
-    def _kept(self) -> GraphResult:
+    def _read_result(self) -> GraphResult:
         view, found = look_at_run(self.host.store, self.run_id)
         if isinstance(self.loaded, LoadedGraph):
             view = with_graph(view, found, self.loaded.graph)
             if found is not None and not view.is_changed:
-                return _kept_result(view, self._said(), self.loaded.chain, self.loaded.graph)
-        return _kept_result(view, self._said(), _NO_CHAIN, None)
+                return _made_result(
+                    view, self._stored_result(), self.loaded.chain, self.loaded.graph
+                )
+        return _made_result(view, self._stored_result(), _NO_CHAIN, None)
 
-    def _said(self) -> Mapping[str, Any]:
-        kept = self.host.registry.get_result(self.run_id)
-        return kept if isinstance(kept, Mapping) else {}
+    def _stored_result(self) -> Mapping[str, Any]:
+        stored = self.host.registry.get_result(self.run_id)
+        return stored if isinstance(stored, Mapping) else {}
 
 
-def _kept_result(
-    view: RunView, kept: Mapping[str, Any], chain: ValidChain, graph: Graph | None
+def _made_result(
+    view: RunView, stored: Mapping[str, Any], chain: ValidChain, graph: Graph | None
 ) -> GraphResult:
-    """Make a run's result from what is kept of it; less is, where its process died."""
-    document, metadata = kept.get("data"), kept.get("metadata")
+    """Make a run's result from its row, journal and stored result, which a death leaves short."""
+    document, metadata = stored.get("data"), stored.get("metadata")
     if not isinstance(document, Mapping):
-        error = kept.get("error") or f"The run ended as {view.record.status}."
+        error = stored.get("error") or f"The run ended as {view.record.status}."
         document = {"success": False, "status": view.record.status, "error": error}
         document["graph_run_id"] = view.run_id
     is_well = view.record.status == "completed"
@@ -124,7 +126,8 @@ def _kept_result(
         chain=chain,
         duration_ms=float(took) if isinstance(took, int | float) else 0.0,
         # Of one whose process died, its journal says whether something had begun.
-        effect_unknown=document.get("effect_unknown", kept.get("died") and view.is_unknown) is True,
+        effect_unknown=document.get("effect_unknown", stored.get("died") and view.is_unknown)
+        is True,
         run_id=view.run_id,
         ended=ended,
         output=document.get("output"),
@@ -141,12 +144,13 @@ def _kept_result(
 
 
 def _failed(document: Mapping[str, Any]) -> NodeError:
-    node, said = str(document.get("node") or ""), str(document.get("error") or "")
+    node, message = str(document.get("node") or ""), str(document.get("error") or "")
     code = str(document.get("error_code") or "internal")
     is_unknown = document.get("effect_unknown") is True
-    return NodeError(node, said.removeprefix(f"{node}: ") if node else said, code, is_unknown)
+    message = message.removeprefix(f"{node}: ") if node else message
+    return NodeError(node, message, code, is_unknown)
 
 
-def _error(said: Mapping[str, Any]) -> NodeError:
-    is_unknown = said.get("effect_unknown") is True
-    return NodeError(said["node"], said["error"], said["code"], is_unknown)
+def _error(document: Mapping[str, Any]) -> NodeError:
+    is_unknown = document.get("effect_unknown") is True
+    return NodeError(document["node"], document["error"], document["code"], is_unknown)

@@ -70,9 +70,8 @@ async def follow_records(
     Raises:
         StateError: The transcript can't be read.
     """
-    path, offset = folder / TRANSCRIPT, 0
-    if not from_start and path.exists():
-        offset = path.stat().st_size
+    path = folder / TRANSCRIPT
+    offset = 0 if from_start else _size(path, None)
     async with Signs(folder) as watched:
         while True:
             ended = await run_in_thread(has_ended)

@@ -145,7 +145,7 @@ class GraphLife:
 
         Raises:
             AlreadyStarted: The same was started with its idempotency key.
-        RyeError: Nothing runs. A run that was registered by then has ended as an error.
+            RyeError: Nothing runs. A run that was registered by then has ended as an error.
         """
         await self._host.open_store()
         key = self._wish.start_key
