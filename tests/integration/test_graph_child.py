@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -247,12 +247,6 @@ def _decoded(text: str) -> dict[str, str]:
 # How it is stopped
 
 
-def all_end(pids: Iterable[int]) -> None:
-    """Wait for the end of processes that were killed: the kernel takes a moment for it."""
-    for pid in pids:
-        wait_until_dead(pid)
-
-
 @ON_BOTH_LOOPS
 async def test_a_run_is_cancelled_by_its_id(house: House) -> None:
     async with house.open() as rye, running(rye, hanging(house)) as done:
@@ -262,7 +256,7 @@ async def test_a_run_is_cancelled_by_its_id(house: House) -> None:
     assert document(done[0])["status"] == "cancelled"
     assert done[0].status == "error"
     assert signed_status(house, record.thread_id) == "cancelled"
-    all_end(pids)
+    wait_until_dead(*pids)
 
 
 @ON_BOTH_LOOPS
@@ -279,7 +273,7 @@ async def test_a_cancelled_caller_leaves_nothing_running(house: House) -> None:
             group.start_soon(run)
             pids += await pids_of(house)
             stop.cancel()
-        all_end(pids)
+        wait_until_dead(*pids)
         (record,) = await rye.threads.list(all=True)
     assert record.status == "cancelled"
     assert signed_status(house, record.thread_id) == "cancelled"
@@ -291,7 +285,7 @@ async def test_term_is_a_wish_to_stop(house: House) -> None:
         os.kill(walker, signal.SIGTERM)
     assert document(done[0])["status"] == "cancelled"
     assert signed_status(house, document(done[0])["graph_run_id"]) == "cancelled"
-    all_end(others)
+    wait_until_dead(*others)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 100, 200, 300, 400])
@@ -306,7 +300,7 @@ async def test_a_caller_that_goes_at_any_time_leaves_a_run_that_has_ended(
         assert await rye.threads.list() == ()
         ended = await rye.threads.list(all=True)
     assert {record.status for record in ended} <= {"cancelled", "error"}
-    all_end(pids_so_far(house))
+    wait_until_dead(*pids_so_far(house))
 
 
 @ON_BOTH_LOOPS
@@ -319,7 +313,7 @@ async def test_a_timeout_ends_the_run_and_says_so(house: House) -> None:
     assert done.status == "error"
     assert "time is up" in str(done.error)
     assert report.ended
-    all_end(pids)
+    wait_until_dead(*pids)
 
 
 @ON_BOTH_LOOPS
@@ -465,7 +459,7 @@ async def test_a_launched_graph_is_stopped_and_killed_like_a_thread(house: House
         assert walker == launched.pid
         await rye.threads.cancel(launched.thread_id)
         assert (await end_of(rye, launched)).status == "cancelled"
-        all_end(others)
+        wait_until_dead(*others)
         (house.root / "pids").unlink()
         again = await launch(rye, ref)
         pids = await pids_of(house)

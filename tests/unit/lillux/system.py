@@ -31,17 +31,18 @@ def is_alive(pid: int) -> bool:
     return state_of(pid) not in "ZX"
 
 
-def wait_until_dead(pid: int) -> None:
-    """Wait, without polling, for a process that has been killed already."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        ready, _, _ = select.select([fd], [], [], 30)
-        assert ready, f"{pid} lives"
-    finally:
-        os.close(fd)
+def wait_until_dead(*pids: int) -> None:
+    """Wait, without polling, for processes that have been killed already."""
+    for pid in pids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            ready, _, _ = select.select([fd], [], [], 30)
+            assert ready, f"{pid} lives"
+        finally:
+            os.close(fd)
 
 
 def children() -> set[int]:
