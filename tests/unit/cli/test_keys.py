@@ -1,4 +1,4 @@
-"""`rye keys`, as a real process."""
+"""`rye keys` and `rye trust-project`, as real processes."""
 
 import stat
 from pathlib import Path
@@ -118,3 +118,18 @@ def test_a_file_that_holds_no_public_key_is_named(house, run):
         assert refused.code == 2
         assert f"{name} holds no public key" in refused.err
         assert "public_key.pem" in refused.err
+
+
+def test_trust_project_makes_its_own_interpreter_run(house, run):
+    python = house.project / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho '\"mine\"'\n")
+    python.chmod(0o755)
+    house.python("a/t", "def execute(p, project):\n    return 'theirs'")
+    assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
+    trusted = run("trust-project")
+    assert trusted.code == 0
+    assert "to take that back, remove" in trusted.out
+    assert run("execute", "tool:a/t", "--json").json["data"] == "mine"
+    Path(run("trust-project", "--json").json["path"]).unlink()
+    assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
