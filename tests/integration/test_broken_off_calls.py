@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -123,6 +124,26 @@ async def test_a_runs_own_duration_leaves_the_effect_of_its_node_unknown(
         "agent": asks,
     }
     await broken_off(theatre, nodes[kind](), None, "cancelled", limits={"duration_seconds": 1})
+
+
+async def test_a_run_whose_time_is_up_while_its_loop_is_busy_ends_as_any_such_run(
+    house: House,
+) -> None:
+    theatre = Theatre(house)
+    ref = graph(
+        house,
+        {"pay": calls(house.shell("acme/slow", "exec sleep 300"))},
+        permissions=("rye.execute.*",),
+    )
+
+    async def keep_the_loop_busy() -> None:
+        await anyio.sleep(0.8)
+        time.sleep(0.6)
+
+    async with theatre.open() as rye, anyio.create_task_group() as tasks:
+        tasks.start_soon(keep_the_loop_busy)
+        done = await rye.graphs.run(ref, limits={"duration_seconds": 1})
+    assert (done.ended, done.effect_unknown) == ("cancelled", True), done.error
 
 
 async def broken_off(

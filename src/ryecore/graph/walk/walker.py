@@ -15,7 +15,7 @@ from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.chain.output import with_unknown_effect
-from ryecore.errors import IntegrityError
+from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
@@ -145,6 +145,7 @@ class Walker:
         context = context_of(walk.graph, self.position.state, walk.inputs, now_ms)
         try:
             outcome = await self._outcome(vertex, context)
+            self._check_time(outcome)
             result = result_of(vertex.id, outcome, has_members=vertex.type == "foreach")
             if result.error is None or not walk.hooks.listens("error"):
                 return result, None
@@ -155,6 +156,17 @@ class Walker:
         except IntegrityError as error:  # a hook's
             return _untrusted(vertex, str(error)), "abort"
         return result, told.control
+
+    def _check_time(self, outcome: NodeOutcome) -> None:
+        """Raise where the run's time broke a node off: the run has ended then, not the node.
+
+        The node's process is stopped at that time too, and its end may be noticed first.
+        """
+        failure = outcome.failure
+        if failure is None or not failure.effect_unknown:
+            return
+        if is_cancelled(deadline=self._walk.call.deadline):
+            raise CallCancelled("The run's time is up.")
 
     async def _outcome(self, vertex: VertexOfGraph, context: Mapping[str, object]) -> NodeOutcome:
         """Run a node, by the one executor."""
