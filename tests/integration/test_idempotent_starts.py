@@ -385,6 +385,7 @@ async def test_a_repeated_run_says_how_the_one_stands_that_died(tmp_path: Path) 
             done = await rye.graphs.run(ref, idempotency_key="k")
     assert (done.run_id, done.ended, done.effect_unknown) == (found.run_id, "error", True)
     assert str(started["pid"]) in (done.error or "")
+    assert done.duration_ms > 0
 
 
 async def test_a_found_run_is_cancelled_from_another_process(tmp_path: Path) -> None:

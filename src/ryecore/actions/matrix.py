@@ -67,7 +67,8 @@ def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
     is_remote = target != "local"
     if kind not in ("tool", "directive"):
         raise UnsupportedExecution(
-            f"A {kind} item can't be executed.", next_step="Execute a tool or a directive."
+            f"A {kind} item can't be executed.",
+            next_step=f"Execute a tool or a directive, or read it: rye fetch {kind}:ID",
         )
     if kind == "tool" and thread == "fork":
         raise UnsupportedExecution(

@@ -16,6 +16,7 @@ from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.policy import CallContext
+from ryecore.rye import Rye
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def resume(
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
-        with_threads(project_path, lambda threads: threads.show(thread_id))  # before models
         _run(
+            thread_id,
             lambda threads, ctx: threads.start_resume(
                 thread_id, message, again=again, limits=overrides, ctx=ctx
             ),
@@ -89,8 +90,8 @@ def fork(
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
-        with_threads(project_path, lambda threads: threads.show(thread_id))  # before models
         _run(
+            thread_id,
             lambda threads, ctx: threads.start_fork(
                 thread_id, at=at, message=message, limits=overrides, ctx=ctx
             ),
@@ -121,6 +122,7 @@ def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
 
 
 def _run(
+    thread_id: str,
     start: "Callable[[Threads, CallContext], Awaitable[Thread]]",
     project_path: str,
     deps: str | None,
@@ -128,13 +130,17 @@ def _run(
     as_json: bool,
 ) -> None:
     async def run() -> "ThreadResult":
-        async with opened_with_models(project_path, deps) as rye:
+        # What has no conversation is refused as that, whether or not there are models.
+        opened = opened_with_models(project_path, deps) if is_directive else Rye.open(project_path)
+        async with opened as rye:
             return await run_to_end(
                 rye,
                 lambda ctx: start(rye.threads, ctx),
                 is_shown=not as_json and can_redraw(sys.stderr),
             )
 
+    shown = with_threads(project_path, lambda threads: threads.show(thread_id))
+    is_directive = shown.record.item_id.startswith("directive:")
     with stopped_by_signals():
         done = anyio.run(run)
     if as_json:

@@ -124,7 +124,7 @@ def _made_result(
         data=document,
         error=None if is_well else str(error or ended),
         chain=chain,
-        duration_ms=float(took) if isinstance(took, int | float) else 0.0,
+        duration_ms=float(took) if isinstance(took, int | float) else view.lasted_s * 1000,
         # Of one whose process died, its journal says whether something had begun.
         effect_unknown=document.get("effect_unknown", stored.get("died") and view.is_unknown)
         is True,

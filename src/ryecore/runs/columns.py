@@ -58,6 +58,11 @@ def shown(value: object) -> str:
 
 
 def main_line(error: str) -> str:
-    """The line of an error that says most: the first; of a Python traceback, the last."""
+    """Return an error's first line; of a Python traceback, the line that names the exception."""
     lines = error.strip().splitlines() or [""]
-    return lines[-1] if "Traceback (most recent call last)" in lines[0] else lines[0]
+    if "Traceback (most recent call last)" not in lines[0]:
+        return lines[0]
+    frames = [at for at, line in enumerate(lines) if line.startswith('  File "')]
+    behind = lines[frames[-1] + 1 :] if frames else []
+    # Behind the exception, its message may continue, or a sentence of ryecore's may follow.
+    return next((line for line in behind if line and not line[0].isspace()), lines[-1])

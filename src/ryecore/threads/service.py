@@ -213,7 +213,7 @@ class ThreadService:
             raise ThreadConflict(
                 f"The thread {thread_id} runs the graph {record.item_id}, which has no "
                 "conversation.",
-                next_step=f"Go on with it: rye graph resume {thread_id}",
+                next_step=f"See the run, and how to continue it: rye graph show {thread_id}",
                 thread_id=thread_id,
                 state=record.status,
             )

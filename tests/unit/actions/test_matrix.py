@@ -68,8 +68,9 @@ def test_each_cell_runs_is_refused_or_says_what_is_missing(cell, name):
 @pytest.mark.parametrize("thread", ["inline", "fork"])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_other_kinds_are_not_executed(kind, target, thread, is_async):
-    with pytest.raises(UnsupportedExecution, match=f"A {kind} item can't be executed"):
+    with pytest.raises(UnsupportedExecution, match=f"A {kind} item can't be executed") as refused:
         check_cell(kind, target, thread, async_=is_async)
+    assert f"rye fetch {kind}:" in refused.value.next_step
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "-".join(map(str, cell)))

@@ -6,12 +6,14 @@ import subprocess
 
 import pytest
 
+from tests.graphs import graph
 from tests.house import House
 from tests.thread_deps import DEPS, furnish
 from tests.unit.cli.conftest import COMMAND, Run, environ
 from tests.unit.cli.test_fork import until_asked
 
 GOING_ON = [["resume"], ["fork", "--at", "1"], ["handoff"]]
+SEE_RUN = "See the run, and how to continue it: rye graph show"
 
 
 @pytest.fixture(autouse=True)
@@ -150,11 +152,19 @@ def test_a_tool_s_thread_has_no_conversation(house: House, run: Run, command: li
     house.shell("acme/work", "echo hello")
     thread_id = run("execute", "tool:acme/work", "--async", "--json").json["thread_id"]
     run("threads", "wait", thread_id)
-    models = ["--deps", DEPS] if command[0] in ("resume", "fork") else []
-    done = run("threads", *command, *models, thread_id)
+    done = run("threads", *command, thread_id)  # without models, too
     assert done.code == 2
     assert "no conversation and no transcript" in done.err
     assert "next" in done.err
+
+
+@pytest.mark.parametrize("command", [*GOING_ON, ["transcript"], ["replay"]])
+def test_a_graph_s_run_has_no_conversation(house: House, run: Run, command: list[str]) -> None:
+    ref = graph(house, {"end": {"type": "return"}})
+    run_id = run("graph", "run", ref, "--json").json["data"]["graph_run_id"]
+    done = run("threads", *command, run_id)  # without models, too
+    assert (done.code, f"next: {SEE_RUN} {run_id}" in done.err) == (2, True), done.err
+    assert run("graph", "show", run_id).code == 0
 
 
 @pytest.mark.parametrize("command", [["resume"], ["fork", "--at", "1"]])

@@ -53,7 +53,8 @@ class ProgressLines:
             return self._of_member(event.run_id, payload)
         elif event.type == "foreach_completed":
             failed = f", {payload['failed']} failed" if payload.get("failed") else ""
-            self._members = f"{payload.get('count', 0)} items{failed}"
+            count = payload.get("count", 0)
+            self._members = f"{count} {'item' if count == 1 else 'items'}{failed}"
         elif event.type == "node_completed":
             return self._of_node(event.run_id, payload)
         elif event.type in ("node_retry", "item_retry"):
@@ -104,9 +105,10 @@ class ProgressLines:
         return _line(run_id, f"step {step}{self._of(step)} {node} {mark} {took}{to}", said)
 
     def _of_end(self, event: GraphEvent, payload: Mapping[str, Any]) -> str:
-        steps = int(payload.get("steps", 0))
+        # The end of a run whose process died is written later, and names neither.
+        steps = int(payload.get("steps", self._step))
         took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
-        status = str(payload.get("status", "")).replace("_", " ")
+        status = str(payload.get("status", event.type.removeprefix("run_"))).replace("_", " ")
         count = f"{steps} {'step' if steps == 1 else 'steps'}"
         error = str(payload.get("error", ""))
         said = "" if error == self._failure else error  # the node's own line said it

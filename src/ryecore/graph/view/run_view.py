@@ -72,6 +72,12 @@ class RunView:
     problem: str = ""
 
     @property
+    def lasted_s(self) -> float:
+        """How long it took, or has taken so far, in seconds."""
+        until = _seconds(self.record.completed_at) if self.record.completed_at else time.time()
+        return until - _seconds(self.record.created_at)
+
+    @property
     def run_id(self) -> str:
         """What `rye.graphs`, `rye.threads` and the command line know it by."""
         return self.record.thread_id
@@ -200,12 +206,11 @@ class RunView:
     def _add_head(self, text: StyledText, width: int) -> None:
         record = self.record
         mark = MARKS[self.status]
-        until = _seconds(record.completed_at) if record.completed_at else time.time()
         text.line(
             mark,
             (self.run_id, "id"),
             (f"  {self.status.replace('_', ' ')}", mark[1]),
-            (f"  {duration(until - _seconds(record.created_at))}", ""),
+            (f"  {duration(self.lasted_s)}", ""),
             (f"  {self.steps:,} step{'' if self.steps == 1 else 's'}", "dim"),
         )
         facts: Facts = [("graph", [(self.item_id, "strong")])]

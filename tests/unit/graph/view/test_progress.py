@@ -43,6 +43,8 @@ def test_a_foreach_says_how_many_once() -> None:
     assert line(many, node(node="each")) == (
         f"[graph:{RUN}] step 3/12 each ✓ 1.2s (5 items, 1 failed)"
     )
+    one = ("foreach_completed", {"node": "each", "count": 1})
+    assert "(1 item)" in str(line(one, node(node="each")))
     assert line(many, node(), node()) == f"[graph:{RUN}] step 3/12 load ✓ 1.2s"
 
 
@@ -96,10 +98,12 @@ def test_a_try_that_comes_again_says_why() -> None:
          "✗ error, 3 steps 1.0s (load: no)"),
         ("run_cancelled", {"status": "cancelled", "steps": 3, "error": "The run was cancelled."},
          "⏹ cancelled, 3 steps 1.0s (The run was cancelled.)"),
+        ("run_killed", {"error": "It was killed."}, "⏹ killed, 2 steps 1.0s (It was killed.)"),
     ],
 )  # fmt: skip
 def test_the_end_of_a_run_is_a_line(kind: str, payload: dict[str, Any], said: str) -> None:
-    assert line(("run_started", {}), (kind, payload)) == f"[graph:{RUN}] {said}"
+    checkpoint = ("state_checkpoint", {"step": 2})
+    assert line(checkpoint, ("run_started", {}), (kind, payload)) == f"[graph:{RUN}] {said}"
 
 
 @pytest.mark.parametrize("kind", ["run_started", "node_started", "state_checkpoint", "cost"])

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.model import Graph
 from ryecore.graph.view.live import render_live
@@ -162,6 +163,9 @@ def test_the_taken_ways_stand_out(flow: Graph) -> None:
 def test_the_line_of_an_error_that_says_most() -> None:
     traceback = 'b: Traceback (most recent call last):\n  File "x"\nValueError: No tide.\n'
     assert main_line(traceback) == "ValueError: No tide."
+    assert main_line(f"{traceback}{EFFECT_UNKNOWN}") == "ValueError: No tide."
+    longer = traceback.replace("No tide.", "No tide:\n  none\nat all.")
+    assert main_line(longer) == "ValueError: No tide:"
     assert main_line("no\nmore") == "no"
     assert main_line("") == ""
     assert columns_of(shown({"a": "x" * 9999})) == 400
