@@ -166,20 +166,22 @@ async def _resuming(root: Path, durability: Any) -> dict[str, object]:
         with (stage.house.path("state/threads") / one / "transcript.jsonl").open("a") as file:
             file.write(f"{json.dumps(record)}\n" * RECORDS + "torn")
 
-    async def resume(thread_id: str, run_id: str, **how: Any) -> None:
+    async def resume(thread_id: str, run_id: str, key: str, **how: Any) -> None:
         async with stage.open(**options) as rye:
+            assert (await rye.start(_DIRECTIVE, idempotency_key=key)).thread_id == thread_id
             assert (await rye.threads.resume(thread_id, "Go on.")).success
             assert (await rye.graphs.resume(run_id, **how)).success
             assert (await rye.threads.fork(thread_id, at=1, message="Go on.")).success
 
     async with stage.open(**options) as rye:
-        thread: Any = await rye.execute(_DIRECTIVE, {}, thread="fork")
+        started = await rye.start(_DIRECTIVE, idempotency_key="ended")
+        thread = await started.result()
         run = await rye.graphs.run(_GRAPH)
-    await resume(thread.thread_id, run.run_id, at=0)  # imports what it needs
+    await resume(thread.thread_id, run.run_id, "ended", at=0)  # imports what it needs
     left = await killed()
     for one in left:
         lengthen(one)
-    return await _measured(partial(resume, *left, rerun=True))
+    return await _measured(partial(resume, *left, "died", rerun=True))
 
 
 async def _dying(root: Path, durability: Any) -> None:
@@ -191,7 +193,7 @@ async def _dying(root: Path, durability: Any) -> None:
 
     ours = {"user_space": root / "user", "agent": _agent(endless), "durability": durability}
     async with Rye.open(root / "project", **ours) as rye:
-        thread = await rye.start(_DIRECTIVE)
+        thread = await rye.start(_DIRECTIVE, idempotency_key="died")
         async for event in thread.events():
             if event.type == "checkpoint":
                 break

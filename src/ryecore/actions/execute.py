@@ -137,7 +137,7 @@ class ExecuteAction:
                 try:
                     return await self._threads().run(wish, ctx)
                 except AlreadyStarted as found:
-                    thread = self._threads().thread(found.thread_id)
+                    thread = await self._threads().thread(found.thread_id)
                     return await wait_for_earlier(thread, ctx)
             if self._launch().can_rebuild_models:
                 return await self._launch().fork(wish, ctx)
@@ -201,7 +201,7 @@ class ExecuteAction:
             try:
                 return await self._threads().start(wish, ctx)
             except AlreadyStarted as found:
-                return self._threads().thread(found.thread_id)
+                return await self._threads().thread(found.thread_id)
         except RyeError as error:
             error.during(str(item))
             raise

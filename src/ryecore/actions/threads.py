@@ -126,7 +126,7 @@ class Threads:
         """
         store, found = await self._call(thread_id, self._find, thread_id)
         del store
-        return self._service().thread(found)
+        return await self._service().thread(found)
 
     async def resume(
         self,

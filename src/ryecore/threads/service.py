@@ -98,7 +98,7 @@ class ThreadService:
         try:
             thread = await self.start(wish, evolve(ctx, event_sink=None))
         except AlreadyStarted as found:
-            thread = self.thread(found.thread_id)
+            thread = await self.thread(found.thread_id)
             earlier = await run_in_thread(EarlierStart.find, self._host.store, thread.thread_id)
         return StartedThread(
             status="success",
@@ -111,14 +111,14 @@ class ThreadService:
             earlier=earlier,
         )
 
-    def thread(self, thread_id: str) -> Thread:
-        """The handle of a thread that runs here, elsewhere, or has ended.
+    async def thread(self, thread_id: str) -> Thread:
+        """Return the handle of a thread that runs here, elsewhere, or has ended.
 
         Raises:
             ThreadNotFound: There is none.
             ThreadConflict: It is a tool's.
         """
-        record = self._directives(thread_id)
+        record = await run_in_thread(self._directives, thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
 
     # Going on
