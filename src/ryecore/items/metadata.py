@@ -95,7 +95,8 @@ def _from_python(content: bytes, path: Path) -> dict[str, object]:
     except SyntaxError as problem:
         raise _broken(path, f"invalid Python: {problem.msg}", problem.lineno) from None
     except (ValueError, RecursionError, MemoryError) as problem:
-        raise _broken(path, f"invalid Python: {problem}", None) from None
+        why = str(problem) or "it is nested too deeply"
+        raise _broken(path, f"invalid Python: {why}", None) from None
     found: dict[str, object] = {}
     for statement in module.body:
         name, value = _assignment(statement)

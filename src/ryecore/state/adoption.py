@@ -232,7 +232,13 @@ def _prove_rows(
         with opened_copy(database) as opened:
             (verdict,) = opened.execute("PRAGMA quick_check(1)").fetchone()
             (version,) = opened.execute("PRAGMA user_version").fetchone()
-            if verdict != "ok":
+            # What a row says is proved below; what such a thing would do to later rows can't be.
+            foreign = opened.execute(
+                "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
+            ).fetchone()
+            if foreign is not None:
+                failed[""] = f"its registry holds the {foreign['type']} {foreign['name']}"
+            elif verdict != "ok":
                 failed[""] = f"its registry is damaged: {verdict}"
             elif version > len(MIGRATIONS):
                 failed[""] = "its registry was written by a newer ryecore"

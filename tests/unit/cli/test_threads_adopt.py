@@ -175,13 +175,30 @@ def strange_id(house: House) -> None:
     change_row(house, "UPDATE threads SET thread_id = '../../x' WHERE thread_id = 'tool'")
 
 
+def rule_for_later_rows(house: House) -> None:
+    change_row(
+        house,
+        "CREATE TRIGGER more AFTER INSERT ON accounts"
+        " BEGIN UPDATE accounts SET spend_ceiling = 9000000000; END",
+    )
+
+
 def broken(house: House) -> None:
     (database,) = threads_folder(house).glob(".*/threads.db")
     database.write_bytes(b"no database" * 999)
 
 
 @pytest.mark.parametrize(
-    "alter", [altered_file, altered_transcript, another_item, no_head, strange_id, broken]
+    "alter",
+    [
+        altered_file,
+        altered_transcript,
+        another_item,
+        no_head,
+        strange_id,
+        rule_for_later_rows,
+        broken,
+    ],
 )
 def test_what_is_not_what_was_signed_is_not_taken_over(house: House, run: Run, alter: Any) -> None:
     made_threads(house.project, house.user).close()

@@ -1,6 +1,7 @@
 import ast
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -167,11 +168,12 @@ def test_an_unknown_name_may_be_anything() -> None:
         ("# coding: nonsense\n", None),
         (b"x = '\xff'\n", None),
         ("x = 1\x00\n", None),
+        (f"x = {'-' * 200_000}1\n", None),
     ],
 )
 def test_broken_python_is_refused_with_its_line(source: str | bytes, line: int | None) -> None:
     error = refuse(source)
-    assert "invalid Python" in error.message
+    assert re.search(r"invalid Python: [^.]", error.message)
     if line is not None:
         assert error.line == line
 
