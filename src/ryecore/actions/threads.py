@@ -327,9 +327,9 @@ class Threads:
         """
 
         async def hand_off() -> ThreadReport:
-            store, found = await run_in_thread(self._find, thread_id)
+            _, found = await run_in_thread(self._find, thread_id)
             await self._service().hand_off(found, CallContext())
-            return await run_in_thread(self._report, store, store.look(found))
+            return await run_in_thread(self._show, found)
 
         return await self._running.run(thread_id, hand_off)
 
