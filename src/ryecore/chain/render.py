@@ -88,6 +88,17 @@ def _repeats(key: object, value: object, said: str) -> bool:
             return value is False
         case "status":
             return value == "error"
+        case "message":  # a refusal by a process of ryecore's: the error is it and its next step
+            return isinstance(value, str) and said.startswith(value.strip())
+        case "next_step":
+            return isinstance(value, str) and said.endswith(value.strip())
+        case "content":  # of an MCP tool: what it said is the error
+            return isinstance(value, list) and all(
+                isinstance(one, Mapping)
+                and set(one) == {"type", "text"}
+                and str(one["text"]).strip() in said
+                for one in value
+            )
         case "problems":  # of a graph that is invalid: each stands in the error
             return isinstance(value, list) and all(
                 isinstance(one, Mapping) and str(one.get("message")) in said for one in value

@@ -90,8 +90,13 @@ def _is_deeper_than(document: object, limit: int) -> bool:
 
 def _broken(path: Path, form: str, problem: str, line: int | None) -> MetadataError:
     place = f"{path}, line {line}" if line else str(path)
+    quotes = (
+        " Within braces, YAML wants quotes around a text that holds a colon."
+        if form == "YAML" and "unexpected ':'" in problem
+        else ""
+    )
     return MetadataError(
-        f"{place}: broken {form}: {problem}.",
+        f"{place}: broken {form}: {problem}.{quotes}",
         next_step="Mend the file and sign it again.",
         path=path,
         line=line,

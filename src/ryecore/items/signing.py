@@ -25,7 +25,7 @@ from ryecore.items.signature import (
     split_content,
     utc_now,
 )
-from ryecore.items.spaces import EXTENSIONS, Space, refs_of
+from ryecore.items.spaces import EXTENSIONS, Space, refs_of, similar_ids
 from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
@@ -276,7 +276,7 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
             next_step="Write tool:acme/name, a glob such as 'tool:acme/*', or a file's path.",
         )
     folder = space.folder(kind)
-    is_glob = any(mark in name for mark in "*?[")
+    is_glob = _is_glob(name)
     found = [
         (kind, path, relative)
         for path, relative in _walk(folder)
@@ -307,8 +307,14 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
     return tuple(sorted(found, key=lambda entry: entry[2]))
 
 
+def _is_glob(name: str) -> bool:
+    return any(mark in name for mark in "*?[")
+
+
 def _where_to_look(space: Space, kind: str, name: str, folder: Path) -> str:
     others = [str(ref) for ref in refs_of(name, [space.root]) if ref.kind != kind]
+    if not _is_glob(name):
+        others += [f"{kind}:{item_id}" for item_id in similar_ids(kind, name, [folder])]
     if others:
         return f"Did you mean {' or '.join(others)}?"
     return (

@@ -33,6 +33,7 @@ __all__ = [
     "named",
     "project_digest",
     "refs_of",
+    "similar_ids",
 ]
 
 SpaceName = Literal["project", "user", "system"]
@@ -284,6 +285,26 @@ def refs_of(item_id: str, roots: Iterable[str | Path]) -> tuple[ItemRef, ...]:
     )
 
 
+def similar_ids(kind: str, name: str, folders: Iterable[str | Path]) -> tuple[str, ...]:
+    """Return the ids of a kind's items that come near a name, the nearest first.
+
+    Args:
+        kind: The kind of the items.
+        name: What was asked for.
+        folders: The kind's folders, each in its space.
+    """
+    known = {
+        os.path.relpath(os.path.join(parent, file), folder).rpartition(".")[0]
+        for folder in folders
+        for parent, _, files in islice(os.walk(folder), _MAX_FOLDERS_LOOKED_THROUGH)
+        for file in files
+        if file.endswith(EXTENSIONS[kind])
+    }
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors alone
+
+    return tuple(get_close_matches(name, sorted(known), n=3))
+
+
 def _exists(ref: ItemRef, spaces: Iterable[Space]) -> bool:
     try:
         locate(ref, spaces)
@@ -296,16 +317,7 @@ def _exists(ref: ItemRef, spaces: Iterable[Space]) -> bool:
 
 def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
     """The error, with the ids that come near; `searched` holds each folder and its label."""
-    known = {
-        os.path.relpath(os.path.join(parent, name), folder).rpartition(".")[0]
-        for folder in searched
-        for parent, _, names in islice(os.walk(folder), _MAX_FOLDERS_LOOKED_THROUGH)
-        for name in names
-        if name.endswith(EXTENSIONS[ref.kind])
-    }
-    from difflib import get_close_matches  # noqa: PLC0415 - for this error alone
-
-    similar = get_close_matches(ref.id, sorted(known), n=3)
+    similar = similar_ids(ref.kind, ref.id, searched)
     meant = [
         *(other for other in refs_of(ref.id, map(os.path.dirname, searched)) if other != ref),
         *(ItemRef(ref.kind, item_id) for item_id in similar),
@@ -319,7 +331,7 @@ def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
             f"there is: rye search '*' --scope {ref.kind}"
         ),
         searched=tuple(searched.values()),
-        similar=tuple(similar),
+        similar=similar,
     ).during(str(ref))
 
 

@@ -55,6 +55,18 @@ def test_a_failure_is_shown_once_and_the_rest_of_what_was_returned_stays():
     assert '"error": "x"' in result(status="success", data={"error": "x"}).plain()
 
 
+def test_a_refusal_by_an_mcp_server_is_shown_once():
+    data = {"error_type": "mcp", "message": "It ended.", "next_step": "Mend it.", "server": "notes"}
+    shown = result(status="error", error="It ended. Mend it.", data=data).plain()
+    assert (shown.count("It ended."), shown.count("Mend it.")) == (1, 1)
+    assert '"server": "notes"' in shown
+    content = {"content": [{"type": "text", "text": "Error executing tool search"}]}
+    shown = result(status="error", error="Error executing tool search", data=content).plain()
+    assert shown.count("Error executing") == 1
+    content["content"].append({"type": "text", "text": "more"})
+    assert '"more"' in result(status="error", error="Error executing", data=content).plain()
+
+
 def test_a_trace_does_not_repeat_the_error_above_it():
     trace = [{"step": "resolve", "item_id": "a/t", "failed": True, "error": "No a/t. Write it."}]
     shown = render_error({"item_id": "a/t", "trace": trace}, "No a/t.", "Write it.").plain()

@@ -267,6 +267,7 @@ def test_reading_raises_what_examining_tells() -> None:
     ("text", "message"),
     [
         ("config: [", "line 2: broken YAML"),
+        ("config: {ref: tool:acme/x}", "Within braces, YAML wants quotes around a text that holds"),
         ("config: " + "[" * 100_000, "nested too deeply"),
         ("a: &a [*a]", "stands inside itself"),
         (

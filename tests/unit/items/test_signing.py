@@ -312,6 +312,17 @@ def test_what_matches_nothing_is_said_with_where_was_looked(house: House) -> Non
         assert str(house.project) in refused.value.next_step
 
 
+def test_a_misspelt_id_is_said_with_those_that_come_near(house: House) -> None:
+    put(house, "tools/acme/report.py")
+    for name in ("acme/reprot", "acme/reprot.py"):
+        with pytest.raises(ItemNotFound) as refused:
+            house.open().sign(f"tool:{name}")
+        assert refused.value.next_step == "Did you mean tool:acme/report?"
+    with pytest.raises(ItemNotFound) as refused:
+        house.open().sign("tool:acme/reprot*")
+    assert "Did you mean" not in refused.value.next_step
+
+
 def test_a_glob_matches_with_the_extension_and_without(house: House) -> None:
     for name in ("acme/report.py", "acme/sub/report.sh", "acme/reports.py"):
         put(house, f"tools/{name}")
