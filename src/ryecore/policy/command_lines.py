@@ -81,7 +81,8 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
         if name in SHELLS:
             at = reader.shell(name, at + 1)
         elif name in DIALECTS:
-            at = reader.dialect(name, DIALECTS[name], at + 1)
+            begin, at = at + 1, reader.dialect(name, DIALECTS[name], at + 1)
+            reader.nested(begin, at)
         else:
             at += 1
     return CommandLine(
@@ -135,6 +136,21 @@ class _Reader:
             self._file(at, text)
         self.is_start = False
         return at + 1
+
+    def nested(self, begin: int, end: int) -> None:
+        """Find the interpreters among the operands of a program that may start them.
+
+        `git bisect run sh -c x` and `npm exec -- sh -c x` run a shell. Which of its operands a
+        program starts isn't known, so that only what follows `-c` and its like counts.
+        """
+        inner = _Reader(self.words, is_start=False)
+        for at in range(begin, min(end, len(self.words))):
+            name = program_name(self.words[at])
+            if name in SHELLS:
+                inner.shell(name, at + 1)
+            elif name in DIALECTS and DIALECTS[name].operands == "file":
+                inner.dialect(name, DIALECTS[name], at + 1)
+        self.programs = inner.programs | self.programs
 
     def _shell_option(self, word: str, text: ProgramText, following: int) -> int:
         """Read a long option; the number of words that follow it as its value."""

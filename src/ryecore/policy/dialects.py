@@ -124,7 +124,8 @@ SHELLS: Final = frozenset(
     }
 )
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    **dict.fromkeys(("python", "pypy", "ipython", "jython", "micropython"), PYTHON),
+    **dict.fromkeys(("python", "pythonw", "py", "pypy", "ipython", "jython", "micropython", "hy",
+                     "sage"), PYTHON),
     **dict.fromkeys(("node", "nodejs", "bun", "tsx", "ts-node"), _NODE),
     "deno": Dialect(programs="ep", operands="eval", keeps_variables=True),
     "perl": Dialect(programs="eEMm", values="I", rests="DdFiVx", keeps_variables=True),
@@ -136,7 +137,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     **dict.fromkeys(
         ("julia", "elixir", "iex", "erl", "groovy", "scala", "osascript", "racket", "sbcl",
          "ecl", "emacs", "raku", "perl6", "octave", "octave-cli", "clojure", "clj", "bb", "janet",
-         "fennel", "irb", "kotlin", "swift", "gnuplot", "mongosh", "mongo", "csi", "ocaml", "ghc"),
+         "fennel", "irb", "kotlin", "swift", "gnuplot", "mongosh", "mongo", "csi", "ocaml", "ghc",
+         "ghci", "runghc", "runhaskell", "pry", "coffee", "qjs"),
         _EVAL,
     ),
     **dict.fromkeys(("fish", "nu", "elvish", "xonsh"), Dialect(
@@ -172,11 +174,15 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
                       permutes=True, long_values={"-separator": 1, "-init": 1}),
     **dict.fromkeys(("clickhouse-client", "clickhouse"), Dialect(
         programs="q", long_programs=("--query",), operands="none", permutes=True)),
-    **dict.fromkeys(("cqlsh", "trino", "presto"), Dialect(
+    **dict.fromkeys(("cqlsh", "trino", "presto", "hive", "beeline", "spark-sql"), Dialect(
         programs="e", values="ukf", long_programs=("--execute",), operands="none", permutes=True)),
     **dict.fromkeys(("sqlcmd", "snowsql"), Dialect(
         programs="Qq", values="SUPdi", long_programs=("--query",), operands="none",
         permutes=True)),
+    "impala-shell": Dialect(programs="q", values="ifdo", long_programs=("--query",),
+                            operands="none", permutes=True),
+    **dict.fromkeys(("bq", "influx"), Dialect(
+        operands="verbs", verbs=frozenset({"query"}), permutes=True, reads_stdin=False)),
     "redis-cli": Dialect(stops=True, values="hpan", operands="verbs", reads_stdin=False,
                          verbs=frozenset({"eval", "eval_ro"})),
     "mlr": Dialect(stops=True, operands="verbs", verbs=frozenset({"put", "filter"}), permutes=True,
@@ -222,7 +228,35 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     **dict.fromkeys(("scp", "sftp"), Dialect(
         programs="SD", values="cFiJlPXBR", settings=("-o",), program_settings=_SSH_SETTINGS,
         operands="none", permutes=True, reads_stdin=False)),
+    "ansible": Dialect(programs="a", values="imtfuBPlTeM", long_programs=("--args",),
+                       operands="none", permutes=True, reads_stdin=False),
+    "vagrant": Dialect(programs="c", long_programs=("--command",), operands="none", permutes=True,
+                       reads_stdin=False),
+    "gcloud": Dialect(long_programs=("--command",), operands="none", permutes=True,
+                      reads_stdin=False),
+    "heroku": Dialect(values="ar", operands="verbs", verbs=frozenset({"run"}), reads_stdin=False),
+    "rails": Dialect(values="e", stops=True, operands="verbs", verbs=frozenset({"runner", "r"}),
+                     reads_stdin=False),
+    "wp": Dialect(stops=True, operands="verbs", verbs=frozenset({"eval"}), reads_stdin=False),
+    "mix": Dialect(programs="e", long_programs=("--eval",), stops=True, operands="verbs",
+                   verbs=frozenset({"eval"}), reads_stdin=False),
+    "crystal": Dialect(operands="eval", reads_stdin=False),
+    "swipl": Dialect(programs="gt", values="lsx", reads_stdin=False),
+    "jsonnet": Dialect(programs="e", values="JVAoS", long_programs=("--exec",), operands="none",
+                       permutes=True, reads_stdin=False),
+    "dc": Dialect(programs="e", files="f", long_programs=("--expression",)),
+    "blender": Dialect(long_programs=("--python-expr",), operands="none", permutes=True,
+                       reads_stdin=False),
+    "matlab": Dialect(long_programs=("-batch", "-r"), operands="none", permutes=True),
+    "wolframscript": Dialect(programs="c", long_programs=("-code",), values="f"),
+    "entr": Dialect(programs="s", operands="wrapped", reads_stdin=False),
+    "watchexec": Dialect(values="eiwofdns", operands="all", reads_stdin=False),
+    "nodemon": Dialect(programs="x", values="ewi", long_programs=("--exec",), operands="none",
+                       permutes=True, reads_stdin=False),
+    "xterm": Dialect(programs="e", long_programs=("-e",), operands="none", permutes=True,
+                     reads_stdin=False),
     "watch": Dialect(values="n", operands="all", reads_stdin=False, keeps_variables=True),
+    "rsh": Dialect(values="l", operands="after_first", reads_stdin=False),
     "ssh": Dialect(values="BbcDEeFIiJLlmOpQRSWw", operands="after_first", settings=("-o",),
                    program_settings=_SSH_SETTINGS, reads_stdin=False),
     "env": Dialect(programs="S", values="uC", long_programs=("--split-string",),
