@@ -170,8 +170,13 @@ class ThreadPruning:
         self._trash = place.private / _TRASH
         self._project_root = place.path.parent.parent
 
-    def plan(self, retention: Retention) -> PrunePlan:
-        """Return the families that may be removed now, with their sizes. Nothing is changed.
+    def plan(self, retention: Retention, *, measures: bool = True) -> PrunePlan:
+        """Return the families that may be removed now. Nothing is changed.
+
+        Args:
+            retention: Which threads are kept.
+            measures: Whether to measure their files, which takes long where there are many; else
+                each size is 0.
 
         Raises:
             StateError: The registry can't be read.
@@ -201,7 +206,7 @@ class ThreadPruning:
         families = (
             Family(
                 tuple((row["thread_id"], row["completed_at"]) for row in family),
-                sum(self._size_bytes(row["thread_id"]) for row in family),
+                sum(self._size_bytes(row["thread_id"]) for row in family) if measures else 0,
             )
             for family in reversed(going)
         )

@@ -85,6 +85,22 @@ async def test_signed_configuration_prunes_behind_a_run_once_a_day(tmp_path: Pat
     assert [one.thread_id for one in store.registry.list_threads()] == [fourth]
 
 
+async def test_each_run_prunes_something_however_long_the_looking_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, *script(4))
+    first, second = await aged(stage), await aged(stage)
+    stage.house.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+    monkeypatch.setattr("ryecore.threads.lifecycle.retaining._MOST_S", 0.0)
+    left: list[int] = []
+    async with stage.open() as rye:
+        for _ in range(2):
+            await rye.execute("directive:acme/x", thread="fork")
+            ids = [one.thread_id for one in await rye.threads.list(all=True)]
+            left.append(len({first, second} & set(ids)))
+    assert left == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("content", "sign", "told"),
     [
