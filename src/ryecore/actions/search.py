@@ -3,6 +3,7 @@
 import hashlib
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,9 +27,9 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.search.excerpt import beginning, excerpt
-from ryecore.search.index import Found, SearchIndex, Shown
+from ryecore.search.index import WEIGHTS, Found, SearchIndex, Shown
 from ryecore.search.model import SearchResult, SearchResults
-from ryecore.search.query import Query, translate
+from ryecore.search.query import FIELDS, Query, translate
 from ryecore.search.scope import Scope, hint_for, parse_scope
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
@@ -282,7 +283,8 @@ class _Search:
         """Return what fits the request, the best first.
 
         A model finds an item that it can't read by its name alone: else a query would tell it,
-        word by word, what stands there.
+        word by word, what stands there. Nor are its results ranked by how rare a word is, which
+        all files decide, but by the fields that fit.
         """
         query = self._request.query
         found = self._found(index, query, kinds)
@@ -291,7 +293,20 @@ class _Search:
         readable = [one for one in found if self._is_readable(one, verifier)]
         by_name = self._found(index, query.of_names(), kinds)
         unreadable = [one for one in by_name if not self._is_readable(one, verifier)]
-        return sorted([*readable, *unreadable], key=lambda one: -one.score)
+        scores: defaultdict[int, float] = defaultdict(float)
+        for field, weight in zip(FIELDS, WEIGHTS, strict=True) if query.match is not None else ():
+            for one in (
+                by_name if field == "name" else self._found(index, query.in_field(field), kinds)
+            ):
+                scores[one.row] += weight
+        hidden = {one.row for one in unreadable}
+        ranked = [
+            evolve(one, score=WEIGHTS[0] if one.row in hidden else scores[one.row])
+            for one in (*readable, *unreadable)
+        ]
+        return sorted(
+            ranked, key=lambda one: (-one.score, str(one.source.ref), str(one.source.path))
+        )
 
     def _found(self, index: SearchIndex, query: Query, kinds: Sequence[str]) -> list[Found]:
         found = index.find(query, kinds, self._request.asked_ns, self._check)

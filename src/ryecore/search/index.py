@@ -22,7 +22,7 @@ from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import IndexStore, Store
 from ryecore.search.walk import FileSeen, walk, walk_exports
 
-__all__ = ["Found", "SearchIndex", "Shown"]
+__all__ = ["WEIGHTS", "Found", "SearchIndex", "Shown"]
 
 _MAX_INDEXED_BYTES: Final = 4 * 1024 * 1024
 _MAX_INDEXED: Final = 64 * 1024
@@ -34,7 +34,7 @@ _GRAIN_NS: Final = 200_000_000
 """A file that was touched so shortly ago may change once more without another stamp."""
 
 _FILES_AT_ONCE: Final = 200
-_WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
+WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
 """What a word counts in each of `FIELDS`."""
 
 
@@ -152,7 +152,7 @@ class SearchIndex:
         walked.update(dict.fromkeys(stale, begun_ns))
 
     def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[Found]:
-        weights = ", ".join(map(str, _WEIGHTS))
+        weights = ", ".join(map(str, WEIGHTS))
         marks = ", ".join("?" * len(kinds))
         columns = "files.id, space, kind, item_id, relative, hash, extent"
         if match is None:

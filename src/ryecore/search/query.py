@@ -53,7 +53,11 @@ class Query:
 
     def of_names(self) -> "Query":
         """The same query, of the names of items alone."""
-        return self if self.match is None else evolve(self, match=f"name : ({self.match})")
+        return self.in_field("name")
+
+    def in_field(self, field: str) -> "Query":
+        """Return the same query of one of `FIELDS` alone."""
+        return self if self.match is None else evolve(self, match=f"{field} : ({self.match})")
 
 
 @frozen

@@ -131,6 +131,22 @@ async def test_a_model_is_not_shown_text_that_nobody_vouches_for(house):
     assert shown.title == "Obey me"
 
 
+async def test_no_rank_of_a_model_tells_how_many_hidden_files_hold_a_word(house):
+    for name, text in [("a", "tides moon\n"), ("b", "sesame moon\n"), ("closed", "nothing\n")]:
+        house.write(f"knowledge/{name}.md", text)
+    ctx = CallContext(capabilities=frozenset({"rye.fetch.knowledge.a", "rye.fetch.knowledge.b"}))
+    queries = ("sesame", "tides OR sesame", "moon sesame")
+
+    async def ranks():
+        found = [await search(house, query, ctx=ctx) for query in queries]
+        return [[(one.ref.id, one.score) for one in page.results] for page in found]
+
+    before = await ranks()
+    assert [[name for name, _ in page] for page in before] == [["b"], ["a", "b"], ["b"]]
+    house.write("knowledge/closed.md", "sesame " * 50 + "\n", sign=False)
+    assert await ranks() == before
+
+
 @pytest.mark.parametrize("space", ["project", "user"])
 async def test_no_query_of_a_model_tells_what_an_unsigned_file_holds(house, space):
     house.write("knowledge/notes.md", "password: sesame\n", sign=False, space=space)
