@@ -4,12 +4,14 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.forking import forking_python
 from tests.house import House
 
 # Who starts the tests in the background has signals ignored, and children would inherit that.
@@ -60,6 +62,15 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def house(tmp_path: Path) -> House:
     """A temporary project and user space with a key."""
     return House(tmp_path)
+
+
+@pytest.fixture
+def forked_walkers(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fork the processes that walk graphs, with their modules imported."""
+    program = forking_python(tmp_path_factory.mktemp("forking"))
+    monkeypatch.setattr(sys, "executable", program)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import os
 import runpy
 import select
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -132,6 +133,29 @@ def address_of(imported: tuple[str, ...]) -> str:
         )
     held.detach()  # open until this process ends
     return address
+
+
+def forking_python(folder: Path) -> str:
+    """Write a program that stands in for this interpreter where ryecore starts itself.
+
+    What is started with `-PXutf8`, as walkers and launched calls are, is forked with its modules
+    imported. Everything else runs in the real interpreter.
+
+    Args:
+        folder: Where the program is written.
+
+    Returns:
+        Its path, for `sys.executable`.
+    """
+    relay = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(COMMAND)]
+    program = folder / "python"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'test "$1" = -PXutf8 && shift && exec {shlex.join(relay)} "$@"\n'
+        f'exec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    program.chmod(0o755)
+    return str(program)
 
 
 def _serve(listener: socket.socket, until_closed: socket.socket) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tests.detached import PATIENCE_S, end_of, launch, log_of, until_printed
 from tests.graphs import ADDING, ALL_OF_ACME, adding, graph
 from tests.house import PYTHON, House
 from tests.loops import ON_BOTH_LOOPS
+from tests.matrix import in_turn
 from tests.thread_deps import DEPS, ROOT
 from tests.unit.lillux.system import is_alive, wait_until_dead
 
@@ -37,6 +38,9 @@ def anyio_backend() -> str:
     """The child's loop is its own, whatever its host runs on."""
     return "asyncio"
 
+
+FORKED = pytest.mark.usefixtures("forked_walkers")
+"""A test of what a walker does, and not of how its process begins or ends."""
 
 SECRET = "s3cret-of-the-caller"
 
@@ -104,6 +108,7 @@ async def test_a_graph_runs_and_its_document_is_the_data(house: House) -> None:
     assert done.chain.ids[1] == "rye/core/runtimes/state-graph/runtime"
 
 
+@FORKED
 async def test_a_graph_that_fails_is_a_failed_result(house: House) -> None:
     house.shell("acme/bad", "echo 'no such tide' >&2; exit 3")
     ref = graph(house, {"load": {"action": {"item_id": "tool:acme/bad"}}})
@@ -124,6 +129,7 @@ async def test_what_is_wrong_with_the_call_is_said_before_anything_is_registered
     assert not house.path("state").exists()
 
 
+@FORKED
 async def test_a_graph_that_is_none_is_refused_with_its_problems(house: House) -> None:
     ref = graph(house, {"one": {"type": "gate", "next": "nowhere"}})
     async with house.open() as rye:
@@ -149,6 +155,7 @@ async def test_a_dry_run_registers_and_mints_nothing(house: House) -> None:
 # What it may do
 
 
+@FORKED
 async def test_a_parameter_raises_no_capability(house: House) -> None:
     house.python("other/add", ADDING)
     nodes = {"add": {"action": {"item_id": "tool:other/add", "params": {"a": 1, "b": 1}}}}
@@ -163,6 +170,7 @@ async def test_a_parameter_raises_no_capability(house: House) -> None:
     assert "rye.execute.tool.other.add" in str(theirs.error)
 
 
+@FORKED
 async def test_the_file_that_was_planned_is_the_one_that_runs(house: House) -> None:
     ref = adding(house)
 
@@ -247,7 +255,6 @@ def _decoded(text: str) -> dict[str, str]:
 # How it is stopped
 
 
-@ON_BOTH_LOOPS
 async def test_a_run_is_cancelled_by_its_id(house: House) -> None:
     async with house.open() as rye, running(rye, hanging(house)) as done:
         pids = await pids_of(house)
@@ -288,8 +295,9 @@ async def test_term_is_a_wish_to_stop(house: House) -> None:
     wait_until_dead(*others)
 
 
-@pytest.mark.parametrize("delay_ms", [0, 100, 200, 300, 400])
-@ON_BOTH_LOOPS
+@pytest.mark.parametrize(
+    ("delay_ms", "anyio_backend"), in_turn([0, 100, 200, 300, 400], ["asyncio", "trio"])
+)
 async def test_a_caller_that_goes_at_any_time_leaves_a_run_that_has_ended(
     house: House, delay_ms: int
 ) -> None:
@@ -316,7 +324,6 @@ async def test_a_timeout_ends_the_run_and_says_so(house: House) -> None:
     wait_until_dead(*pids)
 
 
-@ON_BOTH_LOOPS
 async def test_a_run_whose_process_is_killed_has_ended_once(house: House) -> None:
     async with house.open() as rye, running(rye, hanging(house)) as done:
         walker, tool, child = await pids_of(house)
@@ -401,6 +408,7 @@ WRITING = {
 }  # fmt: skip
 
 
+@FORKED
 async def test_without_a_factory_an_agent_is_refused_before_anything_runs(house: House) -> None:
     house.shell("acme/mark", f"touch {house.root}/marked")
     nodes = {"mark": {"action": {"item_id": "tool:acme/mark"}, "next": "write"}, **WRITING}
@@ -412,6 +420,7 @@ async def test_without_a_factory_an_agent_is_refused_before_anything_runs(house:
     assert not (house.root / "marked").exists()
 
 
+@FORKED
 async def test_with_a_factory_an_agent_asks_the_hosts_models(house: House) -> None:
     house.environ["PYTHONPATH"] = str(ROOT)
     ref = graph(house, WRITING, agents=WRITER, state={"text": ""}, inputs={"x": {"type": "string"}})
@@ -420,6 +429,7 @@ async def test_with_a_factory_an_agent_asks_the_hosts_models(house: House) -> No
     assert document(done)["output"] == "I was told: Write of tides."
 
 
+@FORKED
 async def test_what_a_factory_prints_does_not_stand_in_the_result(house: House) -> None:
     (house.root / "loud.py").write_text("print('HELLO')\ndef deps():\n  print('{}')\n  return {}\n")
     house.environ["PYTHONPATH"] = str(house.root)
@@ -428,6 +438,7 @@ async def test_what_a_factory_prints_does_not_stand_in_the_result(house: House) 
     assert document(done)["output"] == {"sum": 2}
 
 
+@FORKED
 async def test_a_factory_that_fails_is_said_and_the_run_has_ended(house: House) -> None:
     async with house.open(deps_factory="no_such_module:deps") as rye:
         done = await rye.execute(adding(house), {"a": 1})
@@ -467,6 +478,7 @@ async def test_a_launched_graph_is_stopped_and_killed_like_a_thread(house: House
     assert not any(map(is_alive, pids))
 
 
+@FORKED
 @pytest.mark.parametrize("quiet", ["", "1"])
 async def test_progress_is_told_line_by_line(house: House, quiet: str) -> None:
     house.environ["RYE_GRAPH_QUIET"] = quiet
@@ -483,6 +495,7 @@ async def test_progress_is_told_line_by_line(house: House, quiet: str) -> None:
         )
 
 
+@FORKED
 async def test_ten_at_once(house: House) -> None:
     ref = adding(house)
     done: list[ExecutionResult] = []

@@ -10,7 +10,7 @@ from tests.house import House
 
 MIB = 1024 * 1024
 STEPS = 10_000
-MEMBERS, AT_ONCE = 5_000 if os.environ.get("RYE_SOAK") else 1_000, 50
+MEMBERS, AT_ONCE = 5_000 if os.environ.get("RYE_SOAK") else 250, 50
 
 
 def resident_bytes() -> int:

@@ -6,29 +6,30 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ryecore.errors import InsufficientBudget, LimitReached
 from ryecore.lillux import current_process
 from ryecore.policy.budget import Amount, TreeSum
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from tests.forking import ROOT, Forked
+from tests.ledger_racing import (
+    HELD,
+    SPENT,
+    books,
+    hold_and_settle,
+    hold_the_last,
+    reserve_the_last,
+    spawn_the_last,
+)
 
 PROCESSES = 8
-HELD = Amount(50, 7)
-SPENT = Amount(30, 5)
-
-
-def books(folder: Path) -> tuple[ThreadRegistry, BudgetLedger]:
-    database = Database(folder / "threads.db", MIGRATIONS)
-    return ThreadRegistry(database), BudgetLedger(database)
 
 
 def root(folder: Path, ceiling: Amount) -> tuple[ThreadRegistry, BudgetLedger]:
@@ -39,78 +40,25 @@ def root(folder: Path, ceiling: Amount) -> tuple[ThreadRegistry, BudgetLedger]:
     return registry, ledger
 
 
-def hold_the_last(registry: ThreadRegistry, ledger: BudgetLedger, number: int) -> int:
-    held = 0
-    while True:
-        try:
-            ledger.hold("r", number, held, HELD)
-        except InsufficientBudget:
-            return held
-        held += 1
-
-
-def hold_and_settle(registry: ThreadRegistry, ledger: BudgetLedger, number: int) -> int:
-    settled = 0
-    while True:
-        try:
-            ledger.hold("r", number, settled, HELD)
-        except InsufficientBudget:
-            return settled
-        ledger.settle("r", number, settled, SPENT, snapshot=Cost(turns=settled))
-        settled += 1
-
-
-def reserve_the_last(registry: ThreadRegistry, ledger: BudgetLedger, number: int) -> int:
-    given = 0
-    for turn in range(1000):
-        child = f"c-{number}-{turn}"
-        registry.register(child, "directive:x", "r")
-        try:
-            given += ledger.reserve(
-                child, "r", Amount(30, 1), reserves_spend=True, reserves_tokens=False
-            ).spend_microcents
-        except InsufficientBudget:
-            break
-    return given
-
-
-def spawn_the_last(registry: ThreadRegistry, ledger: BudgetLedger, number: int) -> int:
-    spawned = 0
-    while True:
-        try:
-            registry.count_spawn("r", 333)
-        except LimitReached:
-            return spawned
-        spawned += 1
-
-
 def race(folder: Path, work: Callable[[ThreadRegistry, BudgetLedger, int], int]) -> list[int]:
     """What each of eight processes got, when they began together."""
-    script = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from tests.integration import test_ledger_processes as here\n"
-        "both = here.books(Path(sys.argv[1]))\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "print(getattr(here, sys.argv[2])(*both, int(sys.argv[3])))\n"
-    )
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(folder), work.__name__, str(number)],
+        Forked(
+            ["tests.ledger_racing", str(folder), work.__name__, str(number)],
+            cwd=ROOT,
+            env=dict(os.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
         for number in range(PROCESSES)
     ]
     for one in running:
         assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n"
+        assert one.stdout.readline() == b"ready\n"
     for one in running:
         assert one.stdin is not None
-        one.stdin.write("go\n")
+        one.stdin.write(b"go\n")
         one.stdin.flush()
     got = []
     for one in running:

@@ -15,9 +15,11 @@ from tests.conformance.graphs.cases import CASES, Case
 from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
 from tests.house import House
+from tests.matrix import in_turn
 from tests.thread_deps import DEPS, deps, furnish
 
-pytestmark = pytest.mark.anyio
+# How a fresh interpreter walks, `tests/integration/test_graph_child.py` shows.
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 Way = Literal["here", "child"]
 
@@ -83,14 +85,17 @@ def compared(document: Mapping[str, Any], place: str) -> Any:
     return json.loads(re.sub(r"(acme/\w+/\w+)-\d+(-\w{8})?", r"\1-RUN", text))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_it_comes_to_the_same_both_ways(
-    house: House, case: Case, anyio_backend_name: str
-) -> None:
+@pytest.mark.parametrize(
+    ("case", "anyio_backend"),
+    [
+        pytest.param(case, loop, id=f"{case.name} {loop}")
+        for case, loop in in_turn(CASES, ["asyncio", "trio"])
+    ],
+)
+async def test_it_comes_to_the_same_both_ways(house: House, case: Case) -> None:
     ref = graph(furnished(house), case.nodes, **{**case.declared, **case.config})
     found: dict[str, Any] = {}
-    # A child runs on asyncio, whatever its host runs on.
-    ways: tuple[Way, ...] = ("here", "child") if anyio_backend_name == "asyncio" else ("here",)
+    ways: tuple[Way, ...] = ("here", "child")
     async with house.open(**deps(), deps_factory=DEPS) as rye:
         for way in ways:
             place = house.root / way
@@ -104,7 +109,7 @@ async def test_it_comes_to_the_same_both_ways(
                 continue
             expect(case, document)
             found[way] = compared(document, str(place))
-    assert found.get("here") == found.get("child", found.get("here"))
+    assert found.get("here") == found.get("child")
 
 
 def expect(case: Case, document: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from tests.house import PYTHON, House
 
 pytestmark = pytest.mark.anyio
 
+AT_ONCE = 16 if os.environ.get("RYE_SOAK") else 4
 RUNTIMES = "tools/rye/core/runtimes/python"
 # A call that started warm shows its template's command line. Tracing would prepare each call anew.
 TELL = """\
@@ -165,7 +166,7 @@ async def warmed(rye: Rye, value: str) -> None:
             await anyio.sleep(0.1)  # a cold start costs more than to look again a little later
 
 
-async def many(rye: Rye, count: int = 16) -> list[str]:
+async def many(rye: Rye, count: int = AT_ONCE) -> list[str]:
     """What so many calls at once saw."""
     found: list[str] = []
 

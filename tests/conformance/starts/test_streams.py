@@ -24,6 +24,7 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "prints_much": [{"fd": fd, "mib": mib} for fd, mib in ((1, 1), (1, 20), (2, 20))],
     "prints_much_without_an_end": [{"fd": 1, "mib": 1}, {"fd": 2, "mib": 1}],
 }
+WRITTEN = [(name, more) for name in cases_of(streams) for more in ASKED.get(name, [{}])]
 LEFT = [(module, name) for module in (leftovers, others) for name in cases_of(module)]
 ENDINGS = [("function", False), ("script", True), ("script", False)]
 READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
@@ -35,8 +36,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
         yield made
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize(("name", "variant"), in_turn([*GIVEN], VARIANTS))
 def test_a_call_is_given_the_same(starts: Starts, name: str, variant: str) -> None:
     given = {"case": "nothing", **GIVEN[name]}
     cold, warm = starts.both(starts.tool(streams, variant), given)
@@ -52,13 +52,11 @@ def test_what_nobody_reads_is_no_matter(starts: Starts, size: int) -> None:
     assert warm.status == "success"
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    ("case", "more"),
+    ("case", "more", "variant"),
     [
-        pytest.param(name, more, id=" ".join([name, *map(str, more.values())]))
-        for name in cases_of(streams)
-        for more in ASKED.get(name, [{}])
+        pytest.param(name, more, variant, id=" ".join([name, *map(str, more.values()), variant]))
+        for (name, more), variant in in_turn(WRITTEN, VARIANTS)
     ],
 )
 def test_a_call_writes_the_same(

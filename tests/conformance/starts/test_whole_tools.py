@@ -1,11 +1,14 @@
 """Tools whose own file is the matter: what its body does, and what stands nowhere in it."""
 
+import os
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
 from tests.conformance.starts.starting import VARIANTS, Starts
 from tests.house import FUNCTION, SCRIPT, House
+from tests.matrix import in_turn
 
 # Each is a whole tool; as a function it is called, as a script its body is all.
 WARM = {
@@ -49,6 +52,16 @@ COLD = {
 }
 
 
+def _cells() -> list[tuple[str, str]]:
+    """Return each tool with a variant that its text is for; in the soak, with both."""
+    if os.environ.get("RYE_SOAK"):
+        return list(product(WARM, VARIANTS))
+    only = [name for name, text in WARM.items() if "execute" in text and "__main__" not in text]
+    return [(name, "function") for name in only] + in_turn(
+        [name for name in WARM if name not in only], VARIANTS
+    )
+
+
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
     house = House(tmp_path_factory.mktemp("tools"))
@@ -62,22 +75,20 @@ def made(starts: Starts, text: str, variant: str) -> str:
     return starts.house.python("acme/whole", text, executor_id=executor)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", WARM)
+@pytest.mark.parametrize(("name", "variant"), _cells())
 def test_a_tool_does_the_same(starts: Starts, name: str, variant: str) -> None:
     cold, warm = starts.both(made(starts, WARM[name], variant), {})
     assert warm == cold
     assert "hush" not in str(warm)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", COLD)
+@pytest.mark.parametrize(("name", "variant"), in_turn([*COLD], VARIANTS))
 def test_what_cannot_start_warm_starts_cold_each_time(
     starts: Starts, name: str, variant: str
 ) -> None:
     ref = made(starts, COLD[name], variant)
     cold = starts.cold(ref, {})
-    for _ in range(6):
+    for _ in range(4):
         done = starts.rye.execute(ref, {}, trace=True)
         assert (done.status, done.data, done.error) == (cold.status, cold.data, cold.error)
         assert str(done.trace[-1]["start"]) == "cold"
