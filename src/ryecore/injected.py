@@ -92,8 +92,11 @@ def rebuilt(deps_factory: str) -> dict[str, Any]:
         ConfigError: It can't be imported or called, or makes something else.
     """
     module, _, name = (check_factory(deps_factory) or "").partition(":")
+    is_missing = False
     try:
-        made = getattr(import_module(module), name)()
+        imported = import_module(module)
+        is_missing = not hasattr(imported, name)
+        made = getattr(imported, name)()
     except RyeError:
         raise
     except ModuleNotFoundError as problem:
@@ -103,8 +106,9 @@ def rebuilt(deps_factory: str) -> dict[str, Any]:
             "not looked into.",
         ) from problem
     except Exception as problem:
+        why = f": the module {module} has no {name}" if is_missing else ""
         raise ConfigError(
-            f"{deps_factory} failed: {type(problem).__name__}.",
+            f"{deps_factory} failed: {type(problem).__name__}{why}.",
             next_step="See that it can be imported and called in a fresh process: "
             f"python -c 'import {module}; {module}.{name}()'",
         ) from problem

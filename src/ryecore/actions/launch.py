@@ -28,7 +28,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.call_ids import THREAD_ID
 from ryecore.policy.inheritance import for_own_process
 from ryecore.state.locking import run_in_thread
-from ryecore.state.start_keys import EarlierStart, StartKey
+from ryecore.state.start_keys import EarlierStart, StartKey, describe_start
 from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
@@ -82,10 +82,11 @@ class LaunchedThread(ExecutionResult):
         text.line(
             ("▸ ", "id"),
             (self.item_id, "strong"),
-            ("  launched", "id"),
+            (f"  {describe_start('launched', self.earlier)}", "id"),
             (f"  {round(self.duration_ms)} ms", "dim"),
         )
-        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (f"  process {self.pid}", "dim"))
+        process = f"  process {self.pid}" if self.pid else ""
+        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (process, "dim"))
         text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
         return text
 

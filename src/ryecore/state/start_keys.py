@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EarlierStart",
     "StartKey",
+    "describe_start",
     "free_start_key",
     "keep_start_key",
     "refuse_started",
@@ -133,6 +134,11 @@ def _scope_of_caller(capabilities: Collection[str] | None) -> str:
     return f"capabilities:{sha256(text.encode()).hexdigest()}"  # no thread's id has a colon
 
 
+def describe_start(verb: str, earlier: EarlierStart | None) -> str:
+    """Return the verb of a new start, or the state of the run that was started before."""
+    return verb if earlier is None else f"already started, {earlier.status.replace('_', ' ')}"
+
+
 def _scope_of(run: sqlite3.Connection, start: StartKey, parent_id: str | None) -> str:
     if parent_id is None:
         return start.scope
@@ -173,10 +179,11 @@ def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: s
         free_start_key(run, thread_id)
         return
     if digest != start.digest:
-        other = item_id if item_id != start.item_id else f"{item_id} with other parameters"
+        is_same = item_id == start.item_id
+        difference = "with other parameters" if is_same else f"not {start.item_id}"
         raise InputError(
-            f"The idempotency key {start.key} was used to start {other}, as {thread_id}; "
-            f"this call starts {start.item_id}.",
+            f"The idempotency key {start.key} was used to start {item_id}, {difference}: "
+            f"{thread_id}.",
             next_step="Use a key of its own for each request.",
         )
     last = _resumed(run, record)

@@ -8,7 +8,7 @@ from attrs import field, frozen
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.policy.budget import Amount
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status, ThreadRecord
-from ryecore.state.start_keys import EarlierStart
+from ryecore.state.start_keys import EarlierStart, describe_start
 from ryecore.styled import StyledText
 
 __all__ = ["StartedThread", "ThreadResult", "cost_to_dict", "kept_result"]
@@ -166,8 +166,10 @@ class StartedThread(ExecutionResult):
     def render(self) -> StyledText:
         """The thread for a terminal or a notebook."""
         text = StyledText()
-        text.line(("▸ ", "id"), (self.item_id, "strong"), ("  started", "id"))
-        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (f"  process {self.pid}", "dim"))
+        state = describe_start("started", self.earlier)
+        text.line(("▸ ", "id"), (self.item_id, "strong"), (f"  {state}", "id"))
+        process = f"  process {self.pid}" if self.pid else ""
+        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (process, "dim"))
         text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
         return text
 

@@ -71,7 +71,10 @@ def test_what_else_is_wrong_is_said_before_that(run: Run) -> None:
     ("deps", "said"),
     [
         ("no_such_module:f", "no module no_such_module"),
-        ("tests.thread_deps:nothing", "AttributeError"),
+        (
+            "tests.thread_deps:nothing",
+            "AttributeError: the module tests.thread_deps has no nothing",
+        ),
         ("tests.thread_deps", "package.module:function"),
     ],
 )

@@ -13,6 +13,18 @@ def launched(house, run, script="echo hello"):
     return done.json["thread_id"]
 
 
+def test_a_start_that_is_repeated_says_that_it_is_no_new_one(house, run):
+    house.shell("acme/work", "echo hello")
+    start = ["execute", "tool:acme/work", "--async", "--idempotency-key", "k"]
+    first = run(*start)
+    assert ("launched" in first.out, "already" in first.out) == (True, False)
+    run("threads", "wait", first.out.rsplit(" ", 1)[1].strip())
+    again = run(*start)
+    assert ("launched" in again.out, "already started, completed" in again.out) == (False, True)
+    other = run(*start, "x=1")
+    assert "was used to start tool:acme/work, with other parameters: " in other.err
+
+
 def test_what_was_launched_says_what_to_do_next(house, run):
     house.shell("acme/work", "echo hello")
     done = run("execute", "tool:acme/work", "--async")
