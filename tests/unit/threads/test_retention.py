@@ -150,6 +150,21 @@ async def test_signed_configuration_prunes_behind_every_kind_of_run(
         assert old not in [one.thread_id for one in await rye.threads.list(all=True)]
 
 
+@pytest.mark.parametrize("kind", ["graph", "thread"])
+async def test_a_rye_that_is_closed_behind_a_run_prunes_first(tmp_path: Path, kind: str) -> None:
+    """As `rye graph run` and `rye execute --thread fork` close it."""
+    stage = Stage(tmp_path, *script(2))
+    old = await aged(stage)
+    stage.house.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+    flow = graph(stage.house, {"end": {"type": "return", "output": 1}})
+    async with stage.open() as rye:
+        if kind == "graph":
+            await (await rye.graphs.start(flow)).result()
+        else:
+            await (await rye.start("directive:acme/x")).result()
+    assert old not in [one.thread_id for one in stage.store().registry.list_threads()]
+
+
 async def until_pruned(stage: Stage) -> None:
     """Wait for the mark, which is written once a pruning is done."""
     mark = stage.store().private_folder / "pruned-at"

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from ryecore.errors import RyeError
 from ryecore.notices import warn
 from ryecore.state.locking import run_in_thread
@@ -52,12 +54,12 @@ class AutomaticPruning:
             return
         self._look_at = time.monotonic() + _LOOK_EVERY_S  # of many ends at once, one looks
         try:
-            is_done = await run_in_thread(self._prune)
+            # Whoever closes the Rye right behind the run's end, as commands do, waits for it.
+            with anyio.CancelScope(shield=True):
+                if not await run_in_thread(self._prune):
+                    self._look_at = 0.0
         except RyeError as error:
             warn(f"Ended threads could not be pruned: {error}")
-        else:
-            if not is_done:
-                self._look_at = 0.0
 
     def _prune(self) -> bool:
         """Prune for a while; whether nothing is left to prune."""
