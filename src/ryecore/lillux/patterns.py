@@ -18,7 +18,7 @@ __all__ = ["MAX_PATTERN_CHARS", "TextPattern", "compile_pattern"]
 MAX_PATTERN_CHARS: Final = 1000
 """How long a pattern may be."""
 
-_MAX_STEPS: Final = 2_000_000
+_MAX_STEPS: Final = 500_000
 """How much a search may cost: 64 bytes of text for one part of the pattern are a step."""
 
 _SPECIAL: Final = frozenset("\\.+*?()|[]{}^$#&-~")
@@ -75,7 +75,7 @@ class TextPattern:
 
         Raises:
             TextTooLong: The text is longer than a pattern of this size is searched in: about
-                128 MB divided by the number of the pattern's parts, its repetitions written out.
+                32 MB divided by the number of the pattern's parts, its repetitions written out.
         """
         try:
             found = self._native.is_match(text, _MAX_STEPS)
