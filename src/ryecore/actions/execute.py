@@ -312,7 +312,7 @@ def _start_key(
     if options.dry_run or not (options.async_ or options.thread == "fork"):
         raise InputError(
             "idempotency_key can be passed only for a tool with async and for a directive.",
-            next_step="Pass async as well, or leave it out.",
+            next_step="Pass async as well (--async), or leave it out.",
         )
     limits = Limits()
     if options.limit_overrides is not None:

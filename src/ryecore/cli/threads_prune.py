@@ -12,7 +12,9 @@ __all__ = ["prune"]
 
 
 @click.command(short_help="Forget threads that ended long ago.")
-@click.option("--older-than", metavar="AGE", help="How long ago they ended: 12h, 30d, 8w.")
+@click.option(
+    "--older-than", metavar="AGE", help="How long ago they ended: 12h, 30d, 8w; 15m is minutes."
+)
 @click.option("--keep", type=int, metavar="N", help="Keep the latest N, whatever their age.")
 @click.option(
     "--include-resumable",
