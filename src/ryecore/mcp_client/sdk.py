@@ -7,6 +7,8 @@ of a cold server takes until it leaves. A process that merely calls has no use f
 import gc
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec, module_from_spec
 from typing import Final
 
@@ -29,8 +31,9 @@ def import_client() -> None:
     try:
         for name in _PACKAGES:
             _enter(name)
-        for name in _NEEDED:
-            importlib.import_module(name)
+        with _models_built_when_used():
+            for name in _NEEDED:
+                importlib.import_module(name)
     except ImportError:
         for name in tuple(sys.modules):
             if name.partition(".")[0] == "mcp":
@@ -38,6 +41,19 @@ def import_client() -> None:
     finally:
         gc.enable()
     gc.freeze()
+
+
+@contextmanager
+def _models_built_when_used() -> Iterator[None]:
+    """Defer building the validators of the SDK's 500 models, of which a call uses a few."""
+    from pydantic import BaseModel  # noqa: PLC0415 - installed with the SDK
+
+    config = BaseModel.model_config  # which its subclasses copy
+    config["defer_build"] = True
+    try:
+        yield
+    finally:
+        del config["defer_build"]
 
 
 def _enter(name: str) -> None:

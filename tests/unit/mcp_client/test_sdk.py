@@ -43,3 +43,25 @@ def test_an_sdk_whose_client_needs_more_is_imported_whole(tmp_path: Path) -> Non
     modules, found = imported(tmp_path)
     assert modules == set()
     assert found == "mcp.client.session"
+
+
+BUILT = """\
+from ryecore.mcp_client.sdk import import_client
+import_client()
+import mcp_types
+from pydantic import BaseModel
+class Own(BaseModel):
+    x: int
+print(mcp_types.CreateMessageRequest.__pydantic_complete__, Own.__pydantic_complete__)
+params = {"messages": [], "maxTokens": 1}
+asked = mcp_types.CreateMessageRequest.model_validate({"method": "sampling/createMessage",
+                                                       "params": params})
+print(asked.params.max_tokens)
+"""
+
+
+def test_the_sdks_models_are_built_when_they_are_used_and_no_others() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUILT], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["False", "True", "1"]
