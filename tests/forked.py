@@ -16,7 +16,15 @@ def main() -> None:
     status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     status.connect(sys.argv[1].replace("@", "\0"))
     wish = os.memfd_create("wish")
-    said = {"args": sys.argv[2:], "cwd": os.getcwd(), "env": dict(os.environ)}
+    args = sys.argv[2:]
+    while args[0].startswith("-"):  # an option of the interpreter
+        del args[0]
+    said = {
+        "args": args,
+        "cwd": os.getcwd(),
+        "env": dict(os.environ),
+        "leads_group": os.getpgrp() == os.getpid(),
+    }
     os.write(wish, json.dumps(said).encode())
     socket.send_fds(status, [b"."], [0, 1, 2, wish])
     pid = int(status.recv(64))

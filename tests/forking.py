@@ -43,13 +43,16 @@ COMMAND = (
 SERVERS = (
     *COMMAND,
     "mcp.server.mcpserver",
+    "ryecore.mcp_client.connector",
+    "ryecore.mcp_client.service",
+    "ryecore.mcp_client.session",
     "ryecore.mcp_server.http",
     "ryecore.mcp_server.server",
     "ryecore.mcp_server.stdio",
     "starlette.routing",
     "uvicorn.protocols.http.auto",
 )
-"""What servers of MCP import besides."""
+"""What servers of MCP, and connectors to them, import besides."""
 
 
 def can_fork(env: Mapping[str, str]) -> bool:
@@ -135,23 +138,28 @@ def address_of(imported: tuple[str, ...]) -> str:
     return address
 
 
-def forking_python(folder: Path) -> str:
+def forking_python(
+    folder: Path, option: str = "-PXutf8", imported: tuple[str, ...] = COMMAND
+) -> str:
     """Write a program that stands in for this interpreter where ryecore starts itself.
 
-    What is started with `-PXutf8`, as walkers and launched calls are, is forked with its modules
-    imported. Everything else runs in the real interpreter.
+    What is started with one option is forked with its modules imported. Everything else runs in
+    the real interpreter.
 
     Args:
         folder: Where the program is written.
+        option: What the first argument is: `-PXutf8` of walkers and launched calls, or `-EPB` of
+            MCP connectors.
+        imported: What is imported already: `COMMAND` or `SERVERS`.
 
     Returns:
         Its path, for `sys.executable`.
     """
-    relay = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(COMMAND)]
+    relay = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(imported)]
     program = folder / "python"
     program.write_text(
         "#!/bin/sh\n"
-        f'test "$1" = -PXutf8 && shift && exec {shlex.join(relay)} "$@"\n'
+        f'test "$1" = {option} && exec {shlex.join(relay)} "$@"\n'
         f'exec {shlex.quote(sys.executable)} "$@"\n'
     )
     program.chmod(0o755)
@@ -241,6 +249,8 @@ def _main(address: str, held: int, imported: Sequence[str]) -> None:
         os.dup2(nothing, number)
     gc.freeze()  # so that the processes share its memory
     wish = _serve(listener, socket.socket(fileno=held))
+    if wish.get("leads_group"):
+        os.setpgid(0, 0)
     os.environ.clear()
     os.environ.update(wish["env"])
     os.chdir(wish["cwd"])

@@ -1,9 +1,11 @@
 """What the integration tests share."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.forking import SERVERS, forking_python
 from tests.warm_hosts import Hosts
 
 
@@ -13,3 +15,23 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
     server = Hosts(request.module.__name__)
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def forking_interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that forks MCP connectors where the SDK is imported already."""
+    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EPB", SERVERS)
+
+
+@pytest.fixture
+def forked_connectors(
+    request: pytest.FixtureRequest, forking_interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fork the connectors of a test: what they answer is the same.
+
+    Tests of how their processes start and end have fresh ones: they are marked
+    `fresh_connectors`, where their module uses this fixture.
+    """
+    if request.node.get_closest_marker("fresh_connectors"):
+        return
+    monkeypatch.setattr(sys, "executable", forking_interpreter)

@@ -20,10 +20,13 @@ from ryecore.state.model import ThreadRecord
 from tests.graphs import graph
 from tests.house import House
 from tests.integration.test_mcp_sessions import Forgetful, forgetful
+from tests.matrix import in_turn
 from tests.mcp_house import HTTP, mcp_tool, pids, server_item, stdio_server
 from tests.thread_host import Theatre
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
+
+LOOPS = ["asyncio", "trio"]
 
 PATIENCE_S = 60.0
 TO_THE_END = ["gate", {"name": "pay"}]
@@ -107,16 +110,18 @@ CASES: dict[str, Callable[[Theatre], Case]] = {
 }
 
 
-@pytest.mark.parametrize("how", CASES)
-async def test_a_call_that_broke_off_is_not_repeated_by_itself(house: House, how: str) -> None:
+@pytest.mark.parametrize(("how", "anyio_backend"), in_turn([*CASES], LOOPS))
+async def test_a_call_that_broke_off_is_not_repeated_by_itself(
+    house: House, how: str, anyio_backend: str
+) -> None:
     theatre = Theatre(house)
     node, strike = CASES[how](theatre)
     await broken_off(theatre, node, strike)
 
 
-@pytest.mark.parametrize("kind", ["tool", "agent"])
+@pytest.mark.parametrize(("kind", "anyio_backend"), in_turn(["tool", "agent"], LOOPS))
 async def test_a_runs_own_duration_leaves_the_effect_of_its_node_unknown(
-    house: House, kind: str
+    house: House, kind: str, anyio_backend: str
 ) -> None:
     theatre = Theatre(house)
     nodes = {
@@ -202,9 +207,9 @@ class Mute(Forgetful):
         request.close_connection = True
 
 
-@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize(("closes", "anyio_backend"), in_turn([True, False], LOOPS))
 async def test_a_call_over_http_without_an_answer_is_not_repeated_by_itself(
-    house: House, *, closes: bool
+    house: House, anyio_backend: str, *, closes: bool
 ) -> None:
     server, theatre = Mute(closes=closes), Theatre(house)
     with forgetful(server) as url:

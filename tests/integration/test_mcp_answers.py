@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from tests.house import PYTHON, House
+from tests.matrix import in_turn
 from tests.mcp_house import mcp_tool, server_item, why
+
+pytestmark = pytest.mark.usefixtures("forked_connectors")
 
 PROGRAM = """\
 import json, sys
@@ -39,9 +42,8 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture(params=["warm", "cold"])
-def warm(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param == "warm")
+WAYS = [True, False]
+"""Whether the server is kept."""
 
 
 def odd_tool(
@@ -57,7 +59,7 @@ def odd_tool(
     return mcp_tool(house, name, declared=declared, item_id="mcp/test/odd", warm=warm)
 
 
-@pytest.mark.parametrize("half", [b"\\ud83d", b"\xff"])
+@pytest.mark.parametrize(("half", "warm"), in_turn([b"\\ud83d", b"\xff"], WAYS))
 def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bool):
     answer = b'"result": {"content": [{"type": "text", "text": "cut here %s"}]}' % half
     done: Any = house.execute(odd_tool(house, answer, warm=warm))
@@ -66,13 +68,16 @@ def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bo
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        b'"result": null',
-        b'"result": []',
-        b'"error": {"code": "x"}',
-        b'"result": ' + b"[" * 300 + b"]" * 300,
-    ],
+    ("answer", "warm"),
+    in_turn(
+        [
+            b'"result": null',
+            b'"result": []',
+            b'"error": {"code": "x"}',
+            b'"result": ' + b"[" * 300 + b"]" * 300,
+        ],
+        WAYS,
+    ),
 )
 def test_an_answer_that_is_none_is_a_failure_at_once(house: House, answer: bytes, warm: bool):
     done: Any = house.execute(odd_tool(house, answer, warm=warm))
@@ -86,12 +91,16 @@ def test_a_servers_own_error_does_not_end_its_session(house: House):
     assert (house.root / "started").read_text() == "!"
 
 
-@pytest.mark.parametrize("name", ["-x", "--help", "--keep", "a\nb", "${HOME} {tool_path}"])
+@pytest.mark.parametrize(
+    ("name", "warm"),
+    in_turn(["-x", "--help", "--keep", "a\nb", "${HOME} {tool_path}"], WAYS),
+)
 def test_any_name_of_a_tool_reaches_the_server(house: House, name: str, warm: bool):
     done: Any = house.execute(odd_tool(house, name=name, warm=warm))
     assert done.data["content"] == [{"type": "text", "text": name}]
 
 
+@pytest.mark.parametrize("warm", WAYS)
 def test_a_declaration_that_is_no_json_is_refused(house: House, warm: bool):
     ref = odd_tool(house, warm=warm)
     tools = house.root / "tools.json"
@@ -99,7 +108,7 @@ def test_a_declaration_that_is_no_json_is_refused(house: House, warm: bool):
     assert "with what is no JSON" in why(house, ref, {})
 
 
-@pytest.mark.parametrize("number", [b"NaN", b"Infinity"])
+@pytest.mark.parametrize(("number", "warm"), in_turn([b"NaN", b"Infinity"], WAYS))
 def test_a_number_that_is_none_of_json_is_null(house: House, number: bytes, warm: bool):
     answer = b'"result": {"content": [], "structuredContent": {"n": %s}}' % number
     done: Any = house.execute(odd_tool(house, answer, warm=warm))
@@ -137,7 +146,7 @@ HOSTILE_OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE_OUTPUTS)
+@pytest.mark.parametrize(("case", "warm"), in_turn([*HOSTILE_OUTPUTS], WAYS))
 def test_no_output_schema_keeps_a_connector_busy(house: House, case: str, warm: bool):
     schema, reason = HOSTILE_OUTPUTS[case]
     structured = {"a": "a" * 5_000 + "!"}
@@ -148,6 +157,7 @@ def test_no_output_schema_keeps_a_connector_busy(house: House, case: str, warm: 
     assert reason in problem
 
 
+@pytest.mark.parametrize("warm", WAYS)
 def test_structured_content_that_fits_its_schema_is_handed_on(house: House, warm: bool):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     answer = b'"result": {"content": [], "structuredContent": {"a": 1}}'
@@ -161,6 +171,7 @@ def test_a_result_without_the_structured_content_that_was_promised_is_a_failure(
     assert "returned no structured content" in problem
 
 
+@pytest.mark.parametrize("warm", WAYS)
 def test_a_server_that_asks_back_is_told_no_and_its_schema_is_not_read(house: House, warm: bool):
     schema = {"type": "string", "pattern": "^(a|aa)+$", "default": "a" * 5_000 + "!"}
     form = {"type": "object", "properties": {"a": schema}}

@@ -14,9 +14,12 @@ import pytest
 from ryecore.errors import McpToolChanged
 from tests.forking import ROOT, SERVERS, Forked
 from tests.house import House
+from tests.matrix import in_turn
 from tests.mcp_house import HTTP, mcp_tool, server_item, why
 from tests.npm import npm_set
 from tests.unit.lillux.system import children
+
+pytestmark = pytest.mark.usefixtures("forked_connectors")
 
 TOKEN = "hunter2-hunter2"
 
@@ -206,8 +209,7 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize(("name", "warm"), in_turn([*ANSWERS], [True, False]))
 def test_a_bad_answer_is_an_error_that_says_so(house: House, name: str, warm: bool):
     answer, said = ANSWERS[name]
     with bad_server(answer) as url:

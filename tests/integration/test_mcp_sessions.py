@@ -20,6 +20,8 @@ from tests.matrix import in_turn
 from tests.mcp_house import HTTP, assert_gone, mcp_tool, pids, server_item, stdio_server, why
 from tests.mcp_server import TOOLS
 
+pytestmark = pytest.mark.usefixtures("forked_connectors")
+
 # a server that was started again
 
 

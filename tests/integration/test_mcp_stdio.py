@@ -26,8 +26,13 @@ from tests.mcp_house import SERVER, mcp_tool, nothing_left, server_item, stdio_s
 from tests.npm import npm_set
 from tests.pypi import pypi_program
 
+pytestmark = pytest.mark.usefixtures("forked_connectors")
+
 MODEL = CallContext(capabilities=frozenset({"rye.execute.*"}))
 
+
+# How a connector's process ends is tried on fresh ones.
+FRESH = pytest.mark.fresh_connectors
 
 # Kept servers are the usual way. One for each call is tried where its path is another one.
 BOTH_WAYS = pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
@@ -82,6 +87,7 @@ def test_a_server_from_pypi_is_called(house: House):
 # a call
 
 
+@FRESH
 @BOTH_WAYS
 def test_a_call_leaves_nothing_behind(house: House, warm: bool):
     stdio_server(house)
@@ -374,6 +380,7 @@ def test_a_server_that_never_answers_is_given_up(house, mode, warm):
         assert {"never-starts": "still thinking", "garbage": "what is this"}[mode] in error
 
 
+@FRESH
 @BOTH_WAYS
 def test_a_call_that_hangs_ends_at_its_timeout(house: House, warm: bool):
     stdio_server(house, "hangs", str(house.root / "called"))
@@ -393,6 +400,7 @@ def test_endless_errors_are_drained_and_cost_nothing(house: House, warm: bool):
     assert house.execute(mcp_tool(house, warm=warm), {"text": "hi"}).success
 
 
+@FRESH
 @pytest.mark.parametrize(("mode", "warm"), in_turn(["stubborn", "grandchild"], [True, False]))
 def test_a_server_that_will_not_go_is_ended(house, mode, warm):
     stdio_server(house, mode)

@@ -9,6 +9,8 @@ from tests.house import PYTHON, House, SpaceName
 from tests.matrix import in_turn
 from tests.mcp_house import SERVER, mcp_tool, server_item, stdio_server
 
+pytestmark = pytest.mark.usefixtures("forked_connectors")
+
 SHORT = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
 # The interpreter of the test server sets this one itself.
 OWN = {"LC_CTYPE"}
