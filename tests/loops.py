@@ -1,7 +1,9 @@
 """What tests ask of event loops: on which they run, and for how long one stood still."""
 
 import gc
+import os
 import time
+import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -9,12 +11,28 @@ from typing import Final
 import anyio
 import pytest
 
-__all__ = ["ON_BOTH_LOOPS", "LoopLoad", "loop_load"]
+__all__ = ["ON_BOTH_LOOPS", "LoopLoad", "loop_load", "one_loop_each"]
 
 ON_BOTH_LOOPS: Final = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 """A test that is to run on both all the same. The module says `asyncio` by its own fixture."""
 
+_LOOPS: Final = ["asyncio", "trio"]
+
 _BEAT_S: Final = 0.001
+
+
+def one_loop_each(metafunc: pytest.Metafunc) -> None:
+    """Run each test on one of the loops, half of them on either; in the soak, on both.
+
+    For modules whose tests try another process: `pytest_generate_tests = one_loop_each`.
+    """
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "anyio_backend" in metafunc.fixturenames and not any(
+        "anyio_backend" in mark.args[0] for mark in marks
+    ):
+        turn = zlib.crc32(metafunc.function.__name__.encode()) % 2
+        loops = _LOOPS if os.environ.get("RYE_SOAK") else [_LOOPS[turn]]
+        metafunc.parametrize("anyio_backend", loops)
 
 
 class LoopLoad:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 from contextlib import suppress
+from itertools import product
 
 import anyio
 import pytest
@@ -34,9 +35,11 @@ from tests.detached import (
     until_printed,
 )
 from tests.house import House
+from tests.loops import one_loop_each
 from tests.unit.lillux.system import is_alive, wait_until_dead
 
 pytestmark = pytest.mark.anyio
+pytest_generate_tests = one_loop_each
 
 
 async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(house: House) -> None:
@@ -296,13 +299,14 @@ async def test_a_wait_is_over_when_its_time_is(house: House) -> None:
         await rye.threads.kill(launched.thread_id)
 
 
-@pytest.mark.parametrize("thread_id", ["", "nothing", "../../x", "a/../b", "x" * 999, "\0", "é"])
-async def test_a_thread_that_never_existed_is_said(house: House, thread_id: str) -> None:
+async def test_a_thread_that_never_existed_is_said(house: House) -> None:
     ref = house.shell("acme/hi", "echo hello")
+    ids = ["", "nothing", "../../x", "a/../b", "x" * 999, "\0", "é"]
     async with house.open() as rye:
+        calls = (rye.threads.wait, rye.threads.show, rye.threads.cancel, rye.threads.kill,
+                 rye.threads.log)  # fmt: skip
         for _ in range(2):  # without any state, and with some
-            for call in (rye.threads.wait, rye.threads.show, rye.threads.cancel, rye.threads.kill,
-                         rye.threads.log):  # fmt: skip
+            for thread_id, call in product(ids, calls):
                 with pytest.raises(ThreadNotFound):
                     await call(thread_id)
             if not house.path("state").exists():
@@ -323,8 +327,8 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) 
             await rye.threads.show("same")
 
 
-async def test_many_at_once(house: House, anyio_backend_name: str) -> None:
-    many = 40 if anyio_backend_name == "asyncio" else 10
+async def test_many_at_once(house: House) -> None:
+    many = 40 if os.environ.get("RYE_SOAK") else 10
     ref = house.shell("acme/hi", "echo $$")
     ended: list[ThreadReport] = []
     async with house.open() as rye:

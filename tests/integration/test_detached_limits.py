@@ -19,9 +19,11 @@ from ryecore.actions.threads import ThreadReport
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
 from tests.house import PYTHON, House
+from tests.loops import one_loop_each
 from tests.unit.lillux.system import is_alive
 
 pytestmark = pytest.mark.anyio
+pytest_generate_tests = one_loop_each
 
 PATIENCE_S = 60
 

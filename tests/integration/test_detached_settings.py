@@ -14,8 +14,10 @@ from tests.detached import (
     pids_of,
 )
 from tests.house import House
+from tests.loops import one_loop_each
 
 pytestmark = pytest.mark.anyio
+pytest_generate_tests = one_loop_each
 
 
 FACTORY = """

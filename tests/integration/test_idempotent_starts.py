@@ -16,11 +16,14 @@ from ryecore.errors import AlreadyStarted, CallCancelled, InputError, RyeError, 
 from ryecore.lillux.processes import current_process
 from ryecore.state.model import Follows, Status
 from ryecore.state.start_keys import StartKey
+from tests.forking import Forked
 from tests.graphs import graph
 from tests.house import House
+from tests.loops import one_loop_each
 from tests.thread_host import Theatre
 
 pytestmark = pytest.mark.anyio
+pytest_generate_tests = one_loop_each
 PATIENCE_S = 60.0
 
 STARTS = """
@@ -73,26 +76,26 @@ async def test_of_eight_processes_that_start_with_one_key_one_does(
 ) -> None:
     theatre = Theatre(House(tmp_path))
     ref = items(theatre)[kind]
-    command = [theatre.command()[0], "-c", STARTS, str(tmp_path), ref]
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
     ways = ["graph", "graph_start", "graph_run"] if kind == "graph" else [kind]
     hosts = [
-        subprocess.Popen(
-            [*command, ways[number % len(ways)]],
+        Forked(
+            [str(script), str(tmp_path), ref, ways[number % len(ways)]],
             env=theatre.environ,
-            text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         for number in range(8)
     ]
-    assert [host.stdout.readline() for host in hosts if host.stdout] == ["ready\n"] * 8
+    assert [host.stdout.readline() for host in hosts if host.stdout] == [b"ready\n"] * 8
     for host in hosts:
         assert host.stdin
-        host.stdin.write("go\n")
+        host.stdin.write(b"go\n")
         host.stdin.flush()
     ids = {host.communicate(timeout=PATIENCE_S)[0].strip() for host in hosts}
     assert len(ids) == 1
-    assert "" not in ids
+    assert b"" not in ids
     assert marks(theatre) == ["paid"]
     assert theatre.store().registry.count_threads() == 1
 
@@ -407,11 +410,10 @@ def test_the_command_finds_the_run_of_its_key(tmp_path: Path) -> None:
 
     def rye(*arguments: str) -> dict[str, Any]:
         project = ["--project", str(theatre.house.project), "--json", "--idempotency-key", "k"]
-        start = [theatre.command()[0], "-m", "ryecore.cli", "graph", "run", ref]
-        command = [*start, *arguments, *project]
+        command = ["ryecore.cli", "graph", "run", ref, *arguments, *project]
         environ = {**theatre.environ, "USER_SPACE": str(theatre.house.user)}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        return dict(json.loads(done.stdout))
+        with Forked(command, env=environ, stdout=subprocess.PIPE) as process:
+            return dict(json.loads(process.communicate()[0]))
 
     first = rye("n=3")
     assert rye("n=3") == first
