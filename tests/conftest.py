@@ -68,7 +68,7 @@ def house(tmp_path: Path) -> House:
 def forked_walkers(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fork the processes that walk graphs, with their modules imported."""
+    """Fork the processes that walk graphs or are launched, with their modules imported."""
     program = forking_python(tmp_path_factory.mktemp("forking"))
     monkeypatch.setattr(sys, "executable", program)
 

@@ -143,13 +143,12 @@ def forking_python(
 ) -> str:
     """Write a program that stands in for this interpreter where ryecore starts itself.
 
-    What is started with one option is forked with its modules imported. Everything else runs in
-    the real interpreter.
+    What is started with one option is forked with its modules imported, and so is a launched
+    call (`-P -m`). Everything else runs in the real interpreter.
 
     Args:
         folder: Where the program is written.
-        option: What the first argument is: `-PXutf8` of walkers and launched calls, or `-EPB` of
-            MCP connectors.
+        option: What the first argument is: `-PXutf8` of walkers, or `-EPB` of MCP connectors.
         imported: What is imported already: `COMMAND` or `SERVERS`.
 
     Returns:
@@ -160,6 +159,7 @@ def forking_python(
     program.write_text(
         "#!/bin/sh\n"
         f'test "$1" = {option} && exec {shlex.join(relay)} "$@"\n'
+        f'test "$1 $2" = "-P -m" && exec {shlex.join(relay)} "$@"\n'
         f'exec {shlex.quote(sys.executable)} "$@"\n'
     )
     program.chmod(0o755)

@@ -5,11 +5,12 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.forking import ROOT, Forked
 from tests.house import House
 from tests.thread_host import COST, Theatre
 
 PROCESSES = 8
-PARENTS = 4
+PARENTS = 4 if os.environ.get("RYE_SOAK") else 2
 CHILDREN = 3
 
 
@@ -20,13 +21,12 @@ def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(house: Hous
     fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
     ref = theatre.write("parent", [fork] * CHILDREN, ["mark", {"text": "parent"}])
     hosts = [
-        subprocess.Popen(
-            theatre.command([ref] * PARENTS),
+        Forked(
+            theatre.command([ref] * PARENTS)[2:],
             env=theatre.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
         )
         for _ in range(PROCESSES)
     ]

@@ -12,6 +12,7 @@ import pytest
 from ryecore.errors import ContentChanged, UnsignedItem
 from ryecore.items.packages import lock_packages
 from tests.house import House, events
+from tests.matrix import in_turn
 from tests.npm import npm_program, npm_set
 
 pytestmark = pytest.mark.skipif(
@@ -135,8 +136,9 @@ def test_the_tools_own_tsconfig_counts_once_it_is_signed(house: House) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-@pytest.mark.parametrize("package", ["{}", None])
-@pytest.mark.parametrize("place", ["project", "user", "user/.ai/cache"])
+@pytest.mark.parametrize(
+    ("place", "package"), in_turn(["project", "user", "user/.ai/cache"], ["{}", None])
+)
 def test_a_tsconfig_that_nobody_signed_redirects_no_import(
     house: House, package: str | None, place: str
 ) -> None:

@@ -124,12 +124,13 @@ def test_a_large_picture_is_laid_out_at_once(name, count, most_s):
         ),
     }[name]
     picture = Picture(tuple(Box(str(at), f"node {at}") for at in range(count)), lines)
-    took_s = []
-    for _ in range(3):  # what else the machine does takes from one or the other
+    took_s: list[float] = []
+    # What else the machine does takes from one or the other; alone it needs a fifth of that.
+    while not took_s or (min(took_s) >= most_s and len(took_s) < 3):
         begun = time.thread_time()
         lay_out(picture)
         took_s.append(time.thread_time() - begun)
-    assert min(took_s) < most_s  # alone it needs a fifth of that
+    assert min(took_s) < most_s
 
 
 def test_a_picture_says_what_is_wrong_with_it():

@@ -29,6 +29,7 @@ STARTS: dict[str, Start] = {
 }
 
 
+@pytest.mark.usefixtures("forked_walkers")
 @pytest.mark.parametrize("what", STARTS)
 async def test_no_row_outlives_a_call_that_was_cancelled_at_any_await(
     tmp_path: Path, what: str

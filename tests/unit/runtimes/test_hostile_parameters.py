@@ -6,7 +6,7 @@ What a parameter holds arrives whole, or is refused; it is never run.
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ryecore import SyncRye
 from ryecore.errors import ConfigError, InputError, PlaceholderInScript, UnresolvedPlaceholder
 from ryecore.items.documents import parse_document
 from tests.house import BASH, House
+from tests.matrix import in_turn
 
 EXAMPLES = Path(__file__).parent / "examples"
 HOSTILE = (
@@ -54,7 +55,7 @@ RECORDED = ("node", "ruby", "state_graph")
 def examples(house: House) -> House:
     """A house with every example, as acme/NAME."""
     recorder = house.root / "recorder"
-    recorder.write_text(f"#!{Path(sys.executable).resolve()}\n{ECHO}\n")
+    recorder.write_text(f"#!{Path(sys.executable).resolve()} -IS\n{ECHO}\n")
     recorder.chmod(0o755)
     for path in EXAMPLES.glob("*.yaml"):
         declared = parse_document(path.read_bytes(), path)
@@ -73,9 +74,16 @@ def assert_nothing_ran(house: House) -> None:
     assert not list(house.root.rglob("x"))
 
 
-def each(rye: SyncRye, house: House, ref: str, read: Any, name: str = "name") -> None:
-    """Call a tool with every hostile value, and compare what has arrived."""
-    for value in HOSTILE:
+def each(
+    rye: SyncRye,
+    house: House,
+    ref: str,
+    read: Any,
+    name: str = "name",
+    values: Sequence[str] = HOSTILE,
+) -> None:
+    """Call a tool with hostile values, and compare what has arrived."""
+    for value in values:
         done = rye.execute(ref, {name: value})
         assert done.success, (ref, value, done.error)
         assert read(done.data) == value, (ref, value)
@@ -87,15 +95,16 @@ def test_on_standard_input(examples: House) -> None:
     body = "def execute(params, project_path): return params"
     script = "import json, sys; print(json.dumps(json.load(sys.stdin)))"
     shell = "cat"
-    refs = [
+    pythons = [
         examples.python("a/f", body, executor_id="acme/python_function", config_schema=NAMED),
         examples.python("a/s", script, executor_id="acme/python_script", config_schema=NAMED),
         examples.python("a/g", body, config_schema=NAMED),
-        examples.shell("a/b", shell, config_schema=NAMED),
     ]
+    echo = examples.shell("a/b", shell, config_schema=NAMED)
     with examples.sync(warm_memory_mib=0) as rye:
-        for ref in refs:
-            each(rye, examples, ref, lambda data: data["name"])
+        each(rye, examples, echo, lambda data: data["name"])
+        for value, ref in in_turn(HOSTILE, pythons):
+            each(rye, examples, ref, lambda data: data["name"], values=[value])
 
 
 @pytest.mark.parametrize("runtime", ["node", "ruby"])
