@@ -41,7 +41,7 @@ import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
-from tests.forking import COMMAND, ROOT, address_of
+from tests.forking import COMMAND, ROOT, Forked, address_of
 from tests.npm import npm_program
 
 DOCS = ROOT / "docs"
@@ -245,18 +245,17 @@ def test_every_block_of_a_page_does_what_the_page_says(
 def test_every_example_runs_in_under_sixty_lines_and_touches_nothing_of_the_user(
     example: Path, needed: dict[str, str], reader: Reader
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, str(example)],
+    with Forked(
+        [str(example)],
         cwd=reader.project,
         env=reader.environ | needed,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        out, err = process.communicate(timeout=60)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.strip()
+    assert (process.returncode, err) == (0, b"")
+    assert out.strip()
     assert [*reader.home.rglob("*")] == [reader.project]
     assert len(example.read_text().splitlines()) < 60
 
