@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from ryecore.lillux.schema import SchemaValidator
+from ryecore.strict_json import read_json
 
 __all__ = ["Misfit", "OutputSchema"]
 
@@ -56,7 +57,7 @@ class OutputSchema:
         fenced = _FENCED.fullmatch(answer)
         text = fenced[1] if fenced else answer
         try:
-            value: object = json.loads(text, parse_constant=_refuse)
+            value = read_json(text)
             failures = await self._validator.failures_async(text)
         except (ValueError, RecursionError) as problem:
             return Misfit(
@@ -72,7 +73,3 @@ class OutputSchema:
         return Misfit(
             f"Your answer doesn't fit the schema: {listed}. Answer again with the whole JSON value."
         )
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON")

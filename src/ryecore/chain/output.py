@@ -3,13 +3,13 @@
 Source: decision 27.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 from attrs import frozen
 
 from ryecore.lillux.processes import ProcessResult
+from ryecore.strict_json import STRICT_DECODER
 
 __all__ = ["EFFECT_UNKNOWN", "Outcome", "read_outcome", "with_unknown_effect"]
 
@@ -19,14 +19,6 @@ EFFECT_UNKNOWN: Final = "Whether it has had its effect is not known."
 _BROKEN_OFF: Final = frozenset({"signaled", "timed_out", "cancelled", "unknown"})
 
 _MAX_ERROR_CHARACTERS: Final = 4000
-
-
-def _no_json(constant: str) -> NoReturn:
-    """NaN and the infinities, which Python reads as JSON and nobody else does."""
-    raise ValueError(constant)
-
-
-_JSON: Final = json.JSONDecoder(parse_constant=_no_json)
 
 
 @frozen
@@ -100,7 +92,7 @@ def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
     if cut or not text:
         return False, None
     try:
-        document, end = cast("tuple[object, int]", _JSON.raw_decode(text))
+        document, end = cast("tuple[object, int]", STRICT_DECODER.raw_decode(text))
     except (ValueError, RecursionError):
         return False, None
     return (True, document) if end == len(text) else (False, None)

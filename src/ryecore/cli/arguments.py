@@ -6,11 +6,12 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from ryecore.errors import InputError
+from ryecore.strict_json import read_json
 
 __all__ = ["TakesParameters", "find_project", "read_object", "read_overrides", "read_pairs"]
 
@@ -117,14 +118,9 @@ def read_overrides(pairs: Sequence[str]) -> dict[str, Any] | None:
 
 def _json_or_text(value: str) -> Any:
     try:
-        return json.loads(value, parse_constant=_no_json)
-    except (ValueError, RecursionError):
+        return read_json(value)
+    except ValueError:
         return value
-
-
-def _no_json(constant: str) -> NoReturn:
-    """NaN and the infinities are text: JSON has none."""
-    raise ValueError(constant)
 
 
 def find_project() -> str:

@@ -6,12 +6,13 @@ Source: seed 001, "Input validation"; decision 34.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NoReturn
+from typing import Final
 
 from attrs import field, frozen
 
 from ryecore.directives.markup import Element
 from ryecore.errors import InvalidInputs
+from ryecore.strict_json import read_json
 
 __all__ = ["Declared", "input_schema", "read_declared", "resolve_inputs"]
 
@@ -271,14 +272,10 @@ def _from_json(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        found: object = json.loads(value, parse_constant=_no_json)
-    except (ValueError, RecursionError):
+        found = read_json(value)
+    except ValueError:
         return None
     return found
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _json(value: object) -> str:

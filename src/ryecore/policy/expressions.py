@@ -4,13 +4,14 @@ Source: reference "Templating", 3.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, NoReturn, TypeAlias, cast
 
 from attrs import field, frozen
+
+from ryecore.strict_json import FINITE_DECODER
 
 __all__ = [
     "FILTERS",
@@ -290,20 +291,6 @@ def _filtered(find: _Find, through: Callable[[object], object]) -> _Find:
     return filtered
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-_JSON: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
-
-
 class _Reader:
     """Reads one expression, from behind its `${`; each character once."""
 
@@ -373,7 +360,7 @@ class _Reader:
     def _literal(self) -> object:
         begin = self._at
         try:
-            literal, self._at = _JSON.raw_decode(self._source, begin)
+            literal, self._at = FINITE_DECODER.raw_decode(self._source, begin)
         except (ValueError, RecursionError):
             self._broken(f"what begins with {self._source[begin]!r} is no JSON")
         if sum(map(self._source[begin : self._at].count, "[{")) > _MAX_BRACKETS:

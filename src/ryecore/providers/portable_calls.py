@@ -6,10 +6,11 @@ an id, a name or arguments would refuse each later request of the conversation a
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Container
 from typing import Any, Final
+
+from ryecore.strict_json import FINITE_DECODER
 
 __all__ = ["arguments_of", "portable_id", "portable_name"]
 
@@ -53,7 +54,7 @@ def arguments_of(text: str) -> dict[str, Any] | None:
         numbers that JSON doesn't have, half characters, or too deep.
     """
     try:
-        arguments = _DECODER.decode(text or "{}")
+        arguments = FINITE_DECODER.decode(text or "{}")
         if "\\u" in text:
             json.dumps(arguments, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
@@ -75,13 +76,3 @@ def _depth(value: object) -> int:
     ]:
         depth += 1
     return depth
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"JSON has no number like {text}.")
-    return number
-
-
-_DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)

@@ -6,20 +6,16 @@ Source: decision 54.
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from ryecore.lillux.schema import UNDECIDED, SchemaFailure, SchemaValidator
+from ryecore.strict_json import STRICT_DECODER
 from ryecore.tools.failures import invalid_arguments
 
 __all__ = ["check_arguments", "hide_config", "parse_arguments", "unfit_config"]
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
 _TOP: Final = re.compile(r"[.\[]")
-_decoder: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]:
@@ -37,9 +33,9 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
         raise invalid_arguments(tool_name, f"they are larger than {max_bytes:,} bytes")
     bare = text.strip(" \t\n\r")
     try:
-        found, end = _decoder.raw_decode(bare)  # half the price of decode
+        found, end = STRICT_DECODER.raw_decode(bare)  # half the price of decode
         if end != len(bare):
-            found = _decoder.decode(bare)  # which says what is wrong
+            found = STRICT_DECODER.decode(bare)  # which says what is wrong
     except RecursionError:
         problem = "they are nested too deeply"
     except ValueError as error:

@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import anyio.to_thread
 from attrs import field, frozen, validators
 
 from ryecore.errors import StoreError
+from ryecore.strict_json import read_json
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.reading import read_result_tool
 from ryecore.tools.results import preview
@@ -234,14 +235,9 @@ def _json_value(text: str) -> object:
     if text[:1] not in ("{", "[", '"'):
         return None
     try:
-        value: object = json.loads(text, parse_constant=_no_json)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return None
-    return value
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _identical(text: str, call_id: str, handle: str) -> str:

@@ -3,14 +3,14 @@
 Source: seed 003, "Turn Loop", step 7; decision 44.
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from ryecore.directives.inputs import Declared, input_schema, resolve_inputs
 from ryecore.errors import InvalidInputs, ToolExecutionError
+from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 
@@ -161,9 +161,7 @@ def _those_that_fit(
 
 def _read(arguments_json: str) -> dict[str, object] | Rejected:
     try:
-        given: object = json.loads(arguments_json or "{}", parse_constant=_no_json)
-    except RecursionError:
-        given = None
+        given = read_json(arguments_json or "{}")
     except ValueError as problem:
         return Rejected(
             f"The arguments of {RETURN_TOOL} are no JSON ({str(problem)[:200]}). "
@@ -175,10 +173,6 @@ def _read(arguments_json: str) -> dict[str, object] | Rejected:
         f"The arguments of {RETURN_TOOL} are no JSON object. "
         "Call it again with one that holds the outputs."
     )
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _rejected(declared: Iterable[Declared], failures: list[str]) -> Rejected:

@@ -9,12 +9,13 @@ Source: seed 003, "Turn Loop", step 5.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from attrs import frozen
 
 from ryecore.llm.parts import ToolCallPart, ToolResultPart
 from ryecore.llm.request import ToolSpec
+from ryecore.strict_json import read_json
 
 __all__ = [
     "WRITTEN",
@@ -177,8 +178,8 @@ def _fenced(
 
 def _json_call(content: str) -> tuple[str, Mapping[str, object]] | None:
     try:
-        found: object = json.loads(content, parse_constant=_no_json)
-    except (ValueError, RecursionError):
+        found = read_json(content)
+    except ValueError:
         return None
     if not isinstance(found, dict) or found.keys() != {"name", "arguments"}:
         return None
@@ -228,8 +229,8 @@ def _value(written: str, schema: object) -> object:
         if isinstance(choices, list) and plain in choices:
             return plain
     try:
-        value: object = json.loads(written, parse_constant=_no_json)
-    except (ValueError, RecursionError):
+        value = read_json(written)
+    except ValueError:
         return plain
     return plain if isinstance(value, str) else value
 
@@ -247,7 +248,3 @@ def _written(value: object) -> str:
     except UnicodeEncodeError:
         return json.dumps(value)
     return text
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(constant)

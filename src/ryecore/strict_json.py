@@ -1,0 +1,44 @@
+"""JSON as RFC 8259 has it: Python's own reader takes NaN and the infinities too."""
+
+import json
+import math
+from typing import Final, NoReturn
+
+__all__ = ["FINITE_DECODER", "STRICT_DECODER", "read_json"]
+
+
+def read_json(text: str) -> object:
+    """Read a JSON text.
+
+    Args:
+        text: One JSON value, with white space around it at most.
+
+    Returns:
+        Its value.
+
+    Raises:
+        ValueError: The text is not JSON, or it is nested too deeply to be read.
+    """
+    try:
+        value: object = STRICT_DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"JSON has no {constant}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"JSON has no number like {text}.")
+    return number
+
+
+STRICT_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+"""Reads a value from the middle of a text as well (`raw_decode`). It raises RecursionError too."""
+
+FINITE_DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+"""Refuses a number that no float holds, such as 1e999, which JSON's grammar allows."""
