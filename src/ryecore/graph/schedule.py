@@ -14,7 +14,6 @@ from ryecore.graph.model import (
     ForeachVertex,
     Graph,
     ReturnVertex,
-    Tries,
     VertexOfGraph,
 )
 from ryecore.policy.hooks import Control
@@ -27,7 +26,6 @@ __all__ = [
     "after",
     "context_of",
     "first",
-    "longest_wait_s",
     "stopped",
 ]
 
@@ -218,14 +216,6 @@ def stopped(position: Position, why: str, *, in_flight: bool = False) -> Positio
     """
     error = NodeError(position.node or "", why, "cancelled", effect_unknown=in_flight)
     return evolve(position, ending=Ending("cancelled", error=error))
-
-
-def longest_wait_s(tries: Tries, tried: int) -> float:
-    """The bound of the wait before the next try, in seconds: twice as long each time, capped.
-
-    Source: decision 50: the wait itself is drawn from zero up to this.
-    """
-    return float(min(tries.cap_s, tries.base_s * 2 ** min(tried - 1, 32)))
 
 
 def context_of(

@@ -7,11 +7,11 @@ from attrs import frozen
 
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 from ryecore.llm.plan import Backoff
+from ryecore.policy.backoff import backoff_s
 
 __all__ = ["Failover", "Raise", "Refresh", "Retry", "Verdict", "verdict_of"]
 
 _FINAL_KINDS: Final = frozenset({"cancelled", "refused", "bad_request", "content_filter"})
-_MAX_DOUBLINGS: Final = 64
 _MAX_COOLDOWN_S: Final = 3600.0  # a provider that asks for a year is asked again all the same
 
 
@@ -95,7 +95,5 @@ def verdict_of(
     if attempt >= max_attempts:
         return Failover(cooldown_s)
     if asked_s is None:
-        bound_s = backoff.base_s * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS)
-        asked_s = bound_s if bound_s < backoff.cap_s else backoff.cap_s
-        asked_s *= min(max(random, 0.0), 1.0) if isfinite(random) else 1.0
+        asked_s = backoff_s(attempt, backoff.base_s, backoff.cap_s, random)
     return Retry(min(asked_s, backoff.cap_s))

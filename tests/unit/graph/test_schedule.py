@@ -17,7 +17,6 @@ from ryecore.graph.model import (
     GateVertex,
     Graph,
     ReturnVertex,
-    Tries,
     VertexOfGraph,
 )
 from ryecore.graph.schedule import (
@@ -26,7 +25,6 @@ from ryecore.graph.schedule import (
     Position,
     after,
     first,
-    longest_wait_s,
     stopped,
 )
 from ryecore.items.refs import ItemRef
@@ -220,13 +218,6 @@ def test_who_stops_a_run_leaves_it_where_it_stands() -> None:
     at = stopped(Position("b", step=4), "why")
     assert at.ending is not None
     assert (at.node, at.step, at.ending.status) == ("b", 4, "cancelled")
-
-
-@given(st.integers(1, 10_000), st.floats(0.001, 60), st.floats(0.001, 600))
-def test_waits_grow_and_stay_within_the_cap(tried: int, base_s: float, cap_s: float) -> None:
-    tries = Tries(10, base_s, cap_s)
-    assert 0 < longest_wait_s(tries, tried) <= cap_s
-    assert longest_wait_s(tries, tried) <= longest_wait_s(tries, tried + 1)
 
 
 def test_the_time_stands_in_the_state_where_it_is_asked_for() -> None:

@@ -15,11 +15,12 @@ from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
-from ryecore.graph.schedule import NodeResult, longest_wait_s
+from ryecore.graph.schedule import NodeResult
 from ryecore.graph.walk.calls import Call, Called, ItemCaller
 from ryecore.graph.walk.foreach import for_each
 from ryecore.graph.walk.outcomes import outcome_of, result_of
 from ryecore.policy import CallContext
+from ryecore.policy.backoff import backoff_s
 from ryecore.policy.call_ids import place_id
 
 __all__ = ["Vertices"]
@@ -161,7 +162,8 @@ class Vertices:
                 else:
                     self.facts = told
                 return outcome
-            wait_s = random.uniform(0, longest_wait_s(tries, tried))  # noqa: S311 - jitter, no secret
+            jitter = random.random()  # noqa: S311 - no secret
+            wait_s = backoff_s(tried, tries.base_s, tries.cap_s, jitter)
             why = {"wait_s": round(wait_s, 3), "error": failure.message}
             self._journal.tell(f"{what}_retry", {**about, **told, **why})
             await anyio.sleep(wait_s)

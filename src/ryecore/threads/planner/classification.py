@@ -14,6 +14,7 @@ from attrs import frozen
 
 from ryecore.errors import ConfigError, LlmError, RyeError
 from ryecore.lillux.patterns import TextPattern, compile_pattern
+from ryecore.policy.backoff import backoff_s
 from ryecore.policy.hooks import Control
 
 __all__ = [
@@ -43,7 +44,6 @@ ERROR_CLASSES: Final[tuple[ErrorClass, ...]] = (
     "permanent",
 )  # fmt: skip
 
-_MAX_DOUBLINGS: Final = 64
 _MAX_TEXT: Final = 2000
 
 
@@ -242,8 +242,8 @@ def on_error_plan(
     asked_s = error.retry_after_s if isinstance(error, LlmError) else None
     if asked_s is not None and math.isfinite(asked_s) and asked_s >= 0:
         return RetryIn(min(asked_s, classification.retry_after_cap_s), category)
-    bound_s = policy.base_s * 2.0 ** min(retries_so_far, _MAX_DOUBLINGS)
-    return RetryIn(min(bound_s, policy.cap_s) * min(max(jitter, 0.0), 1.0), category)
+    wait_s = backoff_s(retries_so_far + 1, policy.base_s, policy.cap_s, jitter)
+    return RetryIn(wait_s, category)
 
 
 def read_classification(config: Mapping[str, object]) -> Classification:
