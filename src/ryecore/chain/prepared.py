@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver
@@ -79,7 +80,7 @@ class ChainCache:
     """Remembers prepared chains by ref, for one project."""
 
     def __init__(self) -> None:
-        self._entries: dict[ItemRef, PreparedChain] = {}
+        self._entries: BoundedDict[ItemRef, PreparedChain] = BoundedDict(_MAX_REMEMBERED)
 
     def get(self, ref: ItemRef) -> PreparedChain | None:
         """A chain that still holds, or None."""
@@ -95,8 +96,6 @@ class ChainCache:
         """Remember a chain, where that is possible."""
         if prepared.witness is None:
             return
-        if len(self._entries) >= _MAX_REMEMBERED:
-            self._entries.clear()
         self._entries[ref] = prepared
 
     def forget(self, ref: ItemRef) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 from attrs import frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.chain.trace import Event, Trace
 from ryecore.items.evidence import Evidence
 from ryecore.items.signature import utc_now
@@ -40,7 +41,7 @@ class Remembered:
     """
 
     def __init__(self) -> None:
-        self._answers: dict[Hashable, _Answer] = {}
+        self._answers: BoundedDict[Hashable, _Answer] = BoundedDict(_MAX_REMEMBERED)
 
     def recall(self, key: Hashable, trace: Trace, make: Callable[[Trace, Evidence], T]) -> T:
         """An answer that still holds, or a new one.
@@ -57,8 +58,6 @@ class Remembered:
         evidence, before = Evidence(), len(trace.events)
         value = make(trace, evidence)
         if evidence.may_remember:
-            if len(self._answers) >= _MAX_REMEMBERED:
-                self._answers.clear()
             events = trace.events[before:]
             self._answers[key] = _Answer(value, events, evidence.witness(), evidence.expires_at)
         return value

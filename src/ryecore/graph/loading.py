@@ -5,6 +5,7 @@ from typing import Final
 
 from attrs import frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.chain.model import ValidChain
 from ryecore.errors import GraphInvalid, InputError
 from ryecore.graph.model import GRAPH_RUNTIME, Graph
@@ -61,7 +62,7 @@ class GraphLoader:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._read: dict[tuple[ItemRef, str], Graph] = {}
+        self._read: BoundedDict[tuple[ItemRef, str], Graph] = BoundedDict(_MAX_REMEMBERED)
 
     async def __call__(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
         """Load a graph.
@@ -74,8 +75,6 @@ class GraphLoader:
         key = (ref, hashlib.sha256(item.content).hexdigest())
         graph = self._read.get(key)
         if graph is None:
-            if len(self._read) >= _MAX_REMEMBERED:
-                self._read.clear()
             graph = self._read[key] = read_graph(item, chain.head.spec)
         await refuse_spliced(graph, item, self._dispatcher.chain)
         return LoadedGraph(graph, chain)

@@ -12,6 +12,7 @@ from typing import Final
 
 from attrs import field, frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.errors import (
     BadSignature,
     ContentChanged,
@@ -116,7 +117,7 @@ class Verifier:
         self._dev_mode = dev_mode
         self._file_types = file_types
         self._remember = remember
-        self._verdicts: dict[tuple[bytes, bytes, bytes], bool] = {}
+        self._verdicts: BoundedDict[tuple[bytes, bytes, bytes], bool] = BoundedDict(_MAX_REMEMBERED)
 
     def for_batch(self) -> "Verifier":
         """A verifier for files that are verified together: each key is asked about once."""
@@ -194,8 +195,6 @@ class Verifier:
                     path=source.path,
                 )
             if self._remember:
-                if len(self._verdicts) >= _MAX_REMEMBERED:
-                    self._verdicts.clear()
                 self._verdicts[verdict] = True
         return VerifiedItem(source, item.content, item.content_hash, signature.fingerprint)
 

@@ -10,10 +10,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.errors import IntegrityError, MissingExecutorId, RyeError
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.llm.estimate import tool_tokens
@@ -51,6 +52,8 @@ _MAX_LOOKED_AT: Final = 100
 _MAX_LEFT_OUT: Final = 100
 _MAX_REMEMBERED: Final = 4_096
 _MAX_TREES: Final = 256
+
+_TreeKey: TypeAlias = tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[str, ...]]
 
 
 @frozen
@@ -106,9 +109,9 @@ class PaletteBuilder:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._kept: dict[tuple[str, str], _Kept] = {}
-        self._host: dict[ToolDef, ToolDef] = {}
-        self._trees: dict[tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[str, ...]], str] = {}
+        self._kept: BoundedDict[tuple[str, str], _Kept] = BoundedDict(_MAX_REMEMBERED)
+        self._host: BoundedDict[ToolDef, ToolDef] = BoundedDict(_MAX_REMEMBERED)
+        self._trees: BoundedDict[_TreeKey, str] = BoundedDict(_MAX_TREES)
         self._built_in: dict[Action, ToolDef] = {
             action: item_tool(action, dispatcher) for action in BUILT_IN_NAMES
         }
@@ -164,8 +167,6 @@ class PaletteBuilder:
         key = (capabilities, tools, left_out)
         tree = self._trees.get(key)
         if tree is None:
-            if len(self._trees) >= _MAX_TREES:
-                self._trees.clear()
             tree = self._trees[key] = _tree(*key)
         return tree
 
@@ -187,8 +188,6 @@ class PaletteBuilder:
         return list(tools.values()), left_out
 
     def _as_host_tool(self, given: ToolDef) -> ToolDef:
-        if len(self._host) >= _MAX_REMEMBERED:
-            self._host.clear()
         tool = guarded(given)
         self._host[given] = tool
         return tool
@@ -261,8 +260,6 @@ class PaletteBuilder:
             source=str(ref),
         )
         kept = _Kept(ref, head.integrity, path, tool, tool_tokens(tool.spec))
-        if len(self._kept) >= _MAX_REMEMBERED:
-            self._kept.clear()
         self._kept[item_id, name] = kept
         return kept
 
