@@ -57,9 +57,9 @@ async def rye_execute(
             `idempotency_key`.
 
     Returns:
-        Seed 001's response or error object; never an exception for what a tool or caller did.
+        The response or error object; never an exception for what a tool or caller did.
 
-    Source: seed 001, "Parameters".
+    Source: docs/design/execute.md#parameters.
     """
     given = {
         "item_id": item_id, "parameters": parameters, "dry_run": dry_run, "target": target,

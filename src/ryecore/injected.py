@@ -3,7 +3,8 @@
 The command line, the MCP server, the documented calls and detached processes take it from here. A
 key is read from the environment each time that a model is asked, and is kept nowhere.
 
-Source: design "deps_factory"; seed 004, "AgentRunnerDeps".
+Source: docs/design/agent-node.md#in-another-process;
+docs/design/agent-node.md#what-the-host-injects.
 """
 
 import os

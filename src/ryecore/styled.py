@@ -25,7 +25,7 @@ _INVISIBLE: Final = frozenset(
 )  # fmt: skip
 """Characters that Python counts as printable, though nothing shows: fillers and joiners.
 
-Source: Unicode 15.1, Default_Ignorable_Code_Point, with the letters and signs that are blank.
+Source: https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point.
 """
 
 Span = tuple[str, str]

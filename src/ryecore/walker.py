@@ -4,7 +4,7 @@ The state-graph runtime starts it with a payload on its standard input. It claim
 the graph in a Rye of its own, tells its progress on the standard error, and prints the result as
 one JSON document.
 
-Source: seed 002, "state-graph/runtime"; decisions 30 and 41.
+Source: docs/design/runtimes.md#state-graphs; decisions 30 and 41.
 """
 
 import contextlib

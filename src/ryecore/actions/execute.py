@@ -151,7 +151,7 @@ class ExecuteAction:
     ) -> ExecutionResult:
         """Serve the system bundle's orchestrator here, where threads run; another one's runs as is.
 
-        Source: decision 41: it reaches the caller's own threads.
+        Source: decision 41. It reaches the caller's own threads.
         """
         began = time.perf_counter()
         chain = await self._executor.chain(ref, ctx)

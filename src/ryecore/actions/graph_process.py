@@ -3,7 +3,7 @@
 The run is registered before its process starts, which claims it with a single-use token. However
 the process ends, the run has ended with it.
 
-Source: seed 002, "state-graph/runtime"; decisions 20, 30 and 41.
+Source: docs/design/runtimes.md#state-graphs; decisions 20, 30 and 41.
 """
 
 import json

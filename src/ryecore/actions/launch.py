@@ -3,7 +3,7 @@
 The thread is registered before anything starts. From then on whatever happens is told by the
 registry: the process ends the thread itself, or is found dead.
 
-Source: seed 001, "Async mode"; decisions 33 and 35 to 37.
+Source: docs/design/execute.md#async; decisions 33 and 35 to 37.
 """
 
 import sys
@@ -60,7 +60,7 @@ class LaunchedThread(ExecutionResult):
     def to_dict(self) -> dict[str, object]:
         """The response object of an asynchronous call.
 
-        Source: seed 001, "Async response (tool)"; decision 33.
+        Source: docs/design/execute.md#async; decision 33.
         """
         return {
             "status": "success",

@@ -1,6 +1,6 @@
 """The execution matrix: what can be executed where and how. Pure.
 
-Source: seed 001, "Execution Matrix"; decision 31.
+Source: docs/design/execute.md#matrix; decision 31.
 """
 
 import re
@@ -61,7 +61,7 @@ def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
     """Check the cell of the matrix for a kind of item.
 
     Raises:
-        UnsupportedExecution: Seed 001 refuses the cell.
+        UnsupportedExecution: The matrix refuses the cell.
         NotAvailableYet: The cell is to come.
     """
     is_remote = target != "local"

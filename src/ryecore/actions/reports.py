@@ -24,7 +24,7 @@ class ThreadReport:
 
     Attributes:
         record: Its row in the registry.
-        result: Its result, as seed 001's response object; None while it runs.
+        result: Its result, as `rye_execute` answers with it; None while it runs.
         folder: Its folder below `.ai/state/threads`.
         children: The threads that it has started, oldest first.
         chain: The ids of the threads that go on from one another, itself among them; of one that

@@ -34,7 +34,7 @@ class DirectiveResult(ExecutionResult):
     def to_dict(self) -> dict[str, object]:
         """The response object that models and MCP clients see.
 
-        Source: seed 001, "In-thread response"; decision 33.
+        Source: docs/design/execute.md#in-thread-response; decision 33.
         """
         result: dict[str, object] = {"status": self.status}
         plan = self.directive_plan

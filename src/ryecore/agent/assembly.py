@@ -1,6 +1,6 @@
 """What an agent's turns are put together from. Nothing here asks a model or runs a tool.
 
-Source: seed 004, "What the adapter does for an agent vertex".
+Source: docs/design/agent-node.md#steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ def build_plan(
     Raises:
         AgentTurnError: `internal`: the host has no such provider.
 
-    Source: seed 004, step 2; decision 50.
+    Source: docs/design/agent-node.md#plan; decision 50.
     """
     retry = (node.retry if node else None) or agent.retry or RetrySpec()
     model = (node.model if node else None) or agent.model
@@ -91,7 +91,7 @@ def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...
     Raises:
         AgentTurnError: `validation`: the node names a tool that its agent may not call.
 
-    Source: seed 004, step 3.
+    Source: docs/design/agent-node.md#tools.
     """
     if node is None or node.tools is None:
         return agent.tools
@@ -108,7 +108,7 @@ def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...
 def system_text(agent: Agent, node: AgentNode | None = None) -> str:
     """What stands in the system position: what authors wrote, verbatim, and nothing else.
 
-    Source: seed 004, step 4.
+    Source: docs/design/agent-node.md#messages.
     """
     texts = (agent.system_prompt, node.system_prompt_append if node else "")
     return "\n\n".join(text for text in texts if text)

@@ -13,7 +13,7 @@ __all__ = ["TurnBudget"]
 class TurnBudget(Protocol):
     """A run loop's account, as one run of an agent's vertex draws on it.
 
-    Source: seed 004, "Events" (the precise gate before each attempt); decisions 39 and 40.
+    Source: docs/design/agent-node.md#events; decisions 39 and 40.
     """
 
     def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:

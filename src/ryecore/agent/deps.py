@@ -1,6 +1,6 @@
 """What a host injects into agents: its providers, its keys, its tools, and nothing else.
 
-Source: seed 004, "AgentRunnerDeps"; decision 61.
+Source: docs/design/agent-node.md#what-the-host-injects; decision 61.
 """
 
 import time

@@ -1,6 +1,6 @@
 """What a run tells of itself. No envelope stands here: the bus stamps run, time and number.
 
-Source: seed 004, "Events".
+Source: docs/design/agent-node.md#events.
 """
 
 from collections.abc import Callable, Mapping
@@ -128,7 +128,7 @@ class CostUpdated:
         estimated: Whether the tokens are an estimate, because the provider counted none.
         attempt_number: Which try it was, from 1.
 
-    Source: seed 004, "Events"; decision 55.
+    Source: docs/design/agent-node.md#events; decision 55.
     """
 
     type: ClassVar[Literal["cost:updated"]] = "cost:updated"

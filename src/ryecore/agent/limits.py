@@ -26,7 +26,7 @@ class AgentTurnLimits:
         cooldown_s: How long a provider that failed is left alone, in seconds.
         backoff: How long to wait before the next try.
 
-    Source: seed 004; decisions 50 and 51.
+    Source: docs/design/agent-node.md; decisions 50 and 51.
     """
 
     max_tool_turns: int = field(default=24, validator=at_least(0))

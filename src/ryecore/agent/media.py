@@ -1,6 +1,6 @@
 """The generative fork: media made at an endpoint of their own, at once or by a job.
 
-Source: seed 004, "Generative fork"; decision 59.
+Source: docs/design/agent-node.md#media; decision 59.
 """
 
 import base64

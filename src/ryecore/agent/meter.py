@@ -57,7 +57,8 @@ class CostMeter:
         attempt_number: Which try was the last, from 1; None before the first.
         request: What is being asked, for an estimate where a provider doesn't count.
 
-    Source: seed 004, "AgentRunnerDeps", "Events"; decision 55.
+    Source: docs/design/agent-node.md#what-the-host-injects; docs/design/agent-node.md#events;
+    decision 55.
     """
 
     def __init__(

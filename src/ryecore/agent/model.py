@@ -30,7 +30,7 @@ class RetrySpec:
         max: How often in all, at least 1.
         backoff: How long to wait between the tries; `AgentTurnLimits.backoff` where None.
 
-    Source: seed 004; decision 50.
+    Source: docs/design/agent-node.md; decision 50.
     """
 
     max: int = field(default=1, validator=[_COUNT, at_least(1)])

@@ -1,6 +1,6 @@
 """What comes of a vertex, and the failure ladder that says how it failed. Pure.
 
-Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 53, 59.
+Source: docs/design/agent-node.md#failures; decisions 49 to 53 and 59.
 """
 
 from typing import Final, Literal, TypeAlias, get_args
@@ -139,7 +139,7 @@ class NodeOutcome:
         stop_reason: Why the model stopped, where it was asked: `length` says that it was cut.
         job_id: What to poll while it is pending; opaque.
 
-    Source: seed 004; decision 59.
+    Source: docs/design/agent-node.md; decision 59.
     """
 
     status: Literal["completed", "failed", "pending"]

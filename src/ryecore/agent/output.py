@@ -1,6 +1,6 @@
 """Read an answer that should fit a schema.
 
-Source: seed 004, "output_schema"; decision 54.
+Source: docs/design/agent-node.md#output; decision 54.
 """
 
 import json

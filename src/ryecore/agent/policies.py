@@ -97,7 +97,9 @@ class Spender:
 
 
 class NodePolicy(TurnPolicy):
-    """An agent node's: the host's gate, the seed's ladder, an answer that fits the node's schema.
+    """The policy of an agent node: the host's gate, and an answer that fits the node's schema.
+
+    Source: docs/design/agent-node.md#failures.
 
     Args:
         gate: Asked before each try; None where the host has none.

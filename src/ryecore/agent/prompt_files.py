@@ -1,6 +1,6 @@
 """Read a file for a prompt, within what the host allows.
 
-Source: seed 004, `resolverCapabilities`, `fsScope`; decision 60.
+Source: docs/design/agent-node.md#what-the-host-injects; decision 60.
 """
 
 import os

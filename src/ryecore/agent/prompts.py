@@ -1,6 +1,6 @@
 """Prompt templates: `{{ path | filter }}`, put in once; what is put in is never read again.
 
-Source: seed 004, "Assemble messages"; decision 60.
+Source: docs/design/agent-node.md#messages; decision 60.
 """
 
 import json

@@ -1,6 +1,6 @@
 """AgentRunner: the one executor of a run loop, which runs an agent vertex end to end.
 
-Source: seed 004; decisions 49 to 60.
+Source: docs/design/agent-node.md; decisions 49 to 60.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -45,7 +45,7 @@ def create_agent_node_executor(
     Raises:
         ValueError: A handler is given for agents, which the executor runs itself.
 
-    Source: seed 004, "The two layers".
+    Source: docs/design/agent-node.md#layers.
     """
     handlers = dict(handlers or {})
     if _AGENT in handlers:
@@ -121,7 +121,10 @@ async def _to_outcome(
 
 
 class _AgentRun:
-    """One run of an agent vertex: the seed's six steps."""
+    """One run of an agent vertex, in six steps.
+
+    Source: docs/design/agent-node.md#steps.
+    """
 
     def __init__(self, deps: AgentRunnerDeps, ctx: NodeExecContext) -> None:
         self._deps = deps

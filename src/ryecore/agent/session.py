@@ -1,6 +1,6 @@
 """A conversation that keeps its messages: made for notebooks, and for applications that chat.
 
-Source: seed 004, "The two layers"; decision 49.
+Source: docs/design/agent-node.md#layers; decision 49.
 """
 
 from collections import deque

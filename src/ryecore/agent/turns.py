@@ -2,7 +2,7 @@
 
 It knows no run, no session and no thread: what differs between its callers is their policy.
 
-Source: seed 004, "The turn loop + the failure ladder"; decisions 49 to 57.
+Source: docs/design/agent-node.md#failures; decisions 49 to 57.
 """
 
 from collections.abc import Callable, Mapping

@@ -229,9 +229,9 @@ class TurnState:
 
 
 class TurnPolicy:
-    """What the turn core does at each point where its callers differ; this one, what seed 004 says.
+    """What the turn core does at each point where its callers differ; by default, as an agent node.
 
-    Source: decision 49.
+    Source: docs/design/agent-node.md#failures; decision 49.
     """
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
@@ -293,9 +293,9 @@ class TurnPolicy:
 
 
 def ladder_verdict(error: ToolCallError) -> Feed | Fail:
-    """What the seed's ladder does with a tool's error.
+    """Return what an agent node does about a tool's error.
 
-    Source: seed 004, "The turn loop + the failure ladder".
+    Source: docs/design/agent-node.md#failures.
     """
     if is_correctable(error):
         return Feed(str(error))

@@ -1,6 +1,6 @@
 """The root of a tool's dependency tree.
 
-Source: seed 000, "Anchor System"; seed 002, "Anchoring"; decision 22.
+Source: docs/design/chain.md#anchors; decision 22.
 """
 
 from pathlib import Path

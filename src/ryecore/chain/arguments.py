@@ -2,7 +2,7 @@
 
 A program that an interpreter reads stays as it was signed. A value is a whole argument.
 
-Source: decisions 23 and 79; docs/adr/020-text-never-becomes-code.md.
+Source: decisions 23 and 79; ADR 020.
 """
 
 import re

@@ -27,7 +27,10 @@ from ryecore.items.verification import VerifiedItem, Verifier
 __all__ = ["MAX_CHAIN_DEPTH", "PRIMITIVE_SPECS", "ChainBuilder"]
 
 MAX_CHAIN_DEPTH: Final = 10
-"""How many elements a chain may have, the primitive included. Source: seed 000; decision 14."""
+"""How many elements a chain may have, the primitive included.
+
+Source: docs/design/chain.md#building; decision 14.
+"""
 
 EXECUTE_ID: Final = "rye/core/primitives/execute"
 PRIMITIVE_SPECS: Final[Mapping[str, ElementSpec]] = {

@@ -1,6 +1,6 @@
 """Configuration files, layered: system bundles, then user, then project, then the host.
 
-Source: seed 000, "Config Resolution"; decision 11.
+Source: docs/design/chain.md#configuration; decision 11.
 """
 
 import json

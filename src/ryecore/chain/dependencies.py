@@ -1,6 +1,6 @@
 """Verify every file that a tool can import.
 
-Source: seed 000, "Anchor System"; decisions 16 and 22.
+Source: docs/design/chain.md#anchors; decisions 16 and 22.
 """
 
 import os

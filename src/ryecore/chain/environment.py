@@ -1,6 +1,6 @@
 """The environment of a tool's process: process < .env < primitive < runtime < tool.
 
-Source: seed 000, "Environment Resolution"; decisions 19 and 20.
+Source: docs/design/chain.md#environment; decisions 19 and 20.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,6 +1,6 @@
 """Finding interpreters. One that lies inside the project counts only when the project is trusted.
 
-Source: seed 002, "Interpreter resolution"; decision 21.
+Source: docs/design/runtimes.md#interpreters; decision 21.
 """
 
 import os

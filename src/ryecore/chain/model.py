@@ -395,7 +395,7 @@ class ExecutionResult:
     def to_dict(self) -> dict[str, object]:
         """The response object that models and MCP clients see.
 
-        Source: seed 001, "Response fields"; decision 33.
+        Source: docs/design/execute.md#tools; decision 33.
         """
         result: dict[str, object] = {"status": self.status}
         if self.status == "validation_passed":

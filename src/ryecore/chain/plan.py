@@ -1,6 +1,6 @@
 """From a valid chain and parameters to an execution plan. Pure.
 
-Source: seed 000, "Execution Config Building"; decisions 23 to 29.
+Source: docs/design/chain.md#the-plan; decisions 23 to 29.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The primitives at the end of every chain. They are built in: no file, nothing shadows them.
 
-Source: seed 000, "Layer 1: Primitives"; decision 14.
+Source: docs/design/chain.md#primitives; decision 14.
 """
 
 from collections.abc import Callable, Mapping

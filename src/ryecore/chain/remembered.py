@@ -1,6 +1,6 @@
 """What was read of signed files, remembered as long as they stand as they were read.
 
-Source: docs/adr/003.
+Source: ADR 003.
 """
 
 from collections.abc import Callable, Hashable

@@ -4,7 +4,7 @@
 placeholder becomes is never looked at again, unless it is itself a signed configuration string;
 so nothing that a caller, an environment or a file name holds is ever expanded.
 
-Source: seed 000, "Execution Config Building"; decision 23.
+Source: docs/design/chain.md#the-plan; decision 23.
 """
 
 import json

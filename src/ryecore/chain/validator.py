@@ -18,7 +18,7 @@ _NAMES = {3: "project", 2: "user", 1: "system"}
 class ChainValidator:
     """Checks every adjacent pair (child, parent) of a chain.
 
-    Source: seed 000, "Chain Validation"; decisions 14, 15 and 18.
+    Source: docs/design/chain.md#validation; decisions 14, 15 and 18.
     """
 
     def validate_chain(self, chain: Chain) -> ValidChain:
@@ -73,7 +73,7 @@ def _space_problems(child: ChainElement, parent: ChainElement) -> list[str]:
 def _own_process_problems(elements: Sequence[ChainElement]) -> list[str]:
     """Whatever could steer a process that holds the host's keys is refused, not passed over.
 
-    Source: decision 20: ryecore's own process is not a tool.
+    Source: decision 20. ryecore's own process is not a tool.
     """
     problems: list[str] = []
     for index, element in enumerate(elements):

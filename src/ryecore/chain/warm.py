@@ -3,7 +3,7 @@
 A runtime opts in by what it declares. Where a template forks is said by `{fork_point}` in its
 arguments, which is nothing in a cold start.
 
-Source: docs/concepts/runtimes.md, "Warm starts".
+Source: docs/concepts/runtimes.md#warm-starts.
 """
 
 import json

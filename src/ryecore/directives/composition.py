@@ -1,6 +1,6 @@
 """What a directive is together with those that it extends. Pure.
 
-Source: seed 003, "Step 5"; decision 41.
+Source: docs/design/threads.md#composition; decision 41.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def compose(chain: Sequence[Directive]) -> Composition:
 def extends_by_hook(hooks: Sequence[Hook], context: Mapping[str, object]) -> str | None:
     """Which directive a hook has this one extend; the first hook that answers decides.
 
-    Source: seed 003, "Step 4".
+    Source: docs/design/threads.md#extends.
     """
     for hook in in_order(hooks):
         if hook.answers("resolve_extends", context):

@@ -1,6 +1,6 @@
 """Hooks as files write them: in a directive's XML, and in `agent/hooks.yaml`.
 
-Source: seed 003, "Hooks Configuration"; decision 42.
+Source: docs/design/threads.md#hooks; decision 42.
 """
 
 import json

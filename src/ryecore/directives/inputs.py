@@ -1,6 +1,6 @@
 """The inputs and outputs of a directive: declared, defaulted, coerced and checked. Pure.
 
-Source: seed 001, "Input validation"; decision 34.
+Source: docs/design/execute.md#inputs; decision 34.
 """
 
 import json

@@ -150,7 +150,7 @@ class Directive:
     def with_inputs(self, inputs: Mapping[str, object]) -> "Directive":
         """The directive with inputs put in for the placeholders of its texts and actions.
 
-        Source: seed 001, "Input validation".
+        Source: docs/design/execute.md#inputs.
         """
         return evolve(
             self,

@@ -1,6 +1,6 @@
 """Read a directive's file: prose, one XML block, and the instructions behind it.
 
-Source: seed 001, "Directives"; seed 003, "Step 3"; decision 34.
+Source: docs/design/execute.md#directives; docs/design/threads.md#the-directive; decision 34.
 """
 
 from collections.abc import Callable, Iterator, Mapping

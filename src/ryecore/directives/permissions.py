@@ -1,6 +1,6 @@
 """What a directive may do, read from its `<permissions>` into capabilities.
 
-Source: seed 003, "Step 10"; decision 41.
+Source: docs/design/threads.md#harness; decision 41.
 """
 
 import re

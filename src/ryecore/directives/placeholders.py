@@ -5,7 +5,7 @@
     {input:key:default}    the default; also {input:key|default}
     ${inputs.key}          kept as it is
 
-Source: seed 001, "Input interpolation syntax"; decision 34.
+Source: docs/design/execute.md#placeholders; decision 34.
 """
 
 import json

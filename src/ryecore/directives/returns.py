@@ -1,6 +1,6 @@
 """The `<returns>` section that tells a model which outputs a thread is to hand back. Pure.
 
-Source: seed 001, "<returns> injection"; decision 34.
+Source: docs/design/execute.md#returns; decision 34.
 """
 
 from collections.abc import Iterable

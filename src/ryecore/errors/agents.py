@@ -33,7 +33,10 @@ LlmErrorKind: TypeAlias = Literal[
 """How a provider failed. `refused` is the host's own refusal, before anything was sent."""
 
 RETRYABLE_KINDS: Final[frozenset[LlmErrorKind]] = frozenset({"rate_limit", "unavailable"})
-"""What may go well when it is tried again. Source: seed 004, decision 50."""
+"""What may go well when it is tried again.
+
+Source: docs/design/agent-node.md#failures; decision 50.
+"""
 
 
 class LlmError(RyeError):
@@ -65,7 +68,7 @@ class LlmError(RyeError):
 class ToolCallError(RyeError):
     """A model's call of a tool can't be served.
 
-    Source: seed 004, "The turn loop + the failure ladder".
+    Source: docs/design/agent-node.md#failures.
     """
 
     error_type = "tool_call"

@@ -66,7 +66,7 @@ class RyeError(Exception):
     def to_dict(self) -> dict[str, object]:
         """The error object that models and MCP clients see.
 
-        Source: seed 001, "Error Responses".
+        Source: docs/design/execute.md#errors.
         """
         result: dict[str, object] = {
             "status": "error",

@@ -45,7 +45,7 @@ class InvalidParameters(InputError):
 class InvalidInputs(InputError):
     """The inputs don't fit what a directive declares.
 
-    Source: seed 001, "Error Responses".
+    Source: docs/design/execute.md#errors.
     """
 
     error_type = "invalid_inputs"
@@ -76,7 +76,7 @@ class NotApproved(InputError):
 class UnsupportedExecution(InputError):
     """A cell of the execution matrix that is refused.
 
-    Source: seed 001, "Execution Matrix".
+    Source: docs/design/execute.md#matrix.
     """
 
     error_type = "unsupported"

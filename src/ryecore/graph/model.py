@@ -1,6 +1,6 @@
 """A state graph, read and checked. Nothing in it runs by itself.
 
-Source: seeds 000 and 002, "state-graph/runtime"; reference "State graph walker".
+Source: docs/design/runtimes.md#state-graphs; docs/design/graphs.md#the-walk.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Tries:
         base_s: The bound of the first wait, in seconds; each next one is twice as long.
         cap_s: The bound of any wait, in seconds.
 
-    Source: decision 51 for the defaults.
+    Source: decision 51.
     """
 
     max: int = 1
@@ -173,7 +173,7 @@ class AgentVertex(_Vertex):
             of the agent's fallback plan, and nothing else.
         agent: The agent that it refers to.
 
-    Source: seed 004; decision 50.
+    Source: docs/design/agent-node.md; decision 50.
     """
 
     type: Literal["agent"] = field(default="agent", init=False)

@@ -1,6 +1,6 @@
 """A verified graph, read; or every problem that it has, each with its line.
 
-Source: reference "State graph walker".
+Source: docs/design/graphs.md#the-walk.
 """
 
 import hashlib

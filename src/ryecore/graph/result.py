@@ -100,7 +100,7 @@ def status_of(ending: Ending) -> Status:
 def document_of(run_id: str, position: Position, total: Amount) -> dict[str, object]:
     """A run's result as the object that models and child processes are given.
 
-    Source: reference "State graph walker", "Outputs".
+    Source: docs/design/graphs.md#the-result.
     """
     ending = position.ending or Ending("cancelled")
     is_well = ending.status in ("completed", "completed_with_errors")

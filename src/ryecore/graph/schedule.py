@@ -1,6 +1,6 @@
 """Where a run stands, and what comes next. Pure: a function of graph, position and result.
 
-Source: reference "State graph walker"; decision 42 for the control results of hooks.
+Source: docs/design/graphs.md#the-walk; decision 42.
 """
 
 from collections.abc import Mapping

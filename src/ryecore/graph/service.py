@@ -1,6 +1,6 @@
 """Run graphs in an open Rye.
 
-Source: seed 002, "state-graph/runtime"; decision 30.
+Source: docs/design/runtimes.md#state-graphs; decision 30.
 """
 
 from ryecore.errors import AlreadyStarted, ConfigError, RyeError

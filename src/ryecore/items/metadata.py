@@ -24,7 +24,7 @@ _PLAIN_KEYS: Final = frozenset({
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
     "file_types", "transport", "permissions", "warm",
 })  # fmt: skip
-# The names that seeds write without underscores. Others, such as VERSION, are the author's own.
+# Names that are documented without underscores. Others, such as VERSION, are the author's own.
 _CONSTANTS: Final = frozenset(
     {"config_schema", "env_config", "config", "config_resolve", "anchor", "verify_deps"}
 )

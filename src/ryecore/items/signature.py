@@ -120,7 +120,7 @@ class Signature:
             kind: The item's kind.
             path: The slash path below the kind's folder, with extension.
 
-        Source: decision 4 (`rye-item-v2`). A path outside plain ASCII is percent-encoded, so that
+        Source: decision 4. A path outside plain ASCII is percent-encoded, so that
         it can neither hold a line end nor be two spellings of one name.
         """
         return "\n".join(

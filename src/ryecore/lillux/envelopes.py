@@ -76,7 +76,7 @@ def seal_envelope(recipient: bytes, secrets: Mapping[str, str]) -> bytes:
     Raises:
         SigningError: The secrets don't fit these bounds.
 
-    Source: reference, section 9 (the limits).
+    Source: docs/design/formats.md#envelopes.
     """
     body = json.dumps({"kind": _KIND, "env": dict(secrets)}).encode()
     if not _fits(body, secrets):

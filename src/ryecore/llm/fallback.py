@@ -48,7 +48,7 @@ class FallbackChain:
     Raises:
         ValueError: The plan is empty.
 
-    Source: seed 004; decisions 50, 51 and 56.
+    Source: docs/design/agent-node.md; decisions 50, 51 and 56.
     """
 
     def __init__(self, plan: Sequence[FallbackPlanEntry], options: ChainOptions) -> None:

@@ -1,6 +1,6 @@
 """One call to make media, or to look after their job: bound to its provider, so never failed over.
 
-Source: seed 004, "Generative fork".
+Source: docs/design/agent-node.md#media.
 """
 
 from collections.abc import Awaitable, Callable

@@ -65,7 +65,7 @@ class ChainOptions:
     Raises:
         ConfigError: `stall_s` isn't above 0, or `cooldown_s` is below 0.
 
-    Source: seed 004, "AgentRunnerDeps"; decisions 50 and 51.
+    Source: docs/design/agent-node.md#what-the-host-injects; decisions 50 and 51.
     """
 
     key_for: Callable[[str], str | Awaitable[str]] = field(repr=False)

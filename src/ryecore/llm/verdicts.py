@@ -79,7 +79,7 @@ def verdict_of(
         has_other: Whether another entry could be asked at once.
         cooldown_s: For how long a provider that failed is passed over.
 
-    Source: seed 004, "The turn loop + the failure ladder"; decision 50.
+    Source: docs/design/agent-node.md#failures; decision 50.
     """
     if content_started or kind in _FINAL_KINDS:
         return Raise()

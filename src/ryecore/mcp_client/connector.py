@@ -4,7 +4,7 @@ It is started by the mcp runtimes, on the interpreter that ryecore runs on. It a
 ends; or, with `--keep`, it serves calls until its host closes the control socket, nobody has called
 for a while, or the server breaks off.
 
-Source: seed 002, "mcp/stdio" and "mcp/http"; decision 30.
+Source: docs/design/runtimes.md#mcp; decision 30.
 """
 
 import json

@@ -2,7 +2,8 @@
 
 Schema and result are both the server's: the check is bounded, and leaves the event loop free.
 
-Source: decision 82; MCP 2025-06-18, "Structured Content".
+Source: decision 82;
+https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content.
 """
 
 import json

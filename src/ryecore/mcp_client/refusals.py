@@ -1,6 +1,7 @@
 """Interpret an HTTP server's refusal of a request. Pure.
 
-Source: Model Context Protocol 2025-11-25, "Streamable HTTP", "Session Management".
+Source:
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What a server's signed item says of how it is reached. Pure.
 
-Source: seed 002, "mcp/stdio" and "mcp/http"; decisions 11 and 20.
+Source: docs/design/runtimes.md#mcp; decisions 11 and 20.
 """
 
 import json

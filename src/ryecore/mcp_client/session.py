@@ -308,7 +308,7 @@ def _streams(server: Server, peer: Peer, place: Place) -> AbstractAsyncContextMa
 
 
 def _program(server: StdioServer, peer: Peer, place: Place) -> str:
-    """The server's program; one inside an untrusted project is passed over. Decision 21."""
+    """The server's program; one inside an untrusted project is passed over. Source: decision 21."""
     is_passed_over = False
     for program in find_on_path(server.command, os.environ.get("PATH", "")):
         if place.is_project_trusted or not lies_inside(program, place.project):

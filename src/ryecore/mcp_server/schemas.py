@@ -1,6 +1,6 @@
 """The tools that the server offers. Pure.
 
-Source: seed 001, "Parameters".
+Source: docs/design/execute.md#parameters.
 """
 
 from collections.abc import Mapping

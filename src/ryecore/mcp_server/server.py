@@ -40,7 +40,7 @@ DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
 _KEY_IN_META: Final = "ryecore/idempotency_key"
 """Where the `_meta` of an `rye_execute` holds its idempotency key, which is no parameter of it.
 
-Source: seed 001, "Parameters".
+Source: docs/design/execute.md#parameters.
 """
 
 _logger = logging.getLogger(__name__)

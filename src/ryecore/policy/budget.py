@@ -1,6 +1,6 @@
 """Budgets: amounts of money and tokens, and what is left of an account. Pure.
 
-Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
+Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
 
 from typing import Final, Literal, TypeAlias

@@ -3,7 +3,7 @@
 A call id identifies one call of one item with one set of parameters at one place of a run. A call
 that is repeated after the death of the host has the same id, so that a tool can recognise it.
 
-Source: docs/concepts/recovery.md, "Once, and no more than once".
+Source: docs/concepts/recovery.md#once-and-no-more-than-once.
 """
 
 import json

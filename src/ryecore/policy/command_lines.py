@@ -2,7 +2,7 @@
 
 A word that stands for a value which isn't known yet holds NUL characters in its place.
 
-Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+Source: decision 79; ADR 020.
 """
 
 import re

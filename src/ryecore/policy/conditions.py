@@ -1,6 +1,6 @@
 """Conditions: a small language that is decided without I/O.
 
-Source: seed 003, "Conditions"; `any`, `all` and `not` combine, operators compare.
+Source: docs/design/threads.md#conditions.
 """
 
 import re

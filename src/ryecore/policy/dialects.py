@@ -1,6 +1,6 @@
 """How interpreters, and programs that run others, read their arguments. Pure data.
 
-Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+Source: decision 79; ADR 020.
 """
 
 import re

@@ -1,6 +1,6 @@
 """`${...}`: values of a run, put into parameters and assignments. Pure, read once, linear in time.
 
-Source: reference "Templating", 3.
+Source: docs/reference/graph-format.md#expressions.
 """
 
 import json

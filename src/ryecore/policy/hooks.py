@@ -1,6 +1,6 @@
 """Hooks: what happens beside a thread's own work, and in which order. Pure.
 
-Source: seed 003, "Hooks Configuration"; decision 42.
+Source: docs/design/threads.md#hooks; decision 42.
 """
 
 import json

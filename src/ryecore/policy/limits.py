@@ -1,6 +1,6 @@
 """Limits of a thread: their names, their values, and how layers become one. Pure.
 
-Source: seed 003, "Step 7: Build limits".
+Source: docs/design/threads.md#limits.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ class Limits:
     Raises:
         ValueError: A value is no such number, negative, or more than 2^53.
 
-    Source: seed 003, "Step 7: Build limits"; decision 39.
+    Source: docs/design/threads.md#limits; decision 39.
     """
 
     turns: int | None = field(default=None, validator=_check_whole)
@@ -118,7 +118,7 @@ class Limits:
         Returns:
             The limits of the child. Its depth is -1 where the parent's was used up.
 
-        Source: seed 003, "Step 7: Build limits".
+        Source: docs/design/threads.md#limits.
         """
         depth = None if parent.depth is None else max(parent.depth - 1, -1)
         return self.within(evolve(parent, depth=depth))

@@ -1,6 +1,6 @@
 """Which parameters of a tool are programs, so that no other value stands within them. Pure.
 
-Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+Source: decision 79; ADR 020.
 """
 
 import re

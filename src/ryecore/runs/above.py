@@ -1,6 +1,6 @@
 """The bounds of a thread or a run: those of its parent, and of the one that it continues.
 
-Source: seed 003, "Step 1: Resolve parent context"; decisions 41 and 80.
+Source: docs/design/threads.md#parent; decisions 41 and 80.
 """
 
 from collections.abc import Iterable, Mapping
@@ -148,7 +148,7 @@ def count_child(store: ThreadStore, above: Above | None) -> None:
     Raises:
         LimitReached: The parent has started as many as it may.
 
-    Source: seed 003, "Step 9: Check spawns limit"; decisions 40 and 80.
+    Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
     if above is not None:
         store.registry.count_spawn(above.thread_id, above.limits.spawns)
@@ -237,7 +237,7 @@ def within_bounds(
 def depth_used_up(parent_id: str | None) -> LimitReached:
     """The error where a parent may start no thread at all.
 
-    Source: seed 003, "Step 8: Check depth".
+    Source: docs/design/threads.md#depth.
     """
     return LimitReached(
         f"The thread {parent_id} may start no thread: its depth is used up.",

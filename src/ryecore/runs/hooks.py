@@ -1,6 +1,6 @@
 """Run the hooks of a thread: inject knowledge, do something beside its work, steer it.
 
-Source: seed 003, "Hooks Configuration"; decision 42.
+Source: docs/design/threads.md#hooks; decision 42.
 """
 
 import re

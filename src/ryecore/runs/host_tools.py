@@ -1,6 +1,6 @@
 """The host's functions, as threads and graph runs may call them.
 
-Source: decision 41: nothing is exempt.
+Source: decision 41. Nothing is exempt.
 """
 
 from typing import Final

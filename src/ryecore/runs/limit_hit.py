@@ -1,6 +1,6 @@
 """A limit that a thread or a run has met.
 
-Source: seed 003, "Turn Loop"; decision 40.
+Source: docs/design/threads.md#turn-loop; decision 40.
 """
 
 from typing import Final, Literal, Self, TypeAlias

@@ -1,6 +1,6 @@
 """Give a thread or a run its id and its row.
 
-Source: seed 003, "Thread ID Generation"; decision 36.
+Source: docs/design/threads.md#thread-ids; decision 36.
 """
 
 import os

@@ -3,7 +3,7 @@
 Every caller asks a tool's schema, which may mark a parameter as a program, or as none. Where the
 schema can't be had, the parameter's name decides.
 
-Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+Source: decision 79; ADR 020.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -5,7 +5,7 @@ account and, per dimension, to each account above it up to and including the nea
 has a reservation of its own. An account that is released has none any more, so what still runs
 below it is charged further up.
 
-Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
+Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
 
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants

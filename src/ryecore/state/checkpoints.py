@@ -5,7 +5,7 @@ since the line of the checkpoint before it, that line included; so each byte of 
 a digest, and nothing is ever hashed twice. What a digest can't cover yet, the last checkpoint's
 own line, is under its signature, and has one spelling only.
 
-Source: seed 003, "Thread Storage"; decision 47.
+Source: docs/design/threads.md#storage; decision 47.
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 One ring holds the latest events, and each consumer has its own place in it. So an event costs the
 run one append, however many consume it, and a consumer that nobody reads costs nothing.
 
-Source: seed 004, "Events" (the bus stamps run id, time and sequence number).
+Source: docs/design/agent-node.md#events.
 """
 
 import time

@@ -1,6 +1,6 @@
 """End the processes of a thread, of all below it, and of the tools that they run.
 
-Source: decision 46; SECURITY.md, "A run ends".
+Source: decision 46; SECURITY.md#what-is-promised.
 """
 
 import time

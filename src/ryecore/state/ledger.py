@@ -3,8 +3,7 @@
 Each method is one transaction. The accounts stand in the registry's own file, because two files
 can't commit together.
 
-Source: seed 003, "Step 11: Reserve budget" and "Step 15: Report spend and finalize"; decisions 37,
-39 and 40.
+Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions 37, 39 and 40.
 """
 
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
@@ -124,7 +123,7 @@ class BudgetLedger:
             ThreadConflict: The thread has ended.
             StateError: Nothing can be written.
 
-        Source: seed 003, "Step 11: Reserve budget"; decision 39.
+        Source: docs/design/threads.md#budget; decision 39.
         """
         spend, tokens = _whole_numbers(ceiling)
         with self._database.write() as run:
@@ -161,7 +160,7 @@ class BudgetLedger:
             ThreadNotFound: The registry knows no such child.
             ThreadConflict: The child has ended.
 
-        Source: seed 003, "Step 11: Reserve budget"; decisions 39 and 40.
+        Source: docs/design/threads.md#budget; decisions 39 and 40.
         """
         spend, tokens = _whole_numbers(wanted)
         with self._database.write() as run:
@@ -293,7 +292,7 @@ class BudgetLedger:
             BudgetError: Nothing was held for this try.
             StateError: Nothing can be written.
 
-        Source: decision 40; seed 003, "Turn Loop", step 9.
+        Source: decision 40; docs/design/threads.md#turn-loop.
         """
         spend, tokens = _whole_numbers(actual)
         with self._database.write() as run:
@@ -364,7 +363,7 @@ class BudgetLedger:
         Raises:
             BudgetNotRegistered: It has no account.
 
-        Source: seed 003, "Step 15: Report spend and finalize".
+        Source: docs/design/threads.md#the-end.
         """
         spend, tokens = _whole_numbers(actual)
         with self._database.write() as run:
@@ -383,7 +382,7 @@ class BudgetLedger:
         Raises:
             BudgetNotRegistered: It has no account.
 
-        Source: seed 003, "Step 15: Report spend and finalize".
+        Source: docs/design/threads.md#the-end.
         """
         with self._database.write() as run:
             cascade(run, thread_id)
@@ -401,7 +400,7 @@ class BudgetLedger:
         Raises:
             BudgetNotRegistered: It has no account.
 
-        Source: seed 003, "Step 15: Report spend and finalize"; decision 40.
+        Source: docs/design/threads.md#the-end; decision 40.
         """
         with self._database.write() as run:
             if run.execute(_KNOWN, (thread_id,)).fetchone() is None:

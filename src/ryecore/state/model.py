@@ -1,6 +1,6 @@
 """What a thread's row says, and which statuses follow one another. Pure.
 
-Source: seed 003, "Thread States"; decisions 35, 37 and 39.
+Source: docs/design/threads.md#states; decisions 35, 37 and 39.
 """
 
 from collections.abc import Iterable, Mapping
@@ -169,9 +169,11 @@ class ThreadRecord:
         return self.owner.pid if self.owner else None
 
     def to_dict(self) -> Mapping[str, object]:
-        """The record as a JSON-ready object, with the names of seed 003.
+        """The record as a JSON-ready object.
 
         It has `estimated` only where a part of what it spent is an estimate.
+
+        Source: docs/design/threads.md#registry.
         """
         return {
             "thread_id": self.thread_id,

@@ -3,7 +3,7 @@
 A record is a JSON object with a `_signature` over its canonical form. Its message begins with
 `rye-record-v1`, so that no signature of a record ever holds for an item, nor the other way round.
 
-Source: decision 5; reference "Signed JSON documents".
+Source: decision 5; docs/design/formats.md#signed-json-documents.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The thread registry: one row a thread, for every process of the project.
 
-Source: seed 003, "Thread Registry"; decisions 35 to 38 and 46.
+Source: docs/design/threads.md#registry; decisions 35 to 38 and 46.
 """
 
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
@@ -141,7 +141,7 @@ class ThreadRegistry(ThreadQueries):
             LimitReached: It has started that many already (`spawns_exceeded`). Nothing is counted.
             ThreadNotFound: There is none of this id.
 
-        Source: seed 003, "Step 9: Check spawns limit"; decision 40.
+        Source: docs/design/threads.md#spawns; decision 40.
         """
         with self._database.write() as run:
             return count_spawn(run, parent_id, SpawnLimit(most))

@@ -59,7 +59,7 @@ BELOW_AND_AFTER: Final = (
 )
 """The same, and with each thread that was handed off those that go on from it.
 
-Source: decision 45: they are not below it, but below its parent.
+Source: decision 45. They are below its parent, not below it.
 """
 
 

@@ -1,6 +1,6 @@
 """Count the children that a thread has started, against its limit of spawns.
 
-Source: seed 003, "Step 9: Check spawns limit"; decision 40.
+Source: docs/design/threads.md#spawns; decision 40.
 """
 
 import sqlite3

@@ -2,7 +2,7 @@
 
 The registry says what is true; this file is for people, and for whoever has the folder alone.
 
-Source: seed 003, "Step 12: Write initial thread.json"; decisions 5 and 37.
+Source: docs/design/threads.md#the-threads-file; decisions 5 and 37.
 """
 
 import json
@@ -70,7 +70,7 @@ class ThreadFile:
     cost: Cost = field(factory=Cost)
 
     def to_dict(self) -> dict[str, object]:
-        """The file's fields, with the names of seed 003."""
+        """Return the file's fields. Source: docs/design/threads.md#the-threads-file."""
         return {
             "thread_id": self.thread_id,
             "directive": self.directive,

@@ -4,7 +4,7 @@ Records are kept until a commit writes them with one call; a checkpoint closes e
 process that was killed left behind is taken up again: a torn line is dropped, the records behind
 the last checkpoint are kept and marked.
 
-Source: seed 003, "Thread Storage"; decisions 38 and 47.
+Source: docs/design/threads.md#storage; decisions 38 and 47.
 """
 
 import os
@@ -242,7 +242,7 @@ class Transcript:
         Raises:
             StateError: They can't be written.
 
-        Source: decision 47: 50 ms or 4 KiB.
+        Source: decision 47.
         """
         pieces = self._pieces
         if not pieces:

@@ -3,7 +3,7 @@
 A checkpoint syncs the log and the database, and the first commit into a restarted log syncs its
 header. SQLite does both within the next commit; here a thread does.
 
-Source: ADR 028; https://www.sqlite.org/wal.html
+Source: ADR 028; https://www.sqlite.org/wal.html.
 """
 
 import fcntl

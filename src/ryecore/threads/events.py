@@ -1,6 +1,6 @@
 """What a thread tells: the records of its transcript, and live the tokens between them.
 
-Source: seed 003, "Thread Storage"; reference "Transcript"; decision 47.
+Source: docs/design/threads.md#storage; docs/concepts/transcripts.md#records; decision 47.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """SafetyHarness: what a thread may use, what it may do, and whether it is to stop.
 
-Source: seed 003, "Step 10" and "Turn Loop"; decisions 40, 41 and 46.
+Source: docs/design/threads.md#harness; docs/design/threads.md#turn-loop; decisions 40, 41 and 46.
 """
 
 import time

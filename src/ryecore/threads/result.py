@@ -20,7 +20,7 @@ _MARKS: Final = {"completed": ("✓ ", "good"), "continued": ("✓ ", "good")}
 
 
 def cost_to_dict(cost: Cost) -> dict[str, object]:
-    """What was used, with the names of seed 003; `spend` in US dollars.
+    """What was used; `spend` in US dollars.
 
     It has `estimated` only where a part of it is an estimate.
     """
@@ -69,7 +69,7 @@ class ThreadResult(ExecutionResult):
     def to_dict(self) -> dict[str, object]:
         """The response object of a fork.
 
-        Source: seed 001, "Fork response"; seed 003, "Step 15"; decision 33.
+        Source: docs/design/execute.md#fork; docs/design/threads.md#the-end; decision 33.
         """
         result: dict[str, object] = {
             "status": self.status,
@@ -148,7 +148,7 @@ class StartedThread(ExecutionResult):
     def to_dict(self) -> dict[str, object]:
         """The response object of an asynchronous fork.
 
-        Source: seed 001, "Fork async response"; decision 33.
+        Source: docs/design/execute.md#fork; decision 33.
         """
         return {
             "status": "success",

@@ -1,6 +1,6 @@
 """Start threads, take them up again, and let others look after them.
 
-Source: seed 001, "Fork mode"; seed 003; decisions 45 to 48.
+Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 to 48.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Signed items as tools: what is offered is what the item says, what runs is verified anew.
 
-Source: seed 001; decisions 26, 30 and 41.
+Source: docs/design/execute.md#tools; decisions 26, 30 and 41.
 """
 
 import math

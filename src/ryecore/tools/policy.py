@@ -73,7 +73,7 @@ def apply_policy(
         ToolPolicyError: One names what it may not.
         HostCapabilityMissing: One is a path, and the host gives no folder for it.
 
-    Source: seed 004, "AgentRunnerDeps"; decision 13.
+    Source: docs/design/agent-node.md#what-the-host-injects; decision 13.
     """
     checked = dict(arguments)
     asks: list[str] = []

@@ -134,6 +134,6 @@ class ToolRegistry:
             ToolCancelledError: `ctx.call`'s token cancelled it.
             HostCapabilityMissing: The host doesn't offer what the tool needs.
 
-        Source: seed 004, "The turn loop + the failure ladder".
+        Source: docs/design/agent-node.md#failures.
         """
         return await serve(granted(self._tools, call.name, ctx), call, ctx, self.limits, on_event)

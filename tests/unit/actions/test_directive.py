@@ -72,7 +72,7 @@ def test_a_hostile_value_is_put_in_as_it_is(house, value):
     assert done.data == f"Research {value} in 3 steps."
 
 
-def test_missing_inputs_are_seed_001s_error_object(house):
+def test_missing_inputs_are_the_documented_error_object(house):
     both = '<input name="a" required="true"/><input name="b" required="true"/>'
     write(house, inside=f"<inputs>{both}</inputs>")
     with pytest.raises(InvalidInputs) as refusal:

@@ -12,7 +12,7 @@ FORK_TOOL = "Tools can't be forked"
 INLINE_REMOTE = "Directives need thread=fork on a remote target"
 NOTHING_TO_DETACH = "there is nothing to detach"
 
-# (kind, target, thread, async): what the seed says; None where it is allowed.
+# (kind, target, thread, async): what refuses it; None where it is allowed.
 CELLS = {
     ("directive", "local", "inline", False): None,
     ("directive", "local", "fork", False): None,

@@ -1,6 +1,6 @@
 """The failure ladder, row by row, and a model that behaves badly.
 
-Source: seed 004, "The turn loop + the failure ladder"; decisions 43, 52 to 54.
+Source: docs/design/agent-node.md#failures; decisions 43 and 52 to 54.
 """
 
 import json

@@ -20,7 +20,7 @@ def yaml(*declared, layer=HookLayer.PROJECT):
 FETCH = {"primary": "fetch", "item_type": "knowledge", "item_id": "project/conventions"}
 
 
-def test_the_forms_of_seed_003_are_read():
+def test_the_documented_forms_are_read():
     conventions, types, learnings = yaml(
         {"id": "a", "event": "thread_started", "action": FETCH, "description": "Inject."},
         {

@@ -5,7 +5,7 @@ import pytest
 from ryecore import calls
 from ryecore.mcp_server.schemas import DESCRIPTIONS, INPUT_SCHEMAS
 
-# Seed 001, "Parameters": name, type, whether required, default.
+# docs/design/execute.md#parameters: name, type, whether required, default.
 EXECUTE = [
     ("item_id", "string", True, None),
     ("project_path", "string", True, None),

@@ -1,4 +1,6 @@
-"""Hostile parameters through every runtime that the seeds and the documentation show.
+"""Hostile parameters through the first forms of the runtimes and those that are documented.
+
+Source: docs/design/runtimes.md#first-forms.
 
 What a parameter holds arrives whole, or is refused; it is never run.
 """
@@ -91,7 +93,7 @@ def each(
 
 
 def test_on_standard_input(examples: House) -> None:
-    """The runtimes of the seeds, and those that ship."""
+    """The first forms of the runtimes, and those that ship."""
     body = "def execute(params, project_path): return params"
     script = "import json, sys; print(json.dumps(json.load(sys.stdin)))"
     shell = "cat"
@@ -115,7 +117,7 @@ def test_on_standard_input_of_a_recorded_interpreter(examples: House, runtime: s
 
 
 def test_as_one_argument_of_json(examples: House) -> None:
-    """The walker of the seed takes its parameters in an argument behind its program."""
+    """The first form of the walker takes its parameters in an argument behind its program."""
     path = EXAMPLES / "state_graph.yaml"
     declared: dict[str, Any] = parse_document(path.read_bytes(), path)
     declared["env_config"]["interpreter"] = {"type": "command", "var": "RYE_GRAPH",

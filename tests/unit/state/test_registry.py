@@ -108,7 +108,7 @@ def test_status_and_result_come_together(registry: ThreadRegistry) -> None:
 
 
 def test_a_result_can_be_set_after_the_end(registry: ThreadRegistry) -> None:
-    # The order of seed 003's last step: status first, result second.
+    # Status first, result second.
     registry.register("a", "tool:x")
     registry.update_status("a", "completed")
     registry.set_result("a", {"cost": 1})

@@ -36,13 +36,13 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_threads_file_says_what_seed_003_says_and_more(path: Path) -> None:
+def test_a_threads_file_has_the_documented_fields_and_more(path: Path) -> None:
     said = read_thread_file(path, KEY.public, THREAD.thread_id)
     assert said == THREAD.to_dict()
     assert said["root_id"] == THREAD.thread_id
     assert said["cost"] == {"turns": 2, "input_tokens": 30, "output_tokens": 4, "spend": 0.01234567}
-    seed = {"thread_id", "directive", "status", "created_at", "updated_at", "model", "limits"}
-    assert seed | {"capabilities"} <= said.keys()
+    documented = {"thread_id", "directive", "status", "created_at", "updated_at", "model"}
+    assert documented | {"limits", "capabilities"} <= said.keys()
     assert holds("thread", json.loads(path.read_bytes()), KEY.public)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

@@ -3,7 +3,7 @@
 The verified bytes that run stand in sealed snapshots, which are named by their digests, and the
 plan names these. So the plan, the chain's hashes and the program are all that ryecore knows of.
 
-Source: reference "State graph walker", "Node cache"; decision 16.
+Source: docs/design/graphs.md#remembered-results; decision 16.
 """
 
 import hashlib

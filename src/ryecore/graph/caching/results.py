@@ -3,7 +3,7 @@
 What may be called is asked first, and the whole chain verified: a result that is remembered opens
 nothing that the call itself would not have.
 
-Source: reference "State graph walker", "Node cache"; decision 41.
+Source: docs/design/graphs.md#remembered-results; decision 41.
 """
 
 import anyio.to_thread

@@ -1,6 +1,6 @@
 """What a run of a graph tells: the records of its journal.
 
-Source: reference "State graph walker"; decision 47.
+Source: docs/design/graphs.md#the-walk; decision 47.
 """
 
 from collections.abc import Mapping

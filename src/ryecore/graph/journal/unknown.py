@@ -1,6 +1,6 @@
 """What nobody knows of a run whose process died. Pure.
 
-Source: decision 47: what had begun, and of which no end is known, isn't done again by itself.
+Source: decision 47. What began without a known end is not run again by itself.
 """
 
 from ryecore.graph.journal.recovery import Found

@@ -1,6 +1,6 @@
 """Where a run begins that goes on with another one. Pure.
 
-Source: decision 47: what had begun, and of which no end is known, isn't done again by itself.
+Source: decision 47. What began without a known end is not run again by itself.
 """
 
 from collections.abc import Iterable, Mapping

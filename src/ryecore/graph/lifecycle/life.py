@@ -3,7 +3,7 @@
 A run stands in the registry and the ledger as a thread does: a row, an account that its children
 draw on, a signed file, a signed journal.
 
-Source: reference "State graph walker"; decisions 37, 39, 41 and 47.
+Source: docs/design/graphs.md#the-walk; decisions 37, 39, 41 and 47.
 """
 
 import time
@@ -237,7 +237,7 @@ class GraphLife:
     def _capabilities(self, graph: Graph) -> frozenset[str]:
         """What its actions may do: what its file says, within what its starters may.
 
-        Source: decision 41: never from parameters.
+        Source: decision 41. Never from parameters.
         """
         return frozenset(attenuate(graph.permissions, self._held))
 

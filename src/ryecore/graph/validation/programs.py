@@ -1,6 +1,6 @@
 """Programs that a graph passes to tools: no expression stands within one. Pure.
 
-Source: decision 79; docs/adr/020-text-never-becomes-code.md.
+Source: decision 79; ADR 020.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """A run's progress as lines for people. Pure.
 
-Source: reference "State graph walker": `[graph:RUN_ID] step 3/12 load ✓ 1.2s → sum (detail)`.
+Source: docs/design/graphs.md#progress.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """What is around an agent's node: what it tells, its account, its time, the job that it may leave.
 
-Source: seed 004, "Events"; decisions 39, 40, 55 and 59.
+Source: docs/design/agent-node.md#events; decisions 39, 40, 55 and 59.
 """
 
 import time

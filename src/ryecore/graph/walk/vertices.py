@@ -1,6 +1,6 @@
 """What the one executor does at each type of node that is no agent's.
 
-Source: seed 004, "The two layers": agents are the executor's own; these are its handlers.
+Source: docs/design/agent-node.md#layers. Agents are the executor's own; these are its handlers.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Walk a graph: run each node by the one executor, ask the schedule what comes next, keep it.
 
-Source: seed 002, "walker.py"; seed 004, "The two layers"; decisions 42, 49 and 50.
+Source: docs/design/runtimes.md#state-graphs; docs/design/agent-node.md#layers; decisions 42, 49 and
+50.
 """
 
 import time

@@ -27,7 +27,7 @@ class ProviderConformance(AnswerCases, QuestionCases, FailureCases, ConnectionCa
 
     pytest and unittest find its methods; `run_conformance` needs neither.
 
-    Source: seed 004, "AgentRunnerDeps"; decisions 50, 56, 58 and 61.
+    Source: docs/design/agent-node.md#what-the-host-injects; decisions 50, 56, 58 and 61.
     """
 
 

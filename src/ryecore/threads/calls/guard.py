@@ -2,7 +2,7 @@
 
 What is cut down stays JSON where it was JSON, so that a model can go on reading it as data.
 
-Source: seed 003, "Turn Loop", step 7; decision 48.
+Source: docs/design/threads.md#turn-loop; decision 48.
 """
 
 import hashlib
@@ -194,7 +194,7 @@ class ResultGuard:
 def strip_envelope(document: Mapping[str, object]) -> dict[str, object]:
     """A response object without what only people and programs need: chain, places, signatures.
 
-    Source: reference 12.4.
+    Source: docs/design/threads.md#tool-results.
     """
     shown = {name: value for name, value in document.items() if name not in _ENVELOPE}
     content = shown.get("content")

@@ -3,7 +3,7 @@
 Nothing is decided here: each call goes to the dispatcher in the thread's own context, which first
 resolves what is named, and then asks for the capability of that very item.
 
-Source: seed 003, "Step 10"; decisions 13, 41 and 43.
+Source: docs/design/threads.md#harness; decisions 13, 41 and 43.
 """
 
 import math

@@ -3,7 +3,7 @@
 What is shown follows from the thread's capabilities. What is not shown, because it doesn't fit, can
 still be executed with rye_execute: the palette is a convenience, and each call is checked anew.
 
-Source: seed 003, "Step 10"; decision 41.
+Source: docs/design/threads.md#harness; decision 41.
 """
 
 import hashlib

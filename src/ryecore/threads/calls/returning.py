@@ -1,6 +1,6 @@
 """How a thread's model hands back its outputs: the tool `rye_directive_return`. Pure.
 
-Source: seed 003, "Turn Loop", step 7; decision 44.
+Source: docs/design/threads.md#turn-loop; decision 44.
 """
 
 from collections.abc import Iterable, Mapping
@@ -119,7 +119,7 @@ def check_outputs(outputs: Iterable[Declared], arguments_json: str) -> OnReturn:
     Returns:
         The outputs, or what is wrong.
 
-    Source: seed 003, "Turn Loop"; decisions 34 and 44.
+    Source: docs/design/threads.md#turn-loop; decisions 34 and 44.
     """
     declared = tuple(outputs)
     if not declared:

@@ -3,7 +3,7 @@
 A call is a fenced block that holds JSON, or an `<invoke>` element that stands in no fence. What
 looks like a call and can't be read for certain is told to the model; nothing is run by guess.
 
-Source: seed 003, "Turn Loop", step 5.
+Source: docs/design/threads.md#turn-loop.
 """
 
 import json

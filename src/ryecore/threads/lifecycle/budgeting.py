@@ -1,6 +1,6 @@
 """The limits of a thread: what its chain has left, and what the ledger grants.
 
-Source: seed 003, "Step 7: Build limits" and "Step 11: Reserve budget"; decisions 39, 40, 45 and 80.
+Source: docs/design/threads.md#limits; docs/design/threads.md#budget; decisions 39, 40, 45 and 80.
 """
 
 from decimal import Decimal

@@ -38,7 +38,7 @@ async def run_after_complete(
 ) -> None:
     """Run the hooks that follow the loop. Nothing that they do changes how the thread ended.
 
-    Source: seed 003, "After-Complete Hook Dispatch".
+    Source: docs/design/threads.md#after-completion.
     """
     if not hooks.listens("after_complete"):
         return

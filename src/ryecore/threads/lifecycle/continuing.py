@@ -1,6 +1,6 @@
 """What a thread that goes on from another one begins with.
 
-Source: seed 003, "Step 6"; decisions 45 and 47.
+Source: docs/design/threads.md#resume-messages; decisions 45 and 47.
 """
 
 import os

@@ -1,6 +1,6 @@
 """What a thread leaves in the project's folders for people and for other threads.
 
-Source: seed 003, "Thread Storage"; decisions 36 and 47.
+Source: docs/design/threads.md#storage; decisions 36 and 47.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The life of one thread, from its parent to its end: the fifteen steps, in their order.
 
-Source: seed 003, "The Full Execution Flow"; decisions 35 to 48.
+Source: docs/design/threads.md#steps; decisions 35 to 48.
 """
 
 import time

@@ -1,6 +1,6 @@
 """How a thread ended, told from how its turns did. Pure.
 
-Source: seed 003, "Thread States"; decisions 42 to 45.
+Source: docs/design/threads.md#states; decisions 42 to 45.
 """
 
 from collections.abc import Mapping

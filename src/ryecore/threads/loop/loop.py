@@ -1,6 +1,6 @@
 """The model loop of one thread: its first message, and its turns on the turn core.
 
-Source: seed 003, "The Runner's LLM Loop"; decisions 47 to 49.
+Source: docs/design/threads.md#turn-loop; decisions 47 to 49.
 """
 
 from collections.abc import Mapping
@@ -206,7 +206,7 @@ class ThreadLoop:
         Returns:
             The system text, which only hooks and the directive's own context supply.
 
-        Source: seed 003, "First Message Construction".
+        Source: docs/design/threads.md#first-message.
         """
         inputs, continues = self._inputs, self._inputs.continues
         event = "thread_continued" if continues else "thread_started"

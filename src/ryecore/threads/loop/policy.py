@@ -1,6 +1,6 @@
 """ThreadPolicy: what the turn core does at each point of a thread.
 
-Source: seed 003, "Turn Loop"; decisions 40 to 45, 49.
+Source: docs/design/threads.md#turn-loop; decisions 40 to 45 and 49.
 """
 
 from collections.abc import Mapping, Sequence
@@ -255,7 +255,7 @@ class ThreadPolicy(TurnPolicy):
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """Take `rye_directive_return` out before anything is dispatched.
 
-        Source: seed 003, "Turn Loop", 7; decision 44.
+        Source: docs/design/threads.md#turn-loop; decision 44.
         """
         if call.name not in RETURN_NAMES:
             return DISPATCH
@@ -279,7 +279,7 @@ class ThreadPolicy(TurnPolicy):
     ) -> OnResult:
         """Bound what the model sees; tell it of what failed or was denied. Record exactly that.
 
-        Source: seed 003, "Turn Loop", 7; decision 43.
+        Source: docs/design/threads.md#turn-loop; decision 43.
         """
         verdict: OnResult
         if isinstance(came, ToolOutcome):
@@ -317,7 +317,7 @@ class ThreadPolicy(TurnPolicy):
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Accept a text, once the model was told to use its tools and to hand over its outputs.
 
-        Source: seed 003, "Turn Loop", 6; decision 44.
+        Source: docs/design/threads.md#turn-loop; decision 44.
         """
         settings = self.settings
         if self._text_problem:

@@ -3,7 +3,7 @@
 Regular expressions are matched by the native engine, a line at a time: it needs no more than linear
 time, or a bounded number of steps where a pattern looks around, and lets the event loop go on.
 
-Source: reference "Orchestrator operations".
+Source: docs/design/threads.md#orchestrator.
 """
 
 import json

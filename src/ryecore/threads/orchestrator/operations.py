@@ -3,7 +3,7 @@
 A thread reaches its own subtree, and that of the threads it continues. What lies outside of it
 answers as what doesn't exist does.
 
-Source: reference "Orchestrator operations"; decisions 41 and 46.
+Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 """
 
 import os

@@ -4,7 +4,7 @@ A fork goes on from a thread and doesn't continue it, so it begins without child
 
 What lies outside of it answers as what doesn't exist does.
 
-Source: decision 41, "Orchestrator operations reach the caller's own subtree"; decision 47.
+Source: decisions 41 and 47.
 """
 
 from collections.abc import Collection, Sequence

@@ -3,7 +3,7 @@
 It is served inside ryecore and never in a process of its own: only here is it known on whose behalf
 it is called, and only here are the host's models, with which a thread goes on.
 
-Source: reference "Orchestrator operations"; decisions 41 and 46.
+Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 """
 
 import json

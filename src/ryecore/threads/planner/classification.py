@@ -3,7 +3,7 @@
 The fallback chain has tried again already, within one call. This is the thread's own level above
 it: it asks anew, with a longer breath, and ends after a few errors in a row.
 
-Source: seed 003, "Turn Loop", 3; decision 50; reference "Runner".
+Source: docs/design/threads.md#turn-loop; decision 50; docs/design/threads.md#errors-of-models.
 """
 
 import math
@@ -225,7 +225,7 @@ def on_error_plan(
     Returns:
         What to do. A cancelled call is never made again.
 
-    Source: decision 50; reference "Runner".
+    Source: decision 50; docs/design/threads.md#errors-of-models.
     """
     classification = classification or DEFAULT_CLASSIFICATION
     category = classify(error, classification)

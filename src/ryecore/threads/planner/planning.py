@@ -3,7 +3,7 @@
 Every step is quick where nothing has changed: what was read is remembered with a witness, so a
 changed file, or one that newly shadows it, is noticed at once.
 
-Source: seed 003, "The Full Execution Flow", steps 3 to 7.
+Source: docs/design/threads.md#steps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -201,7 +201,7 @@ class DirectivePlanner:
         Returns:
             The id of what is extended; None where nothing is.
 
-        Source: seed 003, "Step 4: Resolve extends".
+        Source: docs/design/threads.md#extends.
         """
         directive = loaded.directive
         context = {
@@ -266,7 +266,7 @@ class DirectivePlanner:
         Raises:
             RyeError: `agent/resilience.yaml` can't be verified, read or used.
 
-        Source: seed 003, "Step 7: Build limits".
+        Source: docs/design/threads.md#limits.
         """
         configured = self._remembered.recall(_RESILIENCE, log, self._read_limits)
         asked = declared.under(overrides)

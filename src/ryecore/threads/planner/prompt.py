@@ -1,6 +1,6 @@
 """What a thread's model is told first: the directive, and the knowledge around it. Pure.
 
-Source: seed 003, "First Message Construction"; seed 001, "<returns> injection"; decision 48.
+Source: docs/design/threads.md#first-message; docs/design/execute.md#returns; decision 48.
 """
 
 import re
@@ -45,7 +45,7 @@ def system_text(blocks: Iterable[ContextBlock]) -> str:
 def inputs_told(inputs: Mapping[str, object]) -> dict[str, object]:
     """A directive's inputs as its model is told them: none can end the directive, or begin one.
 
-    Source: seed 001, "Input validation"; decision 34.
+    Source: docs/design/execute.md#inputs; decision 34.
     """
     return {name: _told(value) for name, value in inputs.items()}
 
@@ -68,7 +68,7 @@ def directive_prompt(directive: Directive, returns: str = "") -> str:
         returns: The `<returns>` section, as `render_returns` gave it. The raw `<outputs>`, and what
             else of the XML only concerns the host, are left out.
 
-    Source: seed 001, "<returns> injection"; reference "Prompt sent in fork".
+    Source: docs/design/execute.md#returns; docs/design/threads.md#first-message.
     """
     said = directive.description.translate(_ESCAPES)
     inside = _joined(
@@ -89,7 +89,7 @@ def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns:
         What hooks bring before it, what the directive does, the directive, then what the directive
         and hooks bring behind it; blank lines between.
 
-    Source: seed 003, "First Message Construction".
+    Source: docs/design/threads.md#first-message.
     """
     return _around(directive_prompt(directive, returns), blocks)
 
@@ -108,7 +108,7 @@ def continued_message(
     Returns:
         What is said to the model now, with the context around it.
 
-    Source: seed 003, "First Message Construction"; decision 45.
+    Source: docs/design/threads.md#first-message; decision 45.
     """
     opening = _opening(directive)
     is_told = any(opening in one.text for one in continues.messages if one.role == "user")

@@ -1,6 +1,6 @@
 """How a thread's loop behaves, from the signed `agent/resilience.yaml`.
 
-Source: seed 003, "Turn Loop"; reference "Runner".
+Source: docs/design/threads.md#turn-loop; docs/design/threads.md#errors-of-models.
 """
 
 from collections.abc import Mapping

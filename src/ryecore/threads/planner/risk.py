@@ -4,7 +4,7 @@
 
     patterns: {"rye.execute.tool.acme.deploy": unrestricted, "rye.execute.tool.acme.*": safe}
 
-Source: decision 13; reference "Limits, permissions, risk".
+Source: decision 13; docs/design/threads.md#risk.
 """
 
 from collections.abc import Iterable, Mapping
@@ -124,7 +124,7 @@ def judge(
         What is granted. `safe` and `write` are; `elevated` is, with a warning unless it is
         acknowledged; `unrestricted` is where it is acknowledged.
 
-    Source: reference "Limits, permissions, risk".
+    Source: docs/design/threads.md#risk.
     """
     said = {one.risk.strip().lower() for one in acknowledged}
     highest = max((rank for rank, name in enumerate(RISK_CLASSES) if name in said), default=-1)

@@ -3,7 +3,7 @@
 Rendering is pure, and writing is thin. Whatever a model or a tool wrote stays in its place: it
 can neither close a fence, nor speak in the frontmatter, nor act in a terminal.
 
-Source: seed 003, "Thread Storage"; decisions 5, 36 and 47.
+Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
 """
 
 import json

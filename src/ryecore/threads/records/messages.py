@@ -2,7 +2,7 @@
 
 What was said is rebuilt exactly as the turns left it: resume, fork and handoff go on from there.
 
-Source: seed 003, "Step 6: Reconstruct resume messages"; decision 47.
+Source: docs/design/threads.md#resume-messages; decision 47.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -355,7 +355,7 @@ def keep_tail(messages: Sequence[Message], max_tokens: int) -> list[Message]:
         without its results. Where it begins in the middle of a turn's work, the first message
         says that something was left out. Empty where nothing fits.
 
-    Source: seed 003, the runner's turn loop, step 10.
+    Source: docs/design/threads.md#turn-loop.
     """
     note = Message.user(_LEFT_OUT)
     note_tokens = _tokens(note)
