@@ -1,37 +1,71 @@
 """Public names that are imported when they are first used."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "read_homes"]
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, str], *, below: str = ""
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Make the `__getattr__` and `__dir__` of a package whose names live in its modules.
+def read_homes(source: str) -> dict[str, str]:
+    """Return a module's public names, each with the module that defines it.
 
     Args:
-        package: The package's name.
-        homes: Each public name and the module that defines it.
-        below: The package that the modules are below; empty for this one.
+        source: The module's source. Each line `from HOME import NAME as NAME` is one name.
+    """
+    homes: dict[str, str] = {}
+    for line in source.splitlines():
+        match line.split():
+            case ["from", home, "import", name, "as", alias] if name == alias:
+                homes[name] = home
+    return homes
+
+
+def lazy_names(module: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make the `__getattr__` and `__dir__` of a module whose public names are imported lazily.
+
+    The list of names is the module's block of imports for type checkers:
+
+        if TYPE_CHECKING:
+            from ryecore.rye import Rye as Rye
+        else:
+            __getattr__, __dir__ = lazy_names(__name__)
+
+    That source is read when a name is first needed; `__all__` is made from it too.
+
+    Args:
+        module: The module's name.
 
     Returns:
         The two functions (PEP 562).
     """
-    namespace = vars(sys.modules[package])
-    root = below or package
+    namespace = vars(sys.modules[module])
+
+    @cache
+    def homes() -> dict[str, str]:
+        path = namespace["__file__"]
+        try:
+            with open(path, encoding="utf-8") as source:
+                return read_homes(source.read())
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ImportError(
+                f"The public names of {module} are read from its source, and {path} can't be read "
+                "as such. Install ryecore with its .py files."
+            ) from problem
 
     def load(name: str) -> object:
-        home = homes.get(name)
-        if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f"{root}.{home}"), name)
+        value: object
+        if name == "__all__":
+            value = sorted(homes())
+        elif name in homes():
+            value = getattr(import_module(homes()[name]), name)
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
         namespace[name] = value
         return value
 
     def names() -> list[str]:
-        return sorted({*namespace, *homes})
+        return sorted({*namespace, *homes()})
 
     return load, names

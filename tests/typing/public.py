@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_type
 
+import ryecore
 from ryecore import (
     ApprovalRequest,
     CallContext,
@@ -73,3 +74,7 @@ def errors(error: IntegrityError) -> None:
     base: RyeError = error
     assert_type(base.chain, tuple[str, ...])
     assert_type(error.path, Path)
+
+
+def a_misspelt_name_is_an_error() -> object:
+    return ryecore.Ry  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

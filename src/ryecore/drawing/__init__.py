@@ -3,7 +3,7 @@
 Whoever has something to show makes a `Picture` of it: of a chain, a tree of threads, a graph.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ryecore._lazy import lazy_names
 
@@ -14,16 +14,5 @@ if TYPE_CHECKING:
     from ryecore.drawing.picture import Line as Line
     from ryecore.drawing.picture import Picture as Picture
     from ryecore.drawing.svg import to_svg as to_svg
-
-__all__ = ["Box", "Line", "Picture", "to_html", "to_mermaid", "to_svg"]
-
-_HOMES: Final = {
-    "Box": "picture",
-    "Line": "picture",
-    "Picture": "picture",
-    "to_html": "html",
-    "to_mermaid": "mermaid",
-    "to_svg": "svg",
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

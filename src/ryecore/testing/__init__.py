@@ -24,49 +24,5 @@ if TYPE_CHECKING:
     from ryecore.testing.turns import raw as raw
     from ryecore.testing.turns import say as say
     from ryecore.testing.turns import think as think
-
-_HOMES = {
-    "FunctionProvider": "scripted",
-    "MadeMedia": "scripted_media",
-    "MediaItem": "scripted_media",
-    "ModelFunction": "scripted",
-    "ScriptItem": "scripted",
-    "ScriptedMediaProvider": "scripted_media",
-    "ScriptedProvider": "scripted",
-    "Spoken": "scripted",
-    "Turn": "turns",
-    "TurnEnding": "turns",
-    "TurnStep": "turns",
-    "call": "turns",
-    "cut": "turns",
-    "fail": "turns",
-    "hang": "turns",
-    "make": "scripted_media",
-    "raw": "turns",
-    "say": "turns",
-    "think": "turns",
-}
-
-__all__ = [
-    "FunctionProvider",
-    "MadeMedia",
-    "MediaItem",
-    "ModelFunction",
-    "ScriptItem",
-    "ScriptedMediaProvider",
-    "ScriptedProvider",
-    "Spoken",
-    "Turn",
-    "TurnEnding",
-    "TurnStep",
-    "call",
-    "cut",
-    "fail",
-    "hang",
-    "make",
-    "raw",
-    "say",
-    "think",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

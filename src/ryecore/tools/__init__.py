@@ -25,51 +25,5 @@ if TYPE_CHECKING:
     from ryecore.tools.store import FolderResultStore as FolderResultStore
     from ryecore.tools.store import MemoryResultStore as MemoryResultStore
     from ryecore.tools.store import ResultStore as ResultStore
-
-_HOMES = {
-    "ApproveToolCall": "context",
-    "FolderResultStore": "store",
-    "FsScope": "context",
-    "FunctionTool": "definition",
-    "ItemExecutor": "items",
-    "MemoryResultStore": "store",
-    "OnToolEvent": "outcome",
-    "ResultStore": "store",
-    "ToolApprovalRequest": "context",
-    "ToolCalled": "outcome",
-    "ToolContext": "context",
-    "ToolDef": "definition",
-    "ToolFunction": "definition",
-    "ToolLimits": "limits",
-    "ToolOutcome": "outcome",
-    "ToolPolicy": "policy",
-    "ToolRegistry": "registry",
-    "ToolReturned": "outcome",
-    "read_result_tool": "reading",
-    "tool": "decorator",
-}
-
-__all__ = [
-    "ApproveToolCall",
-    "FolderResultStore",
-    "FsScope",
-    "FunctionTool",
-    "ItemExecutor",
-    "MemoryResultStore",
-    "OnToolEvent",
-    "ResultStore",
-    "ToolApprovalRequest",
-    "ToolCalled",
-    "ToolContext",
-    "ToolDef",
-    "ToolFunction",
-    "ToolLimits",
-    "ToolOutcome",
-    "ToolPolicy",
-    "ToolRegistry",
-    "ToolReturned",
-    "read_result_tool",
-    "tool",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -1,16 +1,5 @@
-import importlib
 import subprocess
 import sys
-
-import ryecore.testing
-
-
-def test_each_name_comes_from_the_module_that_is_written_down() -> None:
-    assert set(ryecore.testing._HOMES) == set(ryecore.testing.__all__)
-    for name, home in ryecore.testing._HOMES.items():
-        module = importlib.import_module(f"ryecore.testing.{home}")
-        assert getattr(module, name) is getattr(ryecore.testing, name)
-        assert name in module.__all__
 
 
 def test_fakes_need_no_sdk() -> None:
