@@ -38,12 +38,13 @@ test: build ## every test
 	@cd native && cargo test --quiet --workspace --exclude ryecore-py
 	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal
 
-check: build ## format, lint, types, layers, clippy, stubs
+check: build ## format, lint, types, layers, table of rooms, clippy, stubs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python .ci/rooms.py
 	@cd native && cargo fmt --all --check
 	@cd native && cargo clippy --quiet --workspace --all-targets -- -D warnings
 	@$(BIN)/python -m mypy.stubtest ryecore._native

@@ -1,4 +1,4 @@
-"""Bound the bodies of HTTP responses of models' servers and MCP servers, before they are stored.
+"""Bounds on the bodies of HTTP responses of model servers and MCP servers.
 
 A response is bounded here as bytes, before an SDK joins, decodes or parses them. Compressed bodies
 are refused, because their unpacked size has no bound; every request asks for `identity`. Headers

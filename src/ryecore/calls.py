@@ -1,4 +1,4 @@
-"""The documented calls: the form that models and MCP clients use, a plain dict always.
+"""The documented calls for models and MCP clients, `rye_execute` and others: each returns a dict.
 
 Each exists twice: for a project path, and, with `answer`, for a Rye that is open already.
 """

@@ -1,7 +1,8 @@
-"""A process of its own for one thread: `python -m ryecore.detached`, a payload on its input.
+"""The process of one detached thread: `python -m ryecore.detached`.
 
-It claims the thread, executes, and ends the thread with the result. A wish to stop comes by the
-registry and is pushed by the thread's folder; TERM counts as one.
+It reads a payload on its standard input, claims the thread, executes it, and ends it with the
+result. A request to stop arrives through the registry and is pushed by the thread's folder; TERM
+counts as one.
 """
 
 import contextlib

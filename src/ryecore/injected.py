@@ -1,4 +1,4 @@
-"""What a process injects into a Rye that nobody opens by hand: models, from a function or the keys.
+"""The models of a process that opens its own Rye, made by a function or from API keys.
 
 The command line, the MCP server, the documented calls and detached processes take it from here. A
 key is read from the environment each time that a model is asked, and is kept nowhere.

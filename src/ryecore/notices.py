@@ -1,4 +1,4 @@
-"""The one way in which ryecore warns: a warning's text can't steer a terminal."""
+"""Warnings whose text can't steer a terminal."""
 
 import warnings
 from typing import Final

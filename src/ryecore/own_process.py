@@ -1,6 +1,6 @@
-"""What ryecore's own processes have in common: signals are wishes to stop, the host is made again.
+"""What ryecore's own processes share: the host made again, and signals as requests to stop.
 
-They are no tools: each inherits the host's environment, and is told on its standard input what to
+They aren't tools: each inherits the host's environment, and reads on its standard input what to
 do and on whose behalf.
 
 Source: decision 20.

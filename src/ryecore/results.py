@@ -1,4 +1,7 @@
-"""The types of what calls give back, for annotations and `isinstance`. ryecore alone makes them."""
+"""The types of what calls return, for annotations and `isinstance`.
+
+Only ryecore makes instances of them.
+"""
 
 from typing import TYPE_CHECKING
 

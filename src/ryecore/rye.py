@@ -1,4 +1,4 @@
-"""Rye: the one composition root. It alone reads the process environment."""
+"""`Rye`: the host of a project, made from its folders, its settings and the environment."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 has it: Python's own reader takes NaN and the infinities too."""
+"""JSON as RFC 8259 defines it, without the NaN and infinities that Python's reader accepts."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Text with styles, which a terminal, a notebook or a log can show."""
+"""Text with styles, for a terminal, a notebook or a log."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SyncRye: the same verbs for scripts, and for notebooks whose event loop is running already."""
+"""`SyncRye`: the verbs as calls that block, for scripts and notebooks."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping

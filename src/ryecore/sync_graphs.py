@@ -1,4 +1,4 @@
-"""SyncGraphs: the graphs of a project, with calls that block."""
+"""`SyncGraphs`: the graphs of a project, with calls that block."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping

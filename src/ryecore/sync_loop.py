@@ -1,4 +1,4 @@
-"""The event loop of a SyncRye: a thread of its own, on which blocking calls run.
+"""The event loop of a `SyncRye`, on a thread of its own, where blocking calls run.
 
 A call that is interrupted by an exception, such as KeyboardInterrupt, is cancelled and has ended
 before that exception propagates.

@@ -1,8 +1,7 @@
-"""A process of its own for the run of one graph, which waits for nobody but the graph.
+"""The process of one graph run, which the state-graph runtime starts.
 
-The state-graph runtime starts it with a payload on its standard input. It claims the run, walks
-the graph in a Rye of its own, tells its progress on the standard error, and prints the result as
-one JSON document.
+It reads a payload on its standard input, claims the run, walks the graph in a Rye of its own,
+reports progress on the standard error, and prints the result as one JSON document.
 
 Source: docs/design/runtimes.md#state-graphs; decisions 30 and 41.
 """

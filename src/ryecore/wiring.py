@@ -1,4 +1,4 @@
-"""How the parts of a Rye are put together. Nothing here decides or does anything.
+"""The parts of a `Rye`, and how they are put together.
 
 What executes tools is made at once. Every other part is made, and its module imported, when it is
 first needed.

@@ -1,1 +1,1 @@
-"""The verbs that a person or a model uses."""
+"""The verbs execute, fetch, search, sign and verify, and the handles of threads and graphs."""

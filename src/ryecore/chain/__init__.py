@@ -1,1 +1,1 @@
-"""tool -> runtime -> primitive: built, verified, validated, sealed, planned and run."""
+"""The chain from tool to runtime to primitive: built, verified, validated, sealed and run."""

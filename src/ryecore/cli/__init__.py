@@ -1,4 +1,4 @@
-"""The `rye` command, for people who write tools."""
+"""The `rye` command: its commands, their options, and what they print."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""Directive files: parsed, their inputs checked, their placeholders filled."""
+"""Directive files: parsed sections, inputs, placeholders and hooks."""

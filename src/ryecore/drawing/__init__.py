@@ -1,4 +1,4 @@
-"""Pictures of boxes and lines: laid out, and written as SVG, mermaid or HTML. Pure.
+"""Pictures of boxes and lines, written as SVG, mermaid or HTML, without I/O.
 
 Whoever has something to show makes a `Picture` of it: of a chain, a tree of threads, a graph.
 """

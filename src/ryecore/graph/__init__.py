@@ -1,1 +1,1 @@
-"""State graphs: workflows as signed YAML, walked node by node through the verified chain."""
+"""State graphs: workflows as signed YAML, validated, walked node by node, and journaled."""

@@ -1,1 +1,1 @@
-"""Items: refs, spaces, metadata, signatures, keys, trust, verification, sealed snapshots."""
+"""Items: refs, spaces, metadata, signatures, keys, trust, verification and sealed copies."""

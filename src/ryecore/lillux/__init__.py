@@ -1,4 +1,4 @@
-"""The typed front of the native extension: processes, store, digests, watching, time; keys too."""
+"""The typed front of the native extension: processes, content store, digests, watching, keys."""
 
 from typing import TYPE_CHECKING
 

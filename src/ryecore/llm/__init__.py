@@ -1,4 +1,4 @@
-"""The seam to models: requests, answers, streams, errors, and whom to ask next."""
+"""The protocol of model providers: requests, answers, streams, errors, fallback and costs."""
 
 from typing import TYPE_CHECKING
 

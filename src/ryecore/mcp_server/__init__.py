@@ -1,4 +1,4 @@
-"""ryecore as an MCP server: the three verbs for models elsewhere.
+"""The MCP server that offers ryecore's verbs to models elsewhere.
 
 Needs the extra `mcp`. Nothing of it is imported before it is used.
 """

@@ -1,1 +1,1 @@
-"""Adapters, one a vendor, each behind its own extra. They know the seam (`ryecore.llm`) alone."""
+"""Adapters for model vendors, each behind its own extra."""

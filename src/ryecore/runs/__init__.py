@@ -1,1 +1,1 @@
-"""What threads and graph runs share: the actions they are handed, who keeps them, their hooks."""
+"""What threads and graph runs share: limits of the parent, budgets, hooks, and runs kept alive."""

@@ -1,1 +1,1 @@
-"""Search over items, on an index that follows the files by content hash."""
+"""Search over items: the query language, and an index that follows the files by content hash."""

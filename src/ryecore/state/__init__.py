@@ -1,1 +1,1 @@
-"""One store for what runs and ran: the thread registry, and the record keys that attest it."""
+"""The store of runs: the thread registry, budgets, transcripts, locks and attestation."""

@@ -1,4 +1,4 @@
-"""Public fakes, and the conformance suites for the adapters of others."""
+"""Public fakes, and conformance suites for adapters that others write."""
 
 from typing import TYPE_CHECKING
 

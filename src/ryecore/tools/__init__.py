@@ -1,4 +1,4 @@
-"""Give models tools: what they are, who may call them, and how a call is served."""
+"""Tools for models: their definitions, who may call them, and how a call is served."""
 
 from typing import TYPE_CHECKING
 
