@@ -70,14 +70,13 @@ class Dotenv:
         if self.withheld:
             shown = ", ".join(f'{name}: "${{{name}}}"' for name in self.withheld[:_MAX_SHOWN])
             steps.append(
-                f"Add {shown} to the signed env_config.env of the tool: what looks like a "
-                "credential reaches only a tool that names it, allowed or not."
+                f"Add {shown} to the tool's signed env_config.env: a credential reaches only a "
+                "tool that names it."
             )
         if self.unasked:
             shown = " ".join(self.unasked[:_MAX_SHOWN])
             steps.append(
-                "Name it in the signed env_config.env of the tool, or allow it for this project: "
-                f"rye env allow {shown}"
+                f"Name it in the tool's signed env_config.env, or run: rye env allow {shown}"
             )
         if steps:
             return " ".join(steps)
@@ -90,24 +89,29 @@ class Dotenv:
         """The names that it did not set."""
         return (*self.unasked, *self.withheld, *self.never)
 
-    def hint(self, text: str, *, if_named: bool = False) -> str:
-        """Return what to tell a person whose tool failed; empty where nothing was dropped.
+    def hint(self, text: str, *, is_refusal: bool = False) -> str:
+        """Return how a name that was dropped and that a failure names can reach the tool.
+
+        Names that no `.env` may set, such as LD_PRELOAD, are left out: nobody can allow them.
 
         Args:
-            text: The output of the tool, or the error. The names in it come first.
-            if_named: Whether the text must name what was dropped.
+            text: The output of the tool, or the error.
+            is_refusal: Whether nothing ran. A `.env` that was not read is then mentioned only
+                where the text speaks of it.
+
+        Returns:
+            The hint, in lines; empty where the text names nothing that was dropped.
         """
         if self.leads_out:
-            return "" if if_named and ".env" not in text else _NOT_READ
-        dropped = self.dropped
+            return "" if is_refusal and ".env" not in text else _NOT_READ
         words = set(_WORD.findall(text))
-        named = [name for name in dropped if name in words]
-        shown = (named or ([] if if_named else list(dropped)))[:_MAX_SHOWN]
+        named = [name for name in self.dropped if name in words and may_set_from_dotenv(name)]
+        shown = named[:_MAX_SHOWN]
         if not shown:
             return ""
-        more = f" and {len(dropped) - len(shown)} more" if len(dropped) > len(shown) else ""
+        more = f" and {len(named) - len(shown)} more" if len(named) > len(shown) else ""
         return (
-            f"The project's .env did not set {', '.join(shown)}{more}. "
+            f"The project's .env did not set {', '.join(shown)}{more}.\n"
             + self._only(shown).next_step
         )
 

@@ -134,7 +134,9 @@ class PrimitiveExecutor:
         except RyeError as error:
             error.item_id = str(ref)  # not the element that failed: what was asked for
             if prepared is not None:
-                hint = prepared.dotenv.hint(error.message, if_named=True)
+                error.message = prepared.layout.as_authored(error.message)
+                error.next_step = prepared.layout.as_authored(error.next_step)
+                hint = prepared.dotenv.hint(error.message, is_refusal=True)
                 error.next_step = f"{error.next_step} {hint}".strip()
             error.during(
                 str(ref),
@@ -343,8 +345,7 @@ class PrimitiveExecutor:
                     return await self._carry_out(plan, prepared.chain, ref, ctx)
                 with cancelled_by(ctx.cancellation):
                     return await self._carry_out(plan, prepared.chain, ref, ctx)
-            except SpawnFailed as problem:
-                problem.message = prepared.layout.as_authored(problem.message)
+            except SpawnFailed:
                 self._cache.forget(ref)  # an interpreter may have gone; look again next time
                 raise
             raise CallCancelled(f"{ref} was cancelled by its caller.")

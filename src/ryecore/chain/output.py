@@ -64,10 +64,25 @@ def read_outcome(
     error = _process_error(done, timeout_s, stderr, document)
     if error is None and isinstance(document, Mapping):
         error = _declared_error(document, stderr)
+    if error is not None:
+        error = as_authored(error)
+        data = _with_authored_paths(data, as_authored)
     if error is None or not _is_effect_unknown(done, document):
         return Outcome(error is None, data, error, notes)
     message = with_unknown_effect(error)
     return Outcome(False, data, message, {**notes, "effect_unknown": True}, effect_unknown=True)
+
+
+def _with_authored_paths(data: object, as_authored: Callable[[str], str]) -> object:
+    """Return a failed tool's document with the author's own paths in its texts.
+
+    Source: decision 16.
+    """
+    if not isinstance(data, Mapping):
+        return data
+    return {
+        key: as_authored(value) if isinstance(value, str) else value for key, value in data.items()
+    }
 
 
 def with_unknown_effect(error: str) -> str:

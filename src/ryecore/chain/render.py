@@ -33,11 +33,15 @@ def render_result(document: Mapping[str, Any]) -> StyledText:
     error = str(document.get("error") or "").strip()
     for line in error.splitlines():
         text.line("  ", (line, "bad"))
-    if document.get("data") is not None:
-        text.add(_render_data(document["data"], said=error), "  ")
+    data = document.get("data")
+    if error and isinstance(data, Mapping) and isinstance(data.get("next_step"), str):
+        text.line(("  next: ", "dim"), data["next_step"])
+    if data is not None:
+        text.add(_render_data(data, said=error), "  ")
     for key, value in metadata.items():
         if key != "duration_ms":
-            text.line((f"  {key.replace('_', ' ')}: {value}", "warn"))
+            for line in f"{key.replace('_', ' ')}: {value}".splitlines():
+                text.line((f"  {line}", "warn"))
     if "plan" in document:
         text.add(_render_plan(document["plan"]), "  ")
     if document.get("chain_elements"):
@@ -88,10 +92,10 @@ def _repeats(key: object, value: object, said: str) -> bool:
             return value is False
         case "status":
             return value == "error"
-        case "message":  # a refusal by a process of ryecore's: the error is it and its next step
+        case "message":  # a refusal by a process of ryecore's
             return isinstance(value, str) and said.startswith(value.strip())
-        case "next_step":
-            return isinstance(value, str) and said.endswith(value.strip())
+        case "next_step":  # shown below the error
+            return isinstance(value, str)
         case "content":  # of an MCP tool: what it said is the error
             return isinstance(value, list) and all(
                 isinstance(one, Mapping)

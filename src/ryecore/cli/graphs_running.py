@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
+from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.cli.arguments import read_object, read_overrides, read_pairs
@@ -207,8 +208,14 @@ async def _awaited(started: "GraphRun", *, quiet: bool) -> "GraphResult":
 
 
 async def _ended(rye: Rye, started: "GraphRun", *, quiet: bool) -> "tuple[GraphResult, str]":
-    """Wait for a run's end; what came of it, and how it can be gone on with."""
+    """Wait for a run's end; what came of it, and how it can be gone on with.
+
+    The progress of a run that had ended before is not shown again.
+    """
+    quiet = quiet or (started.is_earlier and started.record.ended)
     done = await _awaited(started, quiet=quiet)
+    if started.is_earlier:
+        done = evolve(done, metadata={**done.metadata, "already_started": True})
     if done.success:
         return done, ""
     return done, (await rye.graphs.show(done.run_id)).next_step
@@ -222,6 +229,10 @@ def _work(work: Work, project_path: str, deps: str | None, *, as_json: bool) -> 
     else:
         text = StyledText()
         text.add(done.render())
+        if "already_started" in done.metadata:
+            text.line(
+                ("  already started with this idempotency key: nothing was run again", "warn")
+            )
         if next_step:
             text.line(("  next: ", "dim"), next_step)
         show(text)

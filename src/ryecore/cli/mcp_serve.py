@@ -88,7 +88,8 @@ def serve(
         if http is None and (token_file or no_auth or allowed_hosts):
             raise InputError("These options are for --http.", next_step="Add --http PORT.")
         address = None if http is None else _address(http)
-        token = None if http is None or no_auth else _token(token_file)
+        is_open = http is None or no_auth
+        token, is_new = (None, False) if is_open else _token(token_file)
         for grant in grants:
             _check_grant(grant, allow_sign=allow_sign)
         anyio.run(
@@ -97,6 +98,7 @@ def serve(
                 projects or (find_project(),),
                 address=address,
                 token=token,
+                is_token_new=is_new,
                 allowed_hosts=allowed_hosts,
                 allow_sign=allow_sign,
                 grants=grants,
@@ -110,6 +112,7 @@ async def _serve(
     *,
     address: tuple[str, int] | None,
     token: str | None,
+    is_token_new: bool,
     allowed_hosts: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
@@ -141,7 +144,7 @@ async def _serve(
                     host=host,
                     port=port,
                     allowed_hosts=allowed_hosts,
-                    announce=_announce,
+                    announce=partial(_announce, new_token=token if is_token_new else None),
                 ),
                 ryes,
             )
@@ -169,7 +172,9 @@ async def _until_told_to_end(serve: Callable[[], Awaitable[None]], ryes: Sequenc
         raise refusal
 
 
-def _announce(url: str) -> None:
+def _announce(url: str, *, new_token: str | None) -> None:
+    if new_token is not None:
+        _say(f"bearer token (shown this once): {new_token}")
     _say(f"ryecore serves MCP at {url}")
 
 
@@ -198,20 +203,20 @@ def _check_grant(grant: str, *, allow_sign: bool) -> None:
         )
 
 
-def _token(token_file: str | None) -> str:
+def _token(token_file: str | None) -> tuple[str, bool]:
+    """Return the bearer token, and whether it was made here and has to be shown."""
     if token_file is not None:
         token = _read_token(Path(token_file))
     else:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if not token:
-            token = secrets.token_urlsafe(32)
-            _say(f"bearer token (shown this once): {token}")
+            return secrets.token_urlsafe(32), True
     if len(token) < _MIN_TOKEN_CHARACTERS or not (token.isascii() and token.isprintable()):
         raise InputError(
             f"The token has fewer than {_MIN_TOKEN_CHARACTERS} printable ASCII characters.",
             next_step="Make one: openssl rand -hex 32.",
         )
-    return token
+    return token, False
 
 
 def _read_token(path: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import click
+from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.render import render_result
@@ -117,6 +118,7 @@ def pin(
                 )
                 if sign:
                     opened.sign(str(one.path))
+                    one = evolve(one, state="signed") if one.state == "unchanged" else one
                 pinned.append(one)
             except RyeError as error:
                 failed.append((tool.name, error))
@@ -180,7 +182,7 @@ def _show_pinned(
         return
     text = StyledText()
     for one in pinned:
-        state = "" if one.state == "written" else "  unchanged"
+        state = "" if one.state == "written" else f"  {one.state}"
         text.line(("✓ ", "good"), (f"tool:{one.item_id}", "id"), (f"  {one.path}{state}", "dim"))
     for name, error in failed:
         text.line(("✗ ", "bad"), (name, "strong"))

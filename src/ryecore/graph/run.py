@@ -59,6 +59,11 @@ class GraphRun:
         return self.record.status
 
     @property
+    def is_earlier(self) -> bool:
+        """Whether an earlier start with the same idempotency key began it."""
+        return isinstance(self._life, EarlierRun)
+
+    @property
     def cost(self) -> Amount:
         """The money and the tokens that it and all below it have used."""
         return self._life.total

@@ -32,14 +32,15 @@ class PinnedItem:
         tool_name: What the server calls it.
         path: Its file.
         pin: The digest.
-        state: `written`, or `unchanged` where it stood there already.
+        state: `written`; `unchanged` where it stood there already, or `signed` where it did and
+            was then signed.
     """
 
     item_id: str
     tool_name: str
     path: Path
     pin: str
-    state: Literal["written", "unchanged"]
+    state: Literal["written", "unchanged", "signed"]
 
     def to_dict(self) -> dict[str, object]:
         """The item as a JSON-ready object."""

@@ -93,7 +93,7 @@ def refusal_of(error: RyeError) -> dict[str, object]:
         facts["difference"] = list(cast("tuple[str, ...]", difference))
     return {
         "success": False,
-        "error": str(error),
+        "error": error.message,
         "error_type": error.error_type,
         "message": error.message,
         "next_step": error.next_step,

@@ -45,6 +45,12 @@ __all__ = [
 ]
 
 _MAX_DESCRIPTION: Final = 4096
+_EXACT: Final = frozenset({"enum", "const", "pattern", "required", "dependentRequired", "$ref"})
+"""Keywords of JSON Schema whose values a call is compared with, so that they stay as they are."""
+_NAMED_SCHEMAS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+"""Keywords whose value maps names of the author's choice to schemas."""
 _PAGE: Final = 100
 _MAX_NAMED: Final = 5
 
@@ -81,7 +87,7 @@ class ItemShape:
         ref: What it is called.
         name: A name for models, made of its id.
         description: What it does; of an MCP tool, a stranger's words, cleaned and shortened.
-        parameters: The JSON Schema of its parameters.
+        parameters: The JSON Schema of its parameters; its texts likewise.
         capability: What a caller needs to execute it.
         server: The MCP server that it belongs to; None for any other tool.
     """
@@ -125,11 +131,12 @@ def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
     said = describe("tool", head.item.source.relative, head.item.content)
     server = head.spec.config.get("server") if chain.is_pinned else None
     description = said.description or said.title
+    schema = head.spec.config_schema or {"type": "object", "properties": {}}
     return ItemShape(
         wanted,
         wanted.id.replace("/", "__")[-64:],
         _cleaned(description) if server else description,
-        head.spec.config_schema or {"type": "object", "properties": {}},
+        _cleaned_schema(schema) if server else schema,
         capability_of("execute", "tool", wanted.id),
         str(server) if server else None,
     )
@@ -233,3 +240,22 @@ def _cleaned(text: str) -> str:
     """Return a stranger's words without what doesn't show, and not too many of them."""
     seen = "".join(one for one in text if one.isspace() or is_visible(one))
     return seen if len(seen) <= _MAX_DESCRIPTION else f"{seen[:_MAX_DESCRIPTION]}…"
+
+
+def _cleaned_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema whose texts are cleaned as a description is, at any depth."""
+    cleaned: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
+            cleaned[key] = {name: _cleaned_value(one) for name, one in value.items()}
+        else:
+            cleaned[key] = value if key in _EXACT else _cleaned_value(value)
+    return cleaned
+
+
+def _cleaned_value(value: object) -> object:
+    if isinstance(value, str):
+        return _cleaned(value)
+    if isinstance(value, Mapping):
+        return _cleaned_schema(value)
+    return [_cleaned_value(one) for one in value] if isinstance(value, list | tuple) else value

@@ -273,3 +273,16 @@ def test_a_run_in_a_project_whose_ai_is_a_link_out_of_it_is_refused(
     assert "link that leaves" in done.err
     assert "Traceback" not in done.err
     assert not (house.root / "elsewhere/state").exists()
+
+
+def test_a_repeated_start_of_an_ended_run_says_that_nothing_was_run_again(
+    run: Run, flow: str
+) -> None:
+    start = ("graph", "run", flow, "n=1", "--idempotency-key", "order-1")
+    first, again = run(*start), run(*start)
+    assert "already started" not in first.out
+    assert first.err
+    assert "already started with this idempotency key: nothing was run again" in again.out
+    assert "  n: 2\n" in again.out
+    assert again.err == ""
+    assert run(*start, "--json").json["metadata"]["already_started"] is True

@@ -1,5 +1,7 @@
 """`rye mcp tools` and `rye mcp pin`, with a real server."""
 
+import socket
+
 from tests.house import House
 from tests.mcp_house import server_item, stdio_server
 
@@ -51,6 +53,32 @@ def test_a_pinned_tool_is_signed_and_runs(house: House, run):
     assert "tool:mcp/test/echo" in done.out
     assert run("execute", "tool:mcp/test/echo", "text=hi", "--json").json["metadata"]["pinned"]
     assert "unchanged" in run("mcp", "pin", SERVER, "echo").out
+
+
+def test_a_pin_that_stood_there_unsigned_is_said_to_be_signed(house: House, run):
+    stdio_server(house)
+    run("mcp", "pin", SERVER, "echo")
+    (line,) = run("mcp", "pin", SERVER, "echo", "--sign").out.splitlines()
+    assert line.endswith("echo.yaml  signed")
+
+
+def test_a_server_that_cannot_be_used_is_named_by_the_authors_own_file(house: House, run):
+    (house.project / ".env").write_text("GREETING=1\nLD_PRELOAD=/x\n")
+    server_item(house, transport="stdio", command="x", args=["--key", "${A_TOKEN}"])
+    done = run("mcp", "tools", SERVER)
+    assert str(house.path("tools/mcp/servers/test.yaml")) in done.out
+    assert "sealed" not in done.out
+    assert "  next: Name the variable in env_config.env" in done.out
+    assert done.out.count("Name the variable") == 1
+    assert ".env did not set" not in done.out
+
+
+def test_no_token_is_made_for_an_address_that_is_taken(house: House, run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("mcp", "serve", "--http", str(taken.getsockname()[1]))
+    assert done.code == 2
+    assert "Nothing can listen" in done.err
+    assert "token" not in done.err
 
 
 def test_an_unsigned_item_comes_with_the_command_that_signs_it(house: House, run):

@@ -145,7 +145,14 @@ async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house
     stdio_server(house)
     mcp_tool(house)
     mcp_tool(house, "fail")
-    changed = {"name": "env", "description": "Another.\u202e\u200b\x1b", "inputSchema": {}}
+    hidden = "Seen.\u202e\u200b\x1b"
+    inner = {"type": "string", "title": hidden, "description": hidden, "enum": ["a\u200b"]}
+    outer = {"description": {"type": "array", "items": {"anyOf": [inner]}}, "enum": inner}
+    changed = {
+        "name": "env",
+        "description": "Another.\u202e\u200b\x1b",
+        "inputSchema": {"type": "object", "properties": outer, "$defs": {"const": inner}},
+    }
     mcp_tool(house, "env", declared=changed)
     house.yaml("acme/other", config={"server": "mcp/servers/other", "note": "mcp/servers/test"})
     async with house.open() as rye:
@@ -159,6 +166,15 @@ async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house
         ]
         assert {tool.origin for tool in tools} == {"mcp"}
         assert registry.get("mcp__test__env").spec.description == "Another."  # type: ignore[union-attr]
+        seen = {**inner, "title": "Seen.", "description": "Seen."}
+        assert registry.get("mcp__test__env").spec.parameters == {  # type: ignore[union-attr]
+            "type": "object",
+            "properties": {
+                "description": {"type": "array", "items": {"anyOf": [seen]}},
+                "enum": seen,
+            },
+            "$defs": {"const": seen},
+        }
         done = await registry.dispatch(asked("mcp__test__echo", text="hi"), ToolContext())
         assert "hi" in done.part.text
         with pytest.raises(ToolExecutionError, match="it would not"):
