@@ -122,7 +122,8 @@ pub(super) fn hear<'scratch>(
             Ok((0, 0)) => return Some(Said::Gone),
             Ok((count, whole)) if whole <= count => return Some(understand(&scratch[..count])),
             Ok(_) => return Some(Said::Nonsense),
-            Err(Errno::INTR) => {}
+            // Who ends without having read all leaves an error before the last message, once.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return None,
             Err(_) => return Some(Said::Gone),
         }
@@ -380,5 +381,16 @@ mod tests {
     fn a_reason_is_one_short_line() {
         assert_eq!(reason_of(b"two\nlines\x1b[1m"), "two lines [1m");
         assert_eq!(reason_of(&[b'x'; 9999]).len(), REASON_CHARS);
+    }
+
+    #[test]
+    fn a_template_that_ends_without_having_read_all_is_heard_to_its_end() {
+        let (ours, theirs) = sockets().unwrap();
+        send(&ours, b"a recipe", SendFlags::empty()).unwrap();
+        send(&theirs, b"no\0two threads", SendFlags::empty()).unwrap();
+        drop(theirs);
+        let mut scratch = [0; 64];
+        assert_eq!(hear(&ours, &mut scratch), Some(Said::No(b"two threads")));
+        assert_eq!(hear(&ours, &mut scratch), Some(Said::Gone));
     }
 }
