@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 from ryecore.actions.settings import Settings
 from ryecore.injected import rebuilt
 from ryecore.policy import CancelToken
-from ryecore.policy.call_ids import THREAD_ID
+from ryecore.policy.call_ids import THREAD_ID, THREAD_MARK
 from ryecore.runs.naming import PARENT_ID
 
 __all__ = ["environ_without", "hear_signals", "options_of", "stop_by_signal"]
@@ -61,5 +61,5 @@ def options_of(settings: Settings) -> dict[str, Any]:
 
 def environ_without(names: Iterable[str] = ()) -> dict[str, str]:
     """The environment for a Rye here: no tool is to take itself for a child of ryecore's making."""
-    dropped = {PARENT_ID, THREAD_ID, *names}
+    dropped = {PARENT_ID, THREAD_ID, THREAD_MARK, *names}
     return {name: value for name, value in os.environ.items() if name not in dropped}

@@ -4,6 +4,7 @@ What executes tools is made at once. Every other part is made, and its module im
 first needed.
 """
 
+import os
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -145,6 +146,7 @@ class Parts:
             preparer,
             interpreters,
             auditor,
+            os.path.realpath(project),
             _keep_connectors,
             lambda: self._graph_processes,
             settings.warm_memory_mib * 1024 * 1024,

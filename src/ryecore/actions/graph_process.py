@@ -22,7 +22,7 @@ from ryecore.errors import StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
-from ryecore.policy.call_ids import THREAD_ID
+from ryecore.policy.call_ids import thread_variables
 from ryecore.policy.cancelling import run_to_end
 from ryecore.runs.above import refuse_unproved_parent, spawn_limit
 from ryecore.runs.naming import PARENT_ID, register_thread
@@ -90,7 +90,7 @@ class GraphProcesses:
                     plan.args,
                     cwd=plan.cwd,
                     env={**plan.env, **parent_of(ctx)},
-                    call_env={THREAD_ID: run_id},
+                    call_env=thread_variables(store.project, run_id),
                     stdin=payload.to_bytes(),
                     timeout_s=plan.timeout_s + _END_S,
                     kill_grace_s=_GRACE_S,

@@ -25,7 +25,7 @@ from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, S
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
-from ryecore.policy.call_ids import THREAD_ID
+from ryecore.policy.call_ids import thread_variables
 from ryecore.policy.inheritance import for_own_process
 from ryecore.state.locking import run_in_thread
 from ryecore.state.start_keys import EarlierStart, StartKey, describe_start
@@ -322,7 +322,11 @@ class LaunchAction:
                         sys.executable,
                         ("-P", "-m", _RUNNER),
                         cwd=str(folder),
-                        env={**for_own_process(self._environ), **environ, THREAD_ID: thread_id},
+                        env={
+                            **for_own_process(self._environ),
+                            **environ,
+                            **thread_variables(threads.project, thread_id),
+                        },
                         stdin=payload.to_bytes(),
                     ),
                     threads.log_of(thread_id),

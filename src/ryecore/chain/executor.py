@@ -34,7 +34,7 @@ from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
 from ryecore.lillux.warm import WarmPool
-from ryecore.policy.call_ids import CALL_ID, THREAD_ID, call_id_of
+from ryecore.policy.call_ids import CALL_ID, call_id_of, thread_variables
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CallContext
 
@@ -48,6 +48,7 @@ class PrimitiveExecutor:
         preparer: Makes chains ready.
         interpreters: Says which programs may run.
         auditor: Verifies every signature anew, remembering nothing, for dry runs.
+        project: The project's folder, with links resolved.
         keeper: Makes what keeps processes for the next call, when one is first to be kept;
             without it, each ends with its call.
         own: Makes what runs processes of ryecore's own, when the first one is needed.
@@ -60,6 +61,7 @@ class PrimitiveExecutor:
         preparer: Preparer,
         interpreters: Interpreters,
         auditor: Verifier,
+        project: str,
         keeper: Callable[[], KeptProcesses] | None = None,
         own: Callable[[], OwnProcesses] | None = None,
         warm_memory_bytes: int = 0,
@@ -67,6 +69,7 @@ class PrimitiveExecutor:
         self._preparer = preparer
         self._interpreters = interpreters
         self._auditor = auditor
+        self._project = project
         self._keeper = keeper
         self._own = own
         self._kept: KeptProcesses | None = None
@@ -266,13 +269,22 @@ class PrimitiveExecutor:
             _check_pinned(prepared.chain, ctx)
         unknown: set[str] = set()
         with log.failing("plan", item_id=head.item_id):
-            call_env = _call_env(ref, parameters, ctx)
+            call_env = self._call_env(ref, parameters, ctx)
             plan = prepared.planner.plan(checked, timeout_s, unknown, call_env)
             plan = _within_deadline(self._with_program(plan, prepared.layout), ctx)
         if unknown:
             log.add("template", item_id=head.item_id, unknown=sorted(unknown))
         log.add("plan", command=plan.command, cwd=plan.cwd, timeout_s=plan.timeout_s)
         return plan
+
+    def _call_env(
+        self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
+    ) -> dict[str, str]:
+        """Return the variables that identify a tool's call, and the run that it is part of."""
+        identity = {CALL_ID: call_id_of(ctx.call_id, str(ref), parameters)}
+        if ctx.budget_account is not None:
+            identity |= thread_variables(self._project, ctx.budget_account)
+        return identity
 
     def _with_program(self, plan: ExecutionPlan, layout: Layout) -> ExecutionPlan:
         """The plan with its command as a path that may run."""
@@ -378,13 +390,6 @@ def _bounded_timeout(callers: float | None, configured: float | None) -> float |
             f"A timeout of {callers!r} s can't be kept.", next_step="Pass a positive number."
         )
     return float(callers)
-
-
-def _call_env(ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext) -> dict[str, str]:
-    """Return the variables that identify a tool's call, and the run that it is part of."""
-    call_id = call_id_of(ctx.call_id, str(ref), parameters)
-    run_id = ctx.budget_account
-    return {CALL_ID: call_id} if run_id is None else {CALL_ID: call_id, THREAD_ID: run_id}
 
 
 def _within_deadline(plan: ExecutionPlan, ctx: CallContext) -> ExecutionPlan:

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
-__all__ = ["CALL_ID", "THREAD_ID", "call_id_of", "place_id"]
+__all__ = [
+    "CALL_ID",
+    "THREAD_ID",
+    "THREAD_MARK",
+    "call_id_of",
+    "place_id",
+    "thread_mark",
+    "thread_variables",
+]
 
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, default=repr)
 CALL_ID: Final = "RYE_CALL_ID"
@@ -19,6 +27,9 @@ CALL_ID: Final = "RYE_CALL_ID"
 
 THREAD_ID: Final = "RYE_THREAD_ID"
 """The variable that holds the id of the thread or run on whose behalf a tool runs."""
+
+THREAD_MARK: Final = "RYE_THREAD_MARK"
+"""The variable by which a kill finds what a thread has started: see `thread_mark`."""
 
 
 def place_id(*parts: object) -> str:
@@ -39,6 +50,26 @@ def call_id_of(place: str, item_id: str, parameters: Mapping[str, object]) -> st
         parameters: The parameters of the item.
     """
     return _digest([place, item_id, parameters])
+
+
+def thread_mark(project: str, thread_id: str) -> str:
+    """Return the mark of a thread's processes: two projects may have threads of one id.
+
+    Args:
+        project: The project's folder, with links resolved.
+        thread_id: The thread.
+    """
+    return _digest([project, thread_id])
+
+
+def thread_variables(project: str, thread_id: str) -> dict[str, str]:
+    """Return the variables of a process that runs on behalf of a thread.
+
+    Args:
+        project: The project's folder, with links resolved.
+        thread_id: The thread.
+    """
+    return {THREAD_ID: thread_id, THREAD_MARK: thread_mark(project, thread_id)}
 
 
 def _digest(parts: Sequence[object]) -> str:

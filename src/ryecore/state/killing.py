@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.errors import ProcessError, StateError
 from ryecore.lillux.processes import kill_processes
-from ryecore.policy.call_ids import THREAD_ID
+from ryecore.policy.call_ids import THREAD_MARK, thread_mark
 from ryecore.state.liveness import is_abandoned
 
 if TYPE_CHECKING:
@@ -27,11 +27,13 @@ class KillPlan:
 
     Args:
         registry: The project's threads.
+        project: The project's folder, with links resolved.
         thread_id: The thread.
     """
 
-    def __init__(self, registry: "ThreadRegistry", thread_id: str) -> None:
+    def __init__(self, registry: "ThreadRegistry", project: str, thread_id: str) -> None:
         self._registry = registry
+        self._project = project
         self._thread_id = thread_id
         self._spared = registry.processes_beside(thread_id)
         owners = registry.processes_of(thread_id)
@@ -55,7 +57,8 @@ class KillPlan:
             while self._is_under_way() and time.monotonic() < until:
                 time.sleep(_LOOK_EVERY_S)
             # Meanwhile one of them may have been handed off.
-            marks = [(THREAD_ID, one.thread_id) for one in self._rows()]
+            ids = [one.thread_id for one in self._rows()]
+            marks = [(THREAD_MARK, thread_mark(self._project, one)) for one in ids]
             kill_processes((), 0, spared=self._spared, marks=marks)
         except ProcessError as problem:
             raise StateError(

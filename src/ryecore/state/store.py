@@ -70,6 +70,7 @@ class ThreadStore:
     ) -> None:
         self.folder = place.path
         self.private_folder = place.private
+        self.project = os.path.realpath(self.folder.parents[2])
         self._user_root = user_root
         self._durability: Durability = durability
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
@@ -414,7 +415,7 @@ class ThreadStore:
             StateError: A process can't be ended from here.
         """
         record = self.look(thread_id)
-        plan, unwritten = KillPlan(self.registry, thread_id), None
+        plan, unwritten = KillPlan(self.registry, self.project, thread_id), None
         try:
             self._stop(thread_id, kill=True)
         except StateError as problem:

@@ -1,6 +1,8 @@
 """The threads of a project: what happens to one from two sides at once."""
 
 import os
+import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier, Thread
@@ -8,6 +10,7 @@ from threading import Barrier, Thread
 import pytest
 
 from ryecore.errors import StateError, ThreadConflict
+from ryecore.policy.call_ids import thread_variables
 from ryecore.state.store import ThreadStore
 from tests.house import House
 
@@ -68,3 +71,20 @@ def test_a_wake_empties_no_file_behind_a_link_and_waits_for_no_fifo(
     assert store.look("one").status == "cancelled"
     assert mine.read_text() == "mine"
     store.close()
+
+
+def test_a_kill_spares_the_thread_of_the_same_id_in_another_project(tmp_path: Path) -> None:
+    stores, tools = [], []
+    for name in ("one", "other"):
+        store = ThreadStore.open(tmp_path / name / ".ai", tmp_path / "user")
+        store.registry.register("acme/t/t-1", "tool:acme/t")
+        variables = thread_variables(store.project, "acme/t/t-1")
+        tools.append(subprocess.Popen(["sleep", "300"], env=os.environ | variables))
+        stores.append(store)
+    stores[0].kill("acme/t/t-1", grace_s=0)
+    assert tools[0].wait(10) == -signal.SIGKILL
+    assert tools[1].poll() is None
+    stores[1].kill("acme/t/t-1", grace_s=0)
+    assert tools[1].wait(10) == -signal.SIGKILL
+    for store in stores:
+        store.close()

@@ -13,7 +13,7 @@ from typing import Final
 
 from ryecore.chain.model import Chain
 from ryecore.lillux.keys import SigningKey
-from ryecore.policy.call_ids import CALL_ID, THREAD_ID
+from ryecore.policy.call_ids import CALL_ID, THREAD_ID, THREAD_MARK
 from ryecore.runs.ports import Planned
 from ryecore.state.records import canonical_json
 
@@ -29,7 +29,7 @@ def secret_of(key: SigningKey) -> bytes:
     return hashlib.sha256(f"{_VERSION}\n".encode() + key.pem).digest()
 
 
-_IGNORED: Final = frozenset({*_SHELLS_OWN, CALL_ID, THREAD_ID})
+_IGNORED: Final = frozenset({*_SHELLS_OWN, CALL_ID, THREAD_ID, THREAD_MARK})
 
 
 def why_unkeyed(planned: Planned) -> str:
