@@ -13,15 +13,7 @@ from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.lillux.warm import WarmPool, WarmStart
 from ryecore.policy.context import CallContext
 
-__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses", "Primitive"]
-
-
-class Primitive(Protocol):
-    """Carries out a plan."""
-
-    async def run(self, plan: ExecutionPlan) -> ProcessResult:
-        """Carry out a plan, to its end."""
-        ...
+__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses"]
 
 
 class KeptProcesses(Protocol):
@@ -109,7 +101,7 @@ class ExecutePrimitive:
         )
 
 
-PRIMITIVE_MAP: Final[Mapping[str, Callable[[WarmPool | None], Primitive]]] = {
+PRIMITIVE_MAP: Final[Mapping[str, Callable[[WarmPool | None], ExecutePrimitive]]] = {
     EXECUTE_ID: ExecutePrimitive
 }
 """The primitives by id."""

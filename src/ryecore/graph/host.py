@@ -9,7 +9,6 @@ from attrs import frozen
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.graph.loading import GraphLoader, LoadedGraph
 from ryecore.graph.reading import GraphReport
-from ryecore.graph.walk.calls import ResultCache
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
@@ -19,6 +18,7 @@ from ryecore.runs.ports import Dispatcher
 from ryecore.state.model import Durability
 
 if TYPE_CHECKING:
+    from ryecore.graph.caching.results import ResultsCache
     from ryecore.state.store import ThreadStore
 
 __all__ = ["Declares", "GraphHost", "LayLimits"]
@@ -70,7 +70,7 @@ class GraphHost(RunHost):
         keeper: Keeper,
         prune: Callable[[], Awaitable[None]],
         limits: LayLimits,
-        cache: ResultCache | None = None,
+        cache: "ResultsCache | None" = None,
         *,
         project_root: Path,
         user_root: Path,

@@ -7,7 +7,7 @@ that waits leads: it awaits the descriptor, and hands that on when it leaves, al
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
@@ -17,13 +17,9 @@ from ryecore import _native
 __all__ = ["Mailroom", "current_mailroom"]
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ryecore._native import _Report, _Spec  # pyright: ignore[reportPrivateUsage]
-
-
-class _Event(Protocol):
-    def set(self) -> object: ...
-
-    async def wait(self) -> object: ...
 
 
 class Mailroom:
@@ -35,8 +31,8 @@ class Mailroom:
         self._mailbox = _native.Mailbox()
         self._expected: set[int] = set()
         self._arrived: dict[int, _Report | OSError] = {}
-        self._followers: dict[int, _Event] = {}
-        self._event: Callable[[], _Event] = anyio.Event
+        self._followers: dict[int, anyio.Event | asyncio.Event] = {}
+        self._event: Callable[[], anyio.Event | asyncio.Event] = anyio.Event
         add_reader = getattr(current_token().native_token, "add_reader", None)
         self._is_led = add_reader is not None
         if add_reader is not None:

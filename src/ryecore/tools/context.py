@@ -43,12 +43,12 @@ class ApproveToolCall(Protocol):
         ...
 
 
-class PresentResult(Protocol):
-    """Decides how much of a result a model sees, in place of `ToolLimits.preview_chars`."""
+PresentResult: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, str | None]]]
+"""Decides how much of a result a model sees, in place of `ToolLimits.preview_chars`.
 
-    async def __call__(self, tool_name: str, call_id: str, text: str, /) -> tuple[str, str | None]:
-        """What the model sees, and the handle of the whole where that is more."""
-        ...
+It takes the tool's name, the call's id and the text. It returns what the model sees, and the handle
+of the whole result where that is longer.
+"""
 
 
 def _names(listed: Iterable[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ __all__ = ["ResultsCache"]
 
 
 class ResultsCache:
-    """Remembers results by all that they depend on: the `ResultCache` of a Rye's graphs.
+    """Remembers results by all that they depend on.
 
     Args:
         dispatcher: Plans calls.

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from attrs import frozen
-
 from ryecore.errors import RyeError
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph
 from ryecore.graph.validation.problems import Place, Problems, key_path
 from ryecore.graph.validation.programs import calls_of_hooks, check_programs
-from ryecore.graph.validation.scopes import Known, Scope
+from ryecore.graph.validation.scopes import Known, Scope, Writer
 from ryecore.graph.validation.values import misfits
 from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import Template, read_template
@@ -18,15 +16,6 @@ __all__ = ["SchemaLookup", "called_items", "check_calls"]
 
 SchemaLookup: TypeAlias = Callable[[ItemRef], Mapping[str, object] | None]
 """The JSON Schema of an item's parameters or inputs; None where it takes anything."""
-
-
-@frozen
-class _Writer:
-    """What of a node writes into the state."""
-
-    type: str
-    assign: Mapping[str, Template]
-    collect: str | None
 
 
 def called_items(graph: Graph) -> tuple[ItemRef, ...]:
@@ -59,7 +48,7 @@ def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:
         graph.state,
         graph.state_schema,
         [
-            _Writer(one.type, one.assign, getattr(one, "collect", None))
+            Writer(one.type, one.assign, getattr(one, "collect", None))
             for one in graph.nodes.values()
         ],
     )

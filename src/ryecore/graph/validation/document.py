@@ -17,7 +17,7 @@ from ryecore.graph.validation.nodes import NodeReader
 from ryecore.graph.validation.permissions import check_permissions
 from ryecore.graph.validation.problems import Place, Problems, did_you_mean
 from ryecore.graph.validation.references import References
-from ryecore.graph.validation.scopes import BUILT_IN, Known
+from ryecore.graph.validation.scopes import BUILT_IN, Known, Writer
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.hooks import Hook, HookLayer
 
@@ -86,7 +86,8 @@ class DocumentReader:
         state_schema = self._schema(config, "state_schema")
         state = config.mapping("state")
         self._check_state(state, state_schema)
-        known = Known.of(input_schema, state, state_schema, drafts.values())
+        writers = [Writer(one.type, one.assign, one.collect) for one in drafts.values()]
+        known = Known.of(input_schema, state, state_schema, writers)
         references = References(known, self._problems)
         for draft in drafts.values():
             references.check(draft)

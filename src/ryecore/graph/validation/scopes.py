@@ -1,7 +1,7 @@
 """What is known where an expression stands: the inputs, the state, the result, and their kinds."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from attrs import frozen
 
@@ -65,23 +65,19 @@ _TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Writer(Protocol):
-    """What of a node writes into the state."""
+@frozen
+class Writer:
+    """What a node writes into the state.
 
-    @property
-    def type(self) -> str:
-        """Which type of node it is."""
-        ...
+    Attributes:
+        type: The node's type.
+        assign: The keys that it sets.
+        collect: The key that a foreach collects its results into.
+    """
 
-    @property
-    def assign(self) -> Mapping[str, Template]:
-        """What it sets."""
-        ...
-
-    @property
-    def collect(self) -> str | None:
-        """What it collects into."""
-        ...
+    type: str
+    assign: Mapping[str, Template]
+    collect: str | None
 
 
 @frozen

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
@@ -21,7 +21,10 @@ from ryecore.graph.model import Action, ActionVertex, ForeachVertex
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, ForkOptions
 
-__all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "ResultCache", "Unkeyed"]
+if TYPE_CHECKING:
+    from ryecore.graph.caching.results import ResultsCache
+
+__all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "Unkeyed"]
 
 _BROKEN_OFF: Final = ("cancelled", "killed", "duration_exceeded")
 """The states and codes of a thread that ended while a tool of it may have been running."""
@@ -82,30 +85,6 @@ class Unkeyed:
     why: str
 
 
-class ResultCache(Protocol):
-    """Remembers results by all that they depend on."""
-
-    async def key(self, call: Call) -> str | Unkeyed:
-        """The key of a call.
-
-        Raises:
-            RyeError: The caller may not make it, or the item can't be found, verified or planned.
-        """
-        ...
-
-    async def get(self, key: str) -> tuple[object] | None:
-        """The result that is remembered; None where there is none, or it can't be proved."""
-        ...
-
-    async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:
-        """Remember a result. Where that fails, it says why, and the next run computes it again."""
-        ...
-
-    async def clear(self) -> int:
-        """Forget all results; how many there were."""
-        ...
-
-
 class ItemCaller:
     """Calls items through the verified chain.
 
@@ -114,7 +93,7 @@ class ItemCaller:
         cache: What remembers results; None where nothing does.
     """
 
-    def __init__(self, dispatcher: Dispatcher, cache: ResultCache | None = None) -> None:
+    def __init__(self, dispatcher: Dispatcher, cache: "ResultsCache | None" = None) -> None:
         self._dispatcher = dispatcher
         self._cache = cache
 

@@ -10,14 +10,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
 
 from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Shown
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
@@ -32,11 +31,13 @@ from ryecore.threads.orchestrator.chain_search import (
 from ryecore.threads.orchestrator.outcomes import Document, bounded, outcome, standing
 from ryecore.threads.orchestrator.reach import below, chain_of, find, find_all, refuse_itself
 
+if TYPE_CHECKING:
+    from ryecore.threads.service import ThreadService
+
 __all__ = [
     "MAX_TAIL_LINES",
     "MAX_THREAD_IDS",
     "MAX_WAIT_S",
-    "ThreadControl",
     "WaitMode",
     "aggregate_results",
     "cancel_thread",
@@ -64,21 +65,6 @@ _MAX_LISTED: Final = 200
 _RECORD_CHARS: Final = 2000
 _QUIET: Final = frozenset({"token_delta", "checkpoint"})
 """Records that say nothing that others don't say."""
-
-
-class ThreadControl(Protocol):
-    """What starts threads again; whoever runs threads implements it.
-
-    Both are asked for a thread that the caller reaches.
-    """
-
-    async def resume(self, thread_id: str, message: str, ctx: CallContext) -> Shown:
-        """Go on with a thread that has ended, in a new one that begins with a message."""
-        ...
-
-    async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
-        """End a running thread as continued, and go on in a new one."""
-        ...
 
 
 async def wait_threads(
@@ -377,7 +363,7 @@ def read_transcript(
 
 
 async def resume_thread(
-    store: ThreadStore, control: ThreadControl, thread_id: str, message: str, *, ctx: CallContext
+    store: ThreadStore, control: "ThreadService", thread_id: str, message: str, *, ctx: CallContext
 ) -> Document:
     """Go on with a thread that has ended.
 
@@ -407,7 +393,7 @@ async def resume_thread(
 
 
 async def handoff_thread(
-    store: ThreadStore, control: ThreadControl, thread_id: str, *, ctx: CallContext
+    store: ThreadStore, control: "ThreadService", thread_id: str, *, ctx: CallContext
 ) -> Document:
     """Have a running thread end as continued, and another one go on.
 

@@ -9,7 +9,7 @@ Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -24,13 +24,15 @@ from ryecore.threads.orchestrator.operations import (
     MAX_TAIL_LINES,
     MAX_THREAD_IDS,
     MAX_WAIT_S,
-    ThreadControl,
 )
 from ryecore.threads.orchestrator.outcomes import Document
 from ryecore.threads.served import ORCHESTRATOR
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import invalid_arguments
+
+if TYPE_CHECKING:
+    from ryecore.threads.service import ThreadService
 
 __all__ = ["CAPABILITY", "PARAMETERS", "TOOL_NAME", "Orchestrator", "orchestrator_tool"]
 
@@ -151,7 +153,7 @@ class Orchestrator:
     """
 
     store: Callable[[], ThreadStore]
-    control: ThreadControl
+    control: "ThreadService"
 
     @cached_property
     def _schema(self) -> SchemaValidator:
@@ -265,7 +267,7 @@ async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Ma
     return given
 
 
-def orchestrator_tool(store: Callable[[], ThreadStore], control: ThreadControl) -> ToolDef:
+def orchestrator_tool(store: Callable[[], ThreadStore], control: "ThreadService") -> ToolDef:
     """Make the tool by which threads look after threads.
 
     A call acts for the thread that its context names: see `Orchestrator.perform`.
