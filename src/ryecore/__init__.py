@@ -3,7 +3,7 @@
 Tools, runtimes, directives and graphs are files under `.ai/`, each signed with Ed25519 and
 verified before every use. What runs is exactly what was verified.
 
-    from ryecore import SyncRye as SyncRye
+    from ryecore import SyncRye
 
     with SyncRye.open(".") as rye:
         print(rye.execute("tool:rye/bash", {"command": "echo hello"}))
