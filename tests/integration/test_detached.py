@@ -220,7 +220,7 @@ async def test_a_process_that_is_killed_leaves_no_row_running(house: House) -> N
             group.start_soon(wait)
             os.kill(launched.pid, signal.SIGKILL)
         assert waited[0].status == "error"
-        assert f"The process {launched.pid} that ran it ended without a word." == waited[0].error
+        assert f"The process {launched.pid} ended without recording a result." == waited[0].error
         assert await rye.threads.list() == ()
     wait_until_dead(tool)
     os.kill(child, signal.SIGKILL)  # beyond the promise: the tool's own child, see SECURITY.md

@@ -76,6 +76,9 @@ async def test_a_member_that_was_broken_off_is_not_done_again_by_itself(
         effects.with_name("gate").touch()
         with pytest.raises(StateError, match="member 2 of 'each'"):
             await rye.graphs.resume(run.run_id)
+        next_step = (await rye.graphs.show(run.run_id)).next_step
+        assert "--member INDEX=JSON for each that was done" in next_step
+        assert "--result" not in next_step
         done = await rye.graphs.resume(run.run_id, rerun=True)
     assert done.output == [{"n": n} for n in range(4)]
     assert {said: count for said, count in done_in(effects).items() if '2' not in said} == {

@@ -20,6 +20,9 @@ from ryecore.policy.dotenv import is_variable_name, may_set_from_dotenv
 __all__ = ["DotenvName", "ProjectEnv"]
 
 
+DotenvState = Literal["allowed", "asked", "never", "set", "missing", "no_value"]
+
+
 @frozen
 class DotenvName:
     """One name of a project's `.env`, or one that is allowed and missing there.
@@ -27,13 +30,14 @@ class DotenvName:
     Attributes:
         name: The name.
         state: `allowed` for every tool; `asked`, which counts for tools whose signed elements ask
-            for it; `never`; `set`, where the environment of ryecore has it already and wins; or
-            `missing`, where it is allowed and the `.env` doesn't have it.
+            for it; `never`; `set`, where the environment of ryecore has it already and wins;
+            `missing`, where it is allowed and the `.env` doesn't have it; or `no_value`, where
+            its line has no `=`, so that nothing is set.
         needs_naming: Whether only tools that name it get it, because it looks like a credential.
     """
 
     name: str
-    state: Literal["allowed", "asked", "never", "set", "missing"]
+    state: DotenvState
     needs_naming: bool = False
 
 
@@ -78,7 +82,7 @@ class ProjectEnv:
         return tuple(
             DotenvName(
                 name,
-                self._state(name, allowed) if name in found else "missing",
+                self._state(name, found[name], allowed) if name in found else "missing",
                 self._dotenv.needs_naming(name, found.get(name)),
             )
             for name in sorted(found.keys() | allowed)
@@ -126,13 +130,13 @@ class ProjectEnv:
                 )
         return self._write(allowed - set(names))
 
-    def _state(
-        self, name: str, allowed: Collection[str]
-    ) -> Literal["allowed", "asked", "never", "set"]:
+    def _state(self, name: str, value: str | None, allowed: Collection[str]) -> DotenvState:
         if not may_set_from_dotenv(name):
             return "never"
         if name in self._dotenv.environ:
             return "set"
+        if value is None:
+            return "no_value"
         return "allowed" if name in allowed else "asked"
 
     def _write(self, names: Collection[str]) -> Path:

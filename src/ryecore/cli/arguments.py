@@ -6,14 +6,41 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from ryecore.errors import InputError
 from ryecore.strict_json import read_json
 
-__all__ = ["TakesParameters", "find_project", "read_object", "read_overrides", "read_pairs"]
+__all__ = [
+    "HintedGroup",
+    "TakesParameters",
+    "find_project",
+    "read_object",
+    "read_overrides",
+    "read_pairs",
+]
+
+
+_INSTEAD: Final = {
+    "revoke": "rye keys trust FILE --revoke",
+    "version": "rye --version",
+}
+"""What to write for a command that people expect, and that is an option."""
+
+
+class HintedGroup(click.Group):
+    """A group of commands: who names one that is an option elsewhere is told which."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command as click does, and name the option where there is none."""
+        instead = _INSTEAD.get(args[0])
+        if instead is not None and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(f"There is no command {args[0]!r}. Write: {instead}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 class TakesParameters(click.Command):

@@ -17,7 +17,13 @@ from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.chain.render import render_result
-from ryecore.cli.arguments import TakesParameters, read_object, read_overrides, read_pairs
+from ryecore.cli.arguments import (
+    HintedGroup,
+    TakesParameters,
+    read_object,
+    read_overrides,
+    read_pairs,
+)
 from ryecore.cli.doctor import doctor
 from ryecore.cli.env import env
 from ryecore.cli.forking import execute_fork
@@ -52,7 +58,7 @@ from ryecore.styled import StyledText
 __all__ = ["rye"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=HintedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="rye")
 def rye() -> None:
     """Sign, verify and execute the tools and directives of a project.
@@ -286,7 +292,7 @@ rye.add_command(new)
 rye.add_command(threads)
 
 
-@rye.group()
+@rye.group(cls=HintedGroup)
 def keys() -> None:
     """Make your signing key, and say whose keys you trust."""
 

@@ -1,6 +1,7 @@
 """`rye env`: which names of a project's `.env` count."""
 
 import sys
+from difflib import get_close_matches
 from typing import Final
 
 import click
@@ -17,6 +18,7 @@ _MEANINGS: Final = {
     "asked": ("· ", "dim", "set for tools whose signed elements ask for it"),
     "never": ("✗ ", "bad", "never set: it steers programs"),
     "set": ("· ", "dim", "the environment has it already, and wins"),
+    "no_value": ("! ", "warn", "has no value, so it is not set: write NAME=value"),
     "missing": ("! ", "warn", "allowed, but not in this project's .env"),
 }
 
@@ -74,7 +76,12 @@ def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
         listed = {one.name: one for one in opened.env.names()}
         absent = [name for name in names if listed[name].state == "missing"]
         if absent and not as_json:
-            click.echo(f"  {', '.join(absent)}: not in this project's .env yet", file=sys.stderr)
+            there = [one.name for one in listed.values() if one.state != "missing"]
+            near = {one: get_close_matches(one, there, n=1) for one in absent}
+            meant = "".join(f"; did you mean {found[0]}?" for found in near.values() if found)
+            click.echo(
+                f"  {', '.join(absent)}: not in this project's .env yet{meant}", file=sys.stderr
+            )
         withheld = [name for name in names if listed[name].needs_naming]
         if withheld and not as_json:
             click.echo(

@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,6 +31,9 @@ __all__ = [
 
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
+
+_OPTIONS: Final = {"limit_overrides": "--limit", "timeout_s": "--timeout", "deps_factory": "--deps"}
+_API_NAME: Final = re.compile(rf"\b(?:{'|'.join(_OPTIONS)})\b")
 
 
 class _OutputLostError(Exception):
@@ -141,12 +145,18 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
             if as_json:
                 show_json(error.to_dict())
             else:
-                message = render_error(error.to_dict(), error.message, error.next_step)
+                texts = map(_with_options, (error.message, error.next_step))
+                message = render_error(error.to_dict(), *texts)
                 show(message, to_stderr=True)
             sys.exit(EXIT_REFUSED)
     except _OutputLostError as lost:
         _give_up_output(lost.__cause__)
         sys.exit(EXIT_FAILED)
+
+
+def _with_options(text: str) -> str:
+    """Return an error's text with the command line's options in place of the API's names."""
+    return _API_NAME.sub(lambda found: _OPTIONS[found[0]], text)
 
 
 @contextmanager

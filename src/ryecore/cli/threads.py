@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 
 import anyio
 import click
@@ -10,7 +11,7 @@ from ryecore.actions.render import add_more, thread_line
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece, tell
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.threads_adopt import adopt
 from ryecore.cli.threads_going_on import fork, handoff, resume
@@ -19,6 +20,7 @@ from ryecore.cli.threads_prune import prune
 from ryecore.cli.threads_recover import recover
 from ryecore.cli.threads_view import transcript, tree, watch
 from ryecore.errors import RyeError
+from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.styled import StyledText
@@ -156,20 +158,34 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
     async def print_log(threads: Threads) -> None:
         report = await threads.show(thread_id)
         async with Signs(report.folder) as watched:
-            offset = 0
+            offset, has_printed = 0, False
             while True:
                 ended = (await threads.show(thread_id)).ended  # before the last look at the log
                 text, offset = await threads.log(thread_id, offset=offset)
                 show_piece(text)
+                has_printed = has_printed or bool(text)
                 if text:
                     continue
                 if ended or not follow:
+                    if not has_printed:
+                        _point_to_records(report)
                     return
                 # Writing to the log changes no entry of the folder, so that it is looked at too.
                 await watched.changed(0.5)
 
     with errors_shown(as_json=False):
         with_threads(project_path, print_log)
+
+
+def _point_to_records(report: ThreadReport) -> None:
+    """Say where the records are of a directive's thread, or a graph's run, that has no log."""
+    if not (Path(report.folder) / TRANSCRIPT).exists():
+        return
+    is_directive = report.record.item_id.startswith("directive:")
+    command = "rye threads transcript" if is_directive else "rye graph show"
+    text = StyledText()
+    text.line(("no log; its records: ", "dim"), f"{command} {report.thread_id}")
+    tell(text)
 
 
 def _stop(

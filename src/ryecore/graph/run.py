@@ -89,7 +89,7 @@ class GraphRun:
             return await self._life.result()
         await self._ended.wait()
         if self._result is None:
-            raise self._failed or RuntimeError("It ended without a word.")
+            raise self._failed or RuntimeError("It ended without a result.")
         return self._result
 
     def cancel(self) -> None:

@@ -15,6 +15,7 @@ from ryecore.errors import StateError
 from ryecore.lillux.keys import SigningKey
 from ryecore.state.checkpoints import Head
 from ryecore.state.model import Durability, ThreadRecord
+from ryecore.state.rows import describe_death
 from ryecore.state.thread_file import THREAD_FILE, end_thread_file
 from ryecore.state.transcript import Transcript
 
@@ -62,7 +63,7 @@ def close_left_behind(
             if found.tail_records or found.last_type != end:
                 for one in overspent:
                     transcript.append("budget_overspent", one)
-                transcript.append(end, {"error": "Its process could not close it."})
+                transcript.append(end, {"error": describe_death(record.pid)})
                 head = transcript.checkpoint(found.turn + bool(found.tail_records))
     if head is not None or not os.path.lexists(folder / TRANSCRIPT):
         end_thread_file(folder / THREAD_FILE, record, key)

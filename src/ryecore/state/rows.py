@@ -11,6 +11,7 @@ __all__ = [
     "as_json",
     "columns",
     "conflict",
+    "describe_death",
     "epitaph",
     "record_of",
     "result_of",
@@ -129,11 +130,21 @@ def as_json(result: object) -> str:
         ) from None
 
 
+def describe_death(pid: int | None, when: str = "") -> str:
+    """Return the sentence that says of a process that it died at its work.
+
+    Args:
+        pid: The process; None where it is not known.
+        when: More about the time, such as " before it began".
+    """
+    who = f"The process {pid}" if pid else "Its process"
+    return f"{who} ended{when} without recording a result."
+
+
 def epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
     """The result of a thread whose process has died."""
-    who = f"The process {record.pid} that ran it" if record.pid else "The process that ran it"
-    began = "ended" if record.status == "running" else "ended before it began"
-    error = "It was killed." if status == "killed" else f"{who} {began} without a word."
+    began = "" if record.status == "running" else " before it began"
+    error = "It was killed." if status == "killed" else describe_death(record.pid, began)
     result: dict[str, object] = {"status": "error", "error": error, "error_type": status}
     # Nobody has stopped it, so it may be recovered.
     died = status == "error" and not record.cancel_requested

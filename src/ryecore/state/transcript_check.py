@@ -6,7 +6,8 @@ turn doesn't hide what stands behind it: each checkpoint says which digest it go
 Source: decision 47.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -121,7 +122,7 @@ class TranscriptReport:
             (f"  {said}", style),
             (f"  {self.size_bytes:,} bytes", "dim"),
         )
-        for one in self.turns:
+        for one in _joined(self.turns):
             mark, style = _SHOWN[one.state]
             text.line(
                 (f"  {mark} ", style),
@@ -144,6 +145,13 @@ class TranscriptReport:
 
     def _repr_html_(self) -> str:
         return self.render().html()
+
+
+def _joined(turns: Sequence[TurnReport]) -> Iterator[TurnReport]:
+    """Yield the turns, with the checkpoints of one turn that follow one another as one."""
+    for (turn, state, reason), group in groupby(turns, lambda t: (t.turn, t.state, t.reason)):
+        parts = list(group)
+        yield TurnReport(turn, state, parts[0].first_line, parts[-1].last_line, reason)
 
 
 def verify_transcript(

@@ -89,7 +89,7 @@ class Thread:
             return await self._looked_up()
         await self._ended.wait()
         if self._result is None:
-            raise self._failed or RuntimeError("It ended without a word.")
+            raise self._failed or RuntimeError("It ended without a result.")
         return self._result
 
     def cancel(self) -> None:

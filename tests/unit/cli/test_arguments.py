@@ -50,3 +50,11 @@ def test_the_first_equals_sign_divides_and_the_last_pair_of_a_key_wins():
 def test_what_is_no_pair_is_refused(pair):
     with pytest.raises(InputError, match="KEY=VALUE"):
         read_pairs([pair], None)
+
+
+def test_a_command_that_is_an_option_is_named(house, run):
+    assert "Write: rye --version" in run("version").err
+    assert "Write: rye keys trust FILE --revoke" in run("keys", "revoke", "x").err
+    refused = run("execute", house.shell("acme/t", "true"), "--limit", "turns=2").err
+    assert "--limit is for directives" in refused
+    assert "limit_overrides" not in refused

@@ -52,3 +52,10 @@ def test_lines_of_a_dotenv_that_can_not_be_read_are_named_once_without_their_tex
             f"! {house.project}/.env, lines 4, 5, 6: passed over. "
             "Write NAME=value, with quotes that are closed.\n"
         )
+
+
+def test_a_line_without_a_value_and_a_misspelt_name_are_said(house, run):
+    (house.project / ".env").write_text("FOO\nCURRENCY=EUR\n")
+    assert "! FOO  has no value, so it is not set: write NAME=value" in run("env", "list").out
+    done = run("env", "allow", "CURENCY")
+    assert "not in this project's .env yet; did you mean CURRENCY?" in done.err

@@ -286,3 +286,15 @@ def test_a_repeated_start_of_an_ended_run_says_that_nothing_was_run_again(
     assert "  n: 2\n" in again.out
     assert again.err == ""
     assert run(*start, "--json").json["metadata"]["already_started"] is True
+
+
+def test_the_log_of_a_run_points_to_its_records_and_each_step_is_proved_once(
+    run: Run, failing: str
+) -> None:
+    run_id = run("graph", "run", failing, "--json").json["data"]["graph_run_id"]
+    done = run("threads", "log", run_id)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"no log; its records: rye graph show {run_id}\n"
+    steps = re.findall(r"step \d+", run("threads", "verify", run_id).out)
+    assert steps
+    assert len(steps) == len(set(steps))

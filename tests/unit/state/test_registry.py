@@ -237,7 +237,7 @@ def test_who_is_dead_leaves_no_row_running(registry: ThreadRegistry) -> None:
     assert [one.thread_id for one in registry.list_active()] == ["alive"]
     assert registry.get_thread("running").status == "error"
     assert registry.get_thread("killed").status == "killed"
-    assert "ended without a word" in json.dumps(registry.get_result("running"))
+    assert "ended without recording a result" in json.dumps(registry.get_result("running"))
     assert "before it began" in json.dumps(registry.get_result("never began"))
     assert registry.settle_abandoned(registry.list_active()) == ()
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ryecore.graph.model import AgentVertex, Graph
+from ryecore.graph.model import AgentVertex, ForeachVertex, Graph
 from ryecore.graph.view.seen import NodeSeen, RunSeen
 from ryecore.graph.view.text import MARKS, Facts, add_facts, add_nodes, happened
 from ryecore.policy.budget import NOTHING, Amount
@@ -134,9 +134,17 @@ class RunView:
             if any(one.status == "completed" for one in self.nodes.values()):
                 return f"rye graph resume {self.run_id} --set KEY=VALUE"
             return f"rye graph run {self.item_id} KEY=VALUE"
-        unknown = " --rerun, or --result JSON where it was done" if self.is_unknown else ""
+        unknown = self._answers if self.is_unknown else ""
         changed = " --changed" if self.is_changed else ""
         return f"rye graph resume {self.run_id}{changed}{unknown}"
+
+    @property
+    def _answers(self) -> str:
+        """The options that say what came of what was broken off."""
+        node = self.graph.nodes.get(self.node or "") if self.graph is not None else None
+        if isinstance(node, ForeachVertex):
+            return " --member INDEX=JSON for each that was done, and --rerun for the others"
+        return " --rerun, or --result JSON where it was done"
 
     @property
     def _refused_parameters(self) -> bool:

@@ -5,14 +5,15 @@ Source: docs/design/agent-node.md#layers. Agents are the executor's own; these a
 
 import random
 import time
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Collection, Mapping
+from typing import Final, cast
 
 import anyio
 from attrs import evolve
 
 from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome
+from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
 from ryecore.graph.schedule import NodeResult
@@ -24,6 +25,8 @@ from ryecore.policy.backoff import backoff_s
 from ryecore.policy.call_ids import place_id
 
 __all__ = ["Vertices"]
+
+_MAX_NAMED: Final = 5
 
 
 class Vertices:
@@ -95,11 +98,11 @@ class Vertices:
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
 
-        over, begun = len(known), len(known)
+        over, in_flight = len(known), set[int]()
 
         async def call(index: int, member: object) -> NodeOutcome:
-            nonlocal over, begun
-            begun += 1
+            nonlocal over
+            in_flight.add(index)
             params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
             about = {"node": vertex.id, "index": index, "item_id": item_id}
             made = Call(
@@ -110,6 +113,7 @@ class Vertices:
             )
             outcome = await self._tried(made, vertex.tries, "item", about)
             over += 1
+            in_flight.discard(index)
             return outcome
 
         at_once = vertex.max_concurrency or self._graph.max_concurrency
@@ -130,8 +134,9 @@ class Vertices:
             first = done.errors[0]
             return NodeOutcome.failed(
                 "tool_failed",
-                f"Member {first['index']} of '{vertex.id}': {first['error']}",
-                effect_unknown=begun > over or "effect_unknown" in first,
+                f"Member {first['index']} of '{vertex.id}': {first['error']}"
+                + _broken_off(in_flight),
+                effect_unknown=bool(in_flight) or "effect_unknown" in first,
             )
         return NodeOutcome("completed", done.to_dict())
 
@@ -188,3 +193,13 @@ def _given(params: object) -> dict[str, object]:
 
 def _within(call: CallContext) -> CallContext:
     return evolve(call, depth=call.depth + 1)
+
+
+def _broken_off(members: Collection[int]) -> str:
+    """Return the line that names the members of a foreach that were broken off; empty for none."""
+    if not members:
+        return ""
+    shown = ", ".join(map(str, sorted(members)[:_MAX_NAMED]))
+    more = f" and {len(members) - _MAX_NAMED} more" if len(members) > _MAX_NAMED else ""
+    are = "Member {} was" if len(members) == 1 else "Members {} were"
+    return f"\n{are.format(shown + more)} broken off. {EFFECT_UNKNOWN}"
