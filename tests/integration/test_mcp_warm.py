@@ -11,9 +11,13 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from attrs import evolve
 
 from ryecore import CallContext, CancelToken
+from ryecore.chain.model import ExecutionPlan
+from ryecore.chain.primitives import process_spec
 from ryecore.errors import CallCancelled, RyeError
+from ryecore.lillux import ProcessSpec
 from ryecore.mcp_client.pool import ConnectorPool
 from tests.house import House
 from tests.loops import ON_BOTH_LOOPS
@@ -227,10 +231,10 @@ async def test_the_one_that_was_used_the_longest_time_ago_goes_first(house, anyi
     pool = ConnectorPool(max_kept=2)
     try:
         for name in ("a", "b", "a", "c"):
-            await pool.run(partial_plan(plan, name))
+            await pool.run(*named(plan, name))
         assert servers(house) == 3
         assert_gone(pids(house)[2:4])  # that of b
-        await pool.run(partial_plan(plan, "a"))
+        await pool.run(*named(plan, "a"))
         assert servers(house) == 3
     finally:
         await pool.aclose()
@@ -246,7 +250,7 @@ async def test_more_than_are_kept_serve_while_they_are_called_and_no_longer(hous
     try:
         async with anyio.create_task_group() as calls:
             for name in ("a", "b", "c"):
-                calls.start_soon(pool.run, partial_plan(plan, name))
+                calls.start_soon(pool.run, *named(plan, name))
         assert servers(house) == 3
         assert len(pool.pids) == 1
         assert_gone([pid for pid in pids(house)[::2] if pid not in pool.pids])
@@ -272,10 +276,10 @@ async def test_a_forked_child_of_the_host_keeps_no_server(house, anyio_backend):
         os.waitpid(child, 0)
 
 
-def partial_plan(plan, name: str):
-    from attrs import evolve
-
-    return evolve(plan, env={**plan.env, "NAME": name})
+def named(plan: ExecutionPlan, name: str) -> tuple[ProcessSpec, str]:
+    """Return the connector's process with a name in its environment, and the connector's key."""
+    assert plan.keep is not None
+    return process_spec(evolve(plan, env={**plan.env, "NAME": name})), plan.keep
 
 
 async def test_a_rye_that_was_opened_without_a_block_ends_them_too(house, anyio_backend):

@@ -16,7 +16,7 @@ from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChai
 from ryecore.chain.output import Outcome, read_outcome
 from ryecore.chain.parameters import checked_parameters
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
-from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, OwnProcesses
+from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, OwnProcesses, process_spec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
@@ -336,7 +336,7 @@ class PrimitiveExecutor:
             return await PRIMITIVE_MAP[chain.elements[-1].item_id](pool).run(plan)
         if self._kept is None:
             self._kept = self._keeper()
-        return await self._kept.run(plan)
+        return await self._kept.run(process_spec(plan), plan.keep)
 
     def _warm_pool(self) -> WarmPool | None:
         if self._pool is None and self._warm_memory_bytes:

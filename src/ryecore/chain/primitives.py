@@ -13,14 +13,18 @@ from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.lillux.warm import WarmPool, WarmStart
 from ryecore.policy.context import CallContext
 
-__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses"]
+__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses", "process_spec"]
 
 
 class KeptProcesses(Protocol):
-    """Carries out plans in processes that are kept for the next call."""
+    """Serves calls in processes that are kept for the next call."""
 
-    async def run(self, plan: ExecutionPlan) -> ProcessResult:
-        """Carry out a plan, in a process of its `keep` that runs already if there is one.
+    async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
+        """Serve a call, in a process of the same key that runs already if there is one.
+
+        Args:
+            spec: The process, with the call's arguments and standard input.
+            key: `ExecutionPlan.keep`.
 
         Raises:
             RyeError: Nothing ran.
@@ -49,6 +53,27 @@ class OwnProcesses(Protocol):
         ...
 
 
+def process_spec(plan: ExecutionPlan, warm: WarmStart | None = None) -> ProcessSpec:
+    """Return the process that carries out a plan.
+
+    Args:
+        plan: What to run.
+        warm: How a template serves it; None starts it cold.
+    """
+    return ProcessSpec(
+        command=plan.command,
+        args=plan.args,
+        cwd=plan.cwd,
+        env=plan.env,
+        call_env=plan.call_env,
+        stdin=plan.stdin,
+        timeout_s=plan.timeout_s,
+        max_output_bytes=plan.max_output_bytes,
+        log_path=plan.output_log,
+        warm=warm,
+    )
+
+
 class ExecutePrimitive:
     """Runs a plan as a process of its own group, under lillux.
 
@@ -71,20 +96,7 @@ class ExecutePrimitive:
         Raises:
             SpawnFailed: It can't be started.
         """
-        return await run_process(
-            ProcessSpec(
-                command=plan.command,
-                args=plan.args,
-                cwd=plan.cwd,
-                env=plan.env,
-                call_env=plan.call_env,
-                stdin=plan.stdin,
-                timeout_s=plan.timeout_s,
-                max_output_bytes=plan.max_output_bytes,
-                log_path=plan.output_log,
-                warm=self._warm_start(plan),
-            )
-        )
+        return await run_process(process_spec(plan, self._warm_start(plan)))
 
     def _warm_start(self, plan: ExecutionPlan) -> WarmStart | None:
         warm = plan.warm

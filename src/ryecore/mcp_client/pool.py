@@ -10,10 +10,9 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from attrs import define, field
@@ -22,7 +21,7 @@ from ryecore.errors import McpError, RyeError, SpawnFailed
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, RunningProcess
 from ryecore.mcp_client.wire import error_from, receive_frame, send_frame
 
-__all__ = ["ConnectorPool", "Plan"]
+__all__ = ["ConnectorPool"]
 
 _MAX_KEPT: Final = 8
 _MAX_CALLS: Final = 100
@@ -31,51 +30,7 @@ _GRACE_S: Final = 3.0
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-class Plan(Protocol):
-    """What is to be run, as the chain planned it."""
-
-    @property
-    def command(self) -> str:
-        """The program."""
-        ...
-
-    @property
-    def args(self) -> tuple[str, ...]:
-        """Its arguments."""
-        ...
-
-    @property
-    def cwd(self) -> str:
-        """Its working folder."""
-        ...
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        """Its whole environment."""
-        ...
-
-    @property
-    def stdin(self) -> bytes:
-        """The parameters, as JSON."""
-        ...
-
-    @property
-    def timeout_s(self) -> float:
-        """How long the call may take."""
-        ...
-
-    @property
-    def max_output_bytes(self) -> int:
-        """How large the answer may be."""
-        ...
-
-    @property
-    def keep(self) -> str | None:
-        """What tells kept processes apart."""
-        ...
-
-
-_Key = tuple[str | None, str, str, tuple[tuple[str, str], ...]]
+_Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 
 @define(eq=False)
@@ -142,11 +97,12 @@ class ConnectorPool:
         """The processes that are kept, the one used last at the end."""
         return tuple(connector.pid for connector in self._kept.values())
 
-    async def run(self, plan: Plan) -> ProcessResult:
-        """Carry out a plan in its connector; one that has gone meanwhile is started again, once.
+    async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
+        """Make a call in its connector; one that has gone meanwhile is started again, once.
 
         Args:
-            plan: What is to be run.
+            spec: The connector's process, with the call's arguments and standard input.
+            key: Tells apart connectors of the same program: the path of the server's file.
 
         Returns:
             What its process would have left, had it been one of its own.
@@ -156,15 +112,15 @@ class ConnectorPool:
         """
         started = time.perf_counter()
         self._forget_if_forked()
-        with anyio.move_on_after(plan.timeout_s):
+        with anyio.move_on_after(spec.timeout_s):
             for is_last in (False, True):
-                connector = await self._connector(plan)
-                outcome = await self._call(connector, plan)
+                connector = await self._connector(spec, key)
+                outcome = await self._call(connector, spec)
                 if isinstance(outcome, bytes):
                     return _result("exited", outcome, started, connector.pid)
                 self._drop(connector)
                 if is_last:
-                    raise outcome or await self._why_gone(connector, plan)
+                    raise outcome or await self._why_gone(connector, key)
         return _result("timed_out", b"", started, 0)
 
     async def aclose(self) -> None:
@@ -178,23 +134,23 @@ class ConnectorPool:
                 group.start_soon(_ended, connector.process)
         self._retired.clear()
 
-    async def _connector(self, plan: Plan) -> _Connector:
-        key = (plan.keep, plan.command, plan.cwd, tuple(sorted(plan.env.items())))
-        lock = self._starting.setdefault(key, anyio.Lock())
+    async def _connector(self, spec: ProcessSpec, key: str) -> _Connector:
+        full_key = (key, spec.command, spec.cwd, tuple(sorted(spec.env.items())))
+        lock = self._starting.setdefault(full_key, anyio.Lock())
         try:
             async with lock:
-                found = self._kept.pop(key, None)
+                found = self._kept.pop(full_key, None)
                 if found is not None and found.process.result() is None:
-                    self._kept[key] = found  # at the end: it was used last
+                    self._kept[full_key] = found  # at the end: it was used last
                     return found
                 if found is not None:
                     found.retire()
                 self._make_room(1)
-                self._kept[key] = started = await _start(plan)
+                self._kept[full_key] = started = await _start(spec)
                 return started
         finally:
             if not lock.statistics().locked:
-                self._starting.pop(key, None)
+                self._starting.pop(full_key, None)
 
     def _make_room(self, wanted: int = 0) -> None:
         self._retired = [one for one in self._retired if one.process.result() is None]
@@ -206,19 +162,19 @@ class ConnectorPool:
         connector.retire()
         self._retired.append(connector)
 
-    async def _call(self, connector: _Connector, plan: Plan) -> bytes | RyeError | None:
+    async def _call(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
         """Make one call; not bytes where its server was gone before it began, but maybe why."""
         connector.calls += 1
         try:
             async with connector.room:
-                return await self._call_now(connector, plan)
+                return await self._call_now(connector, spec)
         except OSError:
             return None
         finally:
             connector.calls -= 1
             self._make_room()
 
-    async def _call_now(self, connector: _Connector, plan: Plan) -> bytes | RyeError | None:
+    async def _call_now(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
         try:
             ours, theirs = socket.socketpair()
         except OSError as problem:
@@ -227,11 +183,13 @@ class ConnectorPool:
             with theirs:
                 ours.setblocking(False)
                 await connector.hand_over(theirs)
-            call = {"args": plan.args, "params": json.loads(plan.stdin or b"{}")}
+            call = {"args": spec.args, "params": json.loads(spec.stdin or b"{}")}
             await send_frame(ours, b"C", json.dumps(call).encode())
-            return await self._answer(ours, plan)
+            return await self._answer(ours, spec)
 
-    async def _answer(self, connection: socket.socket, plan: Plan) -> bytes | RyeError | None:
+    async def _answer(
+        self, connection: socket.socket, spec: ProcessSpec
+    ) -> bytes | RyeError | None:
         has_begun = False
         while True:
             frame = await receive_frame(connection)  # its server's messages are bounded
@@ -244,8 +202,8 @@ class ConnectorPool:
                     return None
                 case (b"B", _):
                     has_begun = True
-                case (b"D", document) if len(document) > plan.max_output_bytes:
-                    return _too_large(len(document), plan)
+                case (b"D", document) if len(document) > spec.max_output_bytes:
+                    return _too_large(len(document), spec)
                 case (b"D", document):
                     return document
                 case (b"A", why):
@@ -259,13 +217,13 @@ class ConnectorPool:
                 del self._kept[key]
                 self._retire(connector)
 
-    async def _why_gone(self, connector: _Connector, plan: Plan) -> McpError:
+    async def _why_gone(self, connector: _Connector, key: str) -> McpError:
         done = await _ended(connector.process)
         said = done.stderr.decode(errors="replace").strip()[-2000:] if done is not None else ""
         return McpError(
             "The MCP server's connector ended before it took the call."
             + (f" It said: {said}" if said else ""),
-            server=Path(plan.keep or "").stem,
+            server=Path(key).stem,
         )
 
     def _forget_if_forked(self) -> None:
@@ -278,7 +236,7 @@ class ConnectorPool:
         self._pid = os.getpid()
 
 
-async def _start(plan: Plan) -> _Connector:
+async def _start(spec: ProcessSpec) -> _Connector:
     """Start a connector and wait until it has taken the control socket.
 
     The socket has a name of the kernel's alone, so that nothing stays on disk whoever is killed.
@@ -295,10 +253,10 @@ async def _start(plan: Plan) -> _Connector:
             listener.setblocking(False)
             process = RunningProcess(
                 ProcessSpec(
-                    plan.command,
-                    (*plan.args, "--keep", name),
-                    cwd=plan.cwd,
-                    env=plan.env,
+                    spec.command,
+                    (*spec.args, "--keep", name),
+                    cwd=spec.cwd,
+                    env=spec.env,
                     timeout_s=None,
                     max_output_bytes=64 * 1024,
                 )
@@ -355,9 +313,9 @@ def _unmade(problem: OSError) -> McpError:
     )
 
 
-def _too_large(size_bytes: int, plan: Plan) -> bytes:
+def _too_large(size_bytes: int, spec: ProcessSpec) -> bytes:
     return _failure(
-        f"The MCP server answered with {size_bytes} bytes, and {plan.max_output_bytes} are kept. "
+        f"The MCP server answered with {size_bytes} bytes, and {spec.max_output_bytes} are kept. "
         "Ask it for less, or raise max_output_bytes in the tool's config."
     )
 
