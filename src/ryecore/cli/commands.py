@@ -46,8 +46,9 @@ from ryecore.cli.output import (
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.cli.threads import threads
+from ryecore.directives.parser import parse_directive
 from ryecore.errors import RyeError, SigningError
-from ryecore.items.documents import parse_document
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.packages import lock_packages
 from ryecore.items.trust import ListedKey
 from ryecore.items.verification import VerifiedItem
@@ -178,6 +179,8 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
             text = StyledText()
             for one in report.signed:
                 text.line(("✓ ", "good"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
+                if problem := _unreadable(one.kind, one.path):
+                    text.line((f"  ! signed, but won't run: {problem}", "warn"))
             for path, error in report.failed:
                 text.line(("✗ ", "bad"), str(path), (f"  {error}", "bad"))
             text.line(
@@ -192,6 +195,18 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
             show(text)
         if report.failed:
             sys.exit(EXIT_FAILED)
+
+
+def _unreadable(kind: str, path: Path) -> str:
+    """Return why a signed document or directive can't be read; empty where it can."""
+    try:
+        if kind == "directive" and path.suffix == ".md":
+            parse_directive(path.read_bytes(), path)
+        elif kind == "tool" and path.suffix in DOCUMENT_EXTENSIONS:
+            parse_document(path.read_bytes(), path)
+    except RyeError as error:
+        return error.message.partition("\n")[0]
+    return ""
 
 
 @rye.command(short_help="Verify an item, or all that a glob matches.")

@@ -58,3 +58,16 @@ def test_a_command_that_is_an_option_is_named(house, run):
     refused = run("execute", house.shell("acme/t", "true"), "--limit", "turns=2").err
     assert "--limit is for directives" in refused
     assert "limit_overrides" not in refused
+
+
+def test_what_is_signed_and_can_not_be_read_is_warned_of(house, run):
+    for name, text in {
+        "tools/acme/bad.yaml": "a: [",
+        "directives/acme/bad.md": "# Nothing\n",
+    }.items():
+        house.path(name).parent.mkdir(parents=True, exist_ok=True)
+        house.path(name).write_text(text)
+    for ref in ("tool:acme/bad", "directive:acme/bad"):
+        done = run("sign", ref)
+        assert (done.code, done.out.count("signed, but won't run: ")) == (0, 1)
+    assert "won't run" not in run("sign", house.shell("acme/good", "true")).out
