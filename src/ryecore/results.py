@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ryecore.state.model import Cost as Cost
     from ryecore.state.model import ThreadRecord as ThreadRecord
     from ryecore.state.model import ThreadRecords as ThreadRecords
-    from ryecore.state.transcript_check import TranscriptReport as TranscriptReport
-    from ryecore.state.transcript_check import TurnReport as TurnReport
+    from ryecore.state.transcript_report import TranscriptReport as TranscriptReport
+    from ryecore.state.transcript_report import TurnReport as TurnReport
     from ryecore.sync import SyncThread as SyncThread
     from ryecore.sync_graphs import SyncGraphRun as SyncGraphRun
     from ryecore.threads.events import ThreadEvent as ThreadEvent

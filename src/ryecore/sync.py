@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ryecore.search.model import SearchResults
     from ryecore.state.ledger import BudgetLedger
     from ryecore.state.model import ThreadRecord, ThreadRecords
-    from ryecore.state.transcript_check import TranscriptReport
+    from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.events import ThreadEvent
     from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult

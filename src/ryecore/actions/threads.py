@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ryecore.policy.limits import Limits
     from ryecore.state.ledger import BudgetLedger
     from ryecore.state.store import ThreadStore
-    from ryecore.state.transcript_check import TranscriptReport
+    from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.service import ThreadService

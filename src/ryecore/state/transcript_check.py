@@ -6,10 +6,9 @@ turn doesn't hide what stands behind it: each checkpoint says which digest it go
 Source: decision 47.
 """
 
-from collections.abc import Generator, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, frozen
 
@@ -18,7 +17,7 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.model import TERMINAL
 from ryecore.state.transcript_lines import Line, Record, lines_of, open_plain, parse_line
-from ryecore.styled import StyledText
+from ryecore.state.transcript_report import TranscriptReport, TurnReport, TurnState, Unit
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -27,131 +26,14 @@ __all__ = [
     "Chain",
     "Record",
     "Tail",
-    "TranscriptReport",
-    "TurnReport",
-    "TurnState",
     "read_records",
     "verified_records",
     "verify_transcript",
 ]
 
-TurnState: TypeAlias = Literal["attested", "altered", "cut", "unattested"]
-"""How a turn stands: its digest is signed; it isn't what was signed; something of it is missing;
-or no checkpoint speaks for it."""
-
-Unit: TypeAlias = Literal["turn", "step"]
-"""What stands between two checkpoints: a turn of a thread, or a step of a graph's run."""
-
-_SHOWN: Final = {
-    "attested": ("✓", "good"), "altered": ("✗", "bad"), "cut": ("✗", "bad"),
-    "unattested": ("!", "warn"),
-}  # fmt: skip
 _ENDS: Final = frozenset(f"thread_{status}" for status in TERMINAL)
 _MAX_NAMED: Final = 100  # of the turns that a gap may hold
 _MAX_BROKEN: Final = 1000  # reports of a file of somebody's making
-
-
-@frozen
-class TurnReport:
-    """How one turn of a transcript stands.
-
-    Attributes:
-        turn: The turn; 0 for what stands before the first.
-        state: How it stands.
-        first_line: Its first line, from 1.
-        last_line: Its last.
-        reason: Why, in a sentence; empty where it is attested.
-    """
-
-    turn: int
-    state: TurnState
-    first_line: int
-    last_line: int
-    reason: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
-        return {
-            "turn": self.turn,
-            "state": self.state,
-            "first_line": self.first_line,
-            "last_line": self.last_line,
-            "reason": self.reason,
-        }
-
-
-@frozen
-class TranscriptReport:
-    """What a transcript's checkpoints prove.
-
-    Attributes:
-        ok: Whether nothing is altered, cut, or missing. What a crash left without a checkpoint
-            is no problem while the thread may go on; it is marked `unattested`.
-        turns: Each turn, in order.
-        problems: What is wrong, a sentence each.
-        unattested_records: How many records no digest speaks for.
-        size_bytes: How large the file is.
-        unit: What a turn is called here: each step of a graph's run is one.
-    """
-
-    ok: bool
-    turns: tuple[TurnReport, ...]
-    problems: tuple[str, ...]
-    unattested_records: int
-    size_bytes: int
-    unit: Unit = "turn"
-
-    def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
-        return {
-            "ok": self.ok,
-            "turns": [turn.to_dict() for turn in self.turns],
-            "problems": list(self.problems),
-            "unattested_records": self.unattested_records,
-            "size_bytes": self.size_bytes,
-        }
-
-    def render(self, thread_id: str = "transcript") -> StyledText:
-        """The report for a terminal or a notebook, under the thread's id."""
-        text = StyledText()
-        said = "nothing altered or cut" if self.ok else "not what was signed"
-        style = "good" if self.ok else "bad"
-        text.line(
-            ("✓ " if self.ok else "✗ ", style),
-            (thread_id, "id"),
-            (f"  {said}", style),
-            (f"  {self.size_bytes:,} bytes", "dim"),
-        )
-        for one in _joined(self.turns):
-            mark, style = _SHOWN[one.state]
-            text.line(
-                (f"  {mark} ", style),
-                f"{self.unit} {one.turn:<4}",
-                (f" {one.state:<10}", style),
-                (f"  lines {one.first_line} to {one.last_line}", "dim"),
-                (f"  {one.reason}" if one.reason else "", style),
-            )
-        if self.unattested_records:
-            said = f"{self.unattested_records} records that no checkpoint speaks for"
-            text.line(("  ! ", "warn"), said)
-        of_turns = tuple(f"{self.unit.title()} {one.turn} (lines" for one in self.turns)
-        for problem in self.problems:
-            if not problem.startswith(of_turns):  # what is said of a turn stands there already
-                text.line("  ", (problem, "bad"))
-        return text
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
-
-
-def _joined(turns: Sequence[TurnReport]) -> Iterator[TurnReport]:
-    """Yield the turns, with the checkpoints of one turn that follow one another as one."""
-    for (turn, state, reason), group in groupby(turns, lambda t: (t.turn, t.state, t.reason)):
-        parts = list(group)
-        yield TurnReport(turn, state, parts[0].first_line, parts[-1].last_line, reason)
 
 
 def verify_transcript(

@@ -21,7 +21,8 @@ from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.pruning import Retention
 from ryecore.state.start_keys import EarlierStart
-from ryecore.state.transcript_check import TranscriptReport, verify_transcript
+from ryecore.state.transcript_check import verify_transcript
+from ryecore.state.transcript_report import TranscriptReport
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.continuing import fork_of, resume_of
 from ryecore.threads.lifecycle.steps import ThreadLifecycle

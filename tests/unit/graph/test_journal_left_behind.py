@@ -134,7 +134,7 @@ async def test_a_run_has_no_conversation_to_replay_or_resume(tmp_path: Path) -> 
             await rye.threads.replay(RUN)
         with pytest.raises(ThreadConflict, match="no conversation"):
             await rye.threads.resume(RUN, "Go on.")
-    assert str(refused.value.next_step).endswith(f"rye graph resume {RUN}")
+    assert str(refused.value.next_step).endswith(f"rye graph show {RUN}")
 
 
 async def test_whoever_goes_on_closes_what_the_finder_could_not(tmp_path: Path) -> None:

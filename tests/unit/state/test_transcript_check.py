@@ -14,13 +14,12 @@ from ryecore.errors import StateError
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import (
     Record,
-    TranscriptReport,
-    TurnReport,
     read_records,
     verified_records,
     verify_transcript,
 )
 from ryecore.state.transcript_lines import MAX_LINE_BYTES
+from ryecore.state.transcript_report import TranscriptReport, TurnReport
 
 KEY = SigningKey.generate()
 THREAD = "acme/t-1"
