@@ -101,7 +101,8 @@ def why(house: House, ref: str, parameters: dict[str, Any] | None = None, **opti
     except McpError as error:
         return str(error)
     assert not done.success
-    return str(done.error)
+    next_step = done.data.get("next_step", "") if isinstance(done.data, dict) else ""
+    return f"{done.error} {next_step}".rstrip()
 
 
 def pids(house: House) -> list[int]:

@@ -255,7 +255,10 @@ def none_left(root: Path, within_s: float = 1.0) -> bool:
     """Whether every process of a house ends within that time."""
     end = time.monotonic() + within_s
     while left := processes_of(root):
-        held = [os.pidfd_open(pid) for pid in left if is_alive(pid)]
+        held = []
+        for pid in left:
+            with suppress(ProcessLookupError):  # it ends meanwhile
+                held.append(os.pidfd_open(pid))
         wait_s = end - time.monotonic()
         if wait_s <= 0:
             return False

@@ -416,7 +416,9 @@ def test_the_command_finds_the_run_of_its_key(tmp_path: Path) -> None:
             return dict(json.loads(process.communicate()[0]))
 
     first = rye("n=3")
-    assert rye("n=3") == first
+    again = rye("n=3")
+    assert again["metadata"].pop("already_started") is True
+    assert again == first
     assert rye("n=3", "--async")["thread_id"] == first["data"]["graph_run_id"]
     assert "with other parameters" in rye("n=4")["error"]
     assert marks(theatre) == ["paid"]

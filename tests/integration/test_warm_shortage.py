@@ -29,7 +29,7 @@ from tests.warm_hosts import (
 )
 
 MIB: Final = 1024 * 1024
-CALLS: Final = 100 if os.environ.get("RYE_SOAK") else 40
+CALLS: Final = 100
 
 
 def short_of(root: Path, say: Say, descriptors: int, before: bool, mib: int = 256) -> None:

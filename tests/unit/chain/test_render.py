@@ -57,7 +57,7 @@ def test_a_failure_is_shown_once_and_the_rest_of_what_was_returned_stays():
 
 def test_a_refusal_by_an_mcp_server_is_shown_once():
     data = {"error_type": "mcp", "message": "It ended.", "next_step": "Mend it.", "server": "notes"}
-    shown = result(status="error", error="It ended. Mend it.", data=data).plain()
+    shown = result(status="error", error="It ended.", data=data).plain()
     assert (shown.count("It ended."), shown.count("Mend it.")) == (1, 1)
     assert '"server": "notes"' in shown
     content = {"content": [{"type": "text", "text": "Error executing tool search"}]}

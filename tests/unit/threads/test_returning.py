@@ -58,7 +58,7 @@ def test_values_are_coerced_like_inputs() -> None:
         ('{"n": "x"}', "n: 'x' is not an integer"),
         ('{"n": 1, "m": 2}', "m: unknown"),
         ('{"n": 1', "are no JSON"),
-        ('{"n": NaN}', "NaN is no JSON"),
+        ('{"n": NaN}', "JSON has no NaN"),
         ("[1]", "are no JSON object"),
         ("[" * 100_000, "are no JSON"),
         ('{"n": 1, "status": "fine"}', 'status: it is "success" or "error"'),
