@@ -1,6 +1,5 @@
 """Serve the tool calls of one answer."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -15,6 +14,7 @@ from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.result import LlmResult
 from ryecore.policy.call_ids import place_id
+from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext
 from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
 
@@ -256,8 +256,8 @@ class _Told:
 def _shown_input(arguments_json: str) -> Mapping[str, object] | str:
     """The arguments of a call that was refused: an object as of any call, else shortened text."""
     if len(arguments_json) <= _SUMMARY_CHARS:
-        with suppress(ValueError, RecursionError):
-            found = json.loads(arguments_json)
+        with suppress(ValueError):
+            found = read_json(arguments_json)
             if isinstance(found, dict):
                 return found
     return arguments_json[:_SUMMARY_CHARS]

@@ -11,6 +11,7 @@ from ryecore.agent.calls import _shown_input
         ('{"a": 1, "b": {"c": [2]}}', {"a": 1, "b": {"c": [2]}}),
         ("{}", {}),
         ("[1]", "[1]"),
+        ('{"a": NaN}', '{"a": NaN}'),  # the event is JSON, which has no NaN
         ("{broken", "{broken"),
         ("[" * 400, "[" * 400),
         ('{"a": "' + "x" * 600 + '"}', '{"a": "' + "x" * 493),
