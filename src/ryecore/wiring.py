@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ryecore.graph.caching.entries import Entries
     from ryecore.graph.service import GraphService
     from ryecore.policy.approval import Approve
-    from ryecore.runs.keeping import Keeper
+    from ryecore.runs.supervisor import Supervisor
     from ryecore.state.exports import ExportVerifier
     from ryecore.threads.lifecycle.retaining import AutomaticPruning
     from ryecore.threads.planner.planning import DirectivePlanner
@@ -224,7 +224,7 @@ class Parts:
             self.planner,
             self._dispatcher,
             self._agent,
-            self._keeper,
+            self._supervisor,
             self.prune,
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
@@ -255,7 +255,7 @@ class Parts:
             self.store.open,
             self._dispatcher,
             self._agent,
-            self._keeper,
+            self._supervisor,
             self.prune,
             lay_limits,
             ResultsCache(self._dispatcher, self.graph_results),
@@ -281,10 +281,10 @@ class Parts:
         )
 
     @cached_property
-    def _keeper(self) -> "Keeper":
-        from ryecore.runs.keeping import Keeper  # noqa: PLC0415
+    def _supervisor(self) -> "Supervisor":
+        from ryecore.runs.supervisor import Supervisor  # noqa: PLC0415
 
-        return Keeper(self.store.open)
+        return Supervisor(self.store.open)
 
     @cached_property
     def _graph_processes(self) -> "GraphProcesses":

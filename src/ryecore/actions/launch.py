@@ -226,7 +226,7 @@ class LaunchAction:
         )
 
     def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
-        from ryecore.runs.above import (  # noqa: PLC0415 - threads alone
+        from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
             refuse_unproved_parent,
             spawn_limit,
         )
@@ -261,7 +261,7 @@ class LaunchAction:
         ctx: CallContext,
         start_key: StartKey | None,
     ) -> tuple[str, ProcessId]:
-        from ryecore.runs.above import (  # noqa: PLC0415 - threads alone
+        from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
             refuse_unproved_parent,
             spawn_limit,
         )

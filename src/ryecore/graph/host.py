@@ -13,8 +13,8 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.runs.host import RunHost
-from ryecore.runs.keeping import Keeper, Kept
 from ryecore.runs.ports import Dispatcher
+from ryecore.runs.supervisor import Supervised, Supervisor
 from ryecore.state.model import Durability
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class GraphHost(RunHost):
         store: Opens the project's threads.
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
-        keeper: Looks after what runs here.
+        supervisor: Supervises what runs here.
         prune: Called behind each run's end: prunes what configuration doesn't keep.
         limits: Lays a caller's limits above those of configuration.
         cache: Remembers the results of nodes; None where nothing does.
@@ -67,7 +67,7 @@ class GraphHost(RunHost):
         store: "Callable[[], ThreadStore]",
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
-        keeper: Keeper,
+        supervisor: Supervisor,
         prune: Callable[[], Awaitable[None]],
         limits: LayLimits,
         cache: "ResultsCache | None" = None,
@@ -82,7 +82,7 @@ class GraphHost(RunHost):
             store,
             dispatcher,
             deps,
-            keeper,
+            supervisor,
             prune,
             project_root=project_root,
             user_root=user_root,
@@ -92,7 +92,7 @@ class GraphHost(RunHost):
         self.limits = limits
         self.cache = cache
         self.variables = variables
-        self.running: dict[str, Kept] = {}
+        self.running: dict[str, Supervised] = {}
         self._loader = GraphLoader(dispatcher)
 
     async def load(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:

@@ -87,7 +87,7 @@ class GraphService:
             await self._host.prune()
             return result
 
-        return await self._host.keeper.during(self._tasks, run)
+        return await self._host.supervisor.during(self._tasks, run)
 
     async def start(self, wish: GraphWish, ctx: CallContext) -> GraphRun:
         """Start a run, and return as soon as it goes on; or find the one that its key started.
@@ -100,7 +100,7 @@ class GraphService:
                 "A run that goes on by itself needs a Rye that is entered.",
                 next_step="Write `async with Rye.open(...) as rye:`.",
             )
-        self._host.keeper.start(self._tasks)
+        self._host.supervisor.start(self._tasks)
         life = GraphLife(self._host, wish, ctx)
         try:
             await life.begin()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
-from ryecore.runs.keeping import Keeper
 from ryecore.runs.ports import Dispatcher
+from ryecore.runs.supervisor import Supervisor
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Durability
@@ -33,7 +33,7 @@ class RunHost:
         store: Opens the project's threads.
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
-        keeper: Looks after what runs here.
+        supervisor: Supervises what runs here.
         prune: Called behind each run's end: prunes what configuration doesn't keep.
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
@@ -46,7 +46,7 @@ class RunHost:
         store: "Callable[[], ThreadStore]",
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
-        keeper: Keeper,
+        supervisor: Supervisor,
         prune: Callable[[], Awaitable[None]],
         *,
         project_root: Path,
@@ -61,7 +61,7 @@ class RunHost:
         self.dispatcher = dispatcher
         self.project_root = project_root
         self.durability: Durability = durability
-        self.keeper = keeper
+        self.supervisor = supervisor
         self.prune = prune
         self.environ = environ
 

@@ -6,7 +6,7 @@ import sqlite3
 
 from ryecore.state.accounts import release
 from ryecore.state.model import Status, ThreadRecord, has_ended
-from ryecore.state.rows import as_json, epitaph
+from ryecore.state.rows import as_json, crash_result
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 
 __all__ = ["ask_to_stop", "end_abandoned", "set_result", "set_status"]
@@ -77,5 +77,5 @@ def end_abandoned(run: sqlite3.Connection, record: ThreadRecord) -> None:
     """
     status: Status = "killed" if record.kill_requested else "error"
     set_status(run, record.thread_id, status)
-    set_result(run, record.thread_id, as_json(epitaph(record, status)))
+    set_result(run, record.thread_id, as_json(crash_result(record, status)))
     ask_to_stop(run, record.thread_id, "cancel_requested")

@@ -11,8 +11,8 @@ __all__ = [
     "as_json",
     "columns",
     "conflict",
+    "crash_result",
     "describe_death",
-    "epitaph",
     "record_of",
     "result_of",
     "tenure",
@@ -141,7 +141,7 @@ def describe_death(pid: int | None, when: str = "") -> str:
     return f"{who} ended{when} without recording a result."
 
 
-def epitaph(record: ThreadRecord, status: Status) -> dict[str, object]:
+def crash_result(record: ThreadRecord, status: Status) -> dict[str, object]:
     """The result of a thread whose process has died."""
     began = "" if record.status == "running" else " before it began"
     error = "It was killed." if status == "killed" else describe_death(record.pid, began)

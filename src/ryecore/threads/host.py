@@ -8,8 +8,8 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.directives.inputs import Declared
 from ryecore.policy import CancelToken
 from ryecore.runs.host import RunHost
-from ryecore.runs.keeping import Keeper
 from ryecore.runs.ports import Dispatcher
+from ryecore.runs.supervisor import Supervisor
 from ryecore.state.model import Durability
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
@@ -47,7 +47,7 @@ class ThreadHost(RunHost):
         planner: Reads directives.
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
-        keeper: Looks after what runs here.
+        supervisor: Supervises what runs here.
         prune: Called behind each run's end: prunes what configuration doesn't keep.
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
@@ -66,7 +66,7 @@ class ThreadHost(RunHost):
         planner: DirectivePlanner,
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
-        keeper: Keeper,
+        supervisor: Supervisor,
         prune: Callable[[], Awaitable[None]],
         *,
         project_root: Path,
@@ -78,7 +78,7 @@ class ThreadHost(RunHost):
             store,
             dispatcher,
             deps,
-            keeper,
+            supervisor,
             prune,
             project_root=project_root,
             user_root=user_root,

@@ -64,7 +64,7 @@ class ThreadService:
         Raises:
             RyeError: Nothing ran.
         """
-        return await self._host.keeper.during(self._tasks, lambda: self._run(wish, ctx))
+        return await self._host.supervisor.during(self._tasks, lambda: self._run(wish, ctx))
 
     async def _run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
         life = ThreadLifecycle(self._host, wish, ctx)
@@ -84,7 +84,7 @@ class ThreadService:
                 "A thread that goes on by itself needs a Rye that is entered.",
                 next_step="Write `async with Rye.open(...) as rye:`.",
             )
-        self._host.keeper.start(self._tasks)
+        self._host.supervisor.start(self._tasks)
         life = ThreadLifecycle(self._host, wish, ctx)
         await life.begin()
         thread = Thread(self._host, life.thread_id, str(wish.ref), is_settled=True)

@@ -61,7 +61,7 @@ def settle_failed(
     journal: Journal | None,
     unwritten: Unwritten | None,
 ) -> None:
-    """End a run's journal, row and account. What can't be written now, the keeper writes later."""
+    """End a run's journal, row and account. The supervisor retries what can't be written now."""
     said = str(error) or type(error).__name__
     if isinstance(error, RyeError):
         error.facts = {**error.facts, "thread_id": run_id}
@@ -85,4 +85,4 @@ def settle_failed(
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
-        host.keeper.owe(run_id, fence, status, result, unwritten, is_closed=is_closed)
+        host.supervisor.defer(run_id, fence, status, result, unwritten, is_closed=is_closed)

@@ -25,7 +25,7 @@ from ryecore.graph.journal.recovery import Found
 from ryecore.graph.lifecycle.closing import made_result, settle_failed
 from ryecore.graph.lifecycle.going_on import Begun, begun_at
 from ryecore.graph.lifecycle.limits import RunLimits, limits_of_run
-from ryecore.graph.lifecycle.means import check_means, checked_inputs
+from ryecore.graph.lifecycle.preflight import check_preflight, checked_inputs
 from ryecore.graph.lifecycle.taking_up import OBJECTS, TakenUp, take_up
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
@@ -43,17 +43,17 @@ from ryecore.policy.budget import Amount
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import (
-    Above,
+from ryecore.runs.bounds import (
+    RunBounds,
     depth_used_up,
-    resolve_parent,
+    find_parent,
     within_bounds,
 )
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
-from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
+from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.attestation import check_graph_folders
 from ryecore.state.checkpoints import Head
 from ryecore.state.locking import run_in_thread
@@ -137,7 +137,7 @@ class GraphLife:
         taken = None if goes_on is None else await run_in_thread(take_up, self._host, goes_on)
         found = None if taken is None else taken.found
         inputs = await checked_inputs(graph, self._wish, found)
-        check_means(graph, self._host, self._wish.only)
+        check_preflight(graph, self._host, self._wish.only)
         return taken, inputs, self._begun(found, inputs)
 
     async def begin(self) -> None:
@@ -157,16 +157,16 @@ class GraphLife:
             taken, inputs, begun = await self._starting_point()
             found = None if taken is None else taken.found
             self._offers = await offers_of(self._loaded.graph, self._deps(), self._host.dispatcher)
-            above = self._above()
+            parent = self._parent()
             self._held = within_bounds(
                 self._ctx.capabilities,
-                None if above is None else above.capabilities,
+                None if parent is None else parent.capabilities,
                 None if found is None else found.started.get("held"),
             )
             await self._host.ledger.until_free()
-            self._register(above, taken)
+            self._register(parent, taken)
             self._call_root = (taken and taken.call_root) or self.run_id
-            self._open_account(above)
+            self._open_account(parent)
             self._claim()
             await self._open_journal(inputs, begun)
             self._prepare(inputs, begun)
@@ -189,36 +189,36 @@ class GraphLife:
         state = {**position.state, **wish.state}
         return Begun(evolve(position, node=wish.only or graph.start, state=state), {})
 
-    def _above(self) -> Above | None:
-        return resolve_parent(self._host, self._ctx.budget_account, self._wish.registered)
+    def _parent(self) -> RunBounds | None:
+        return find_parent(self._host, self._ctx.budget_account, self._wish.registered)
 
     # What makes it a run
 
-    def _register(self, above: Above | None, taken: TakenUp | None) -> None:
+    def _register(self, parent: RunBounds | None, taken: TakenUp | None) -> None:
         host, wish = self._host, self._wish
-        if above is not None and above.limits.depth == 0:
-            raise depth_used_up(above.thread_id)
+        if parent is not None and parent.limits.depth == 0:
+            raise depth_used_up(parent.thread_id)
         if wish.registered is None:
             follows = None if taken is None else taken.follows
-            spawns = None if above is None else SpawnLimit(above.limits.spawns)
+            spawns = None if parent is None else SpawnLimit(parent.limits.spawns)
             self.run_id = register_thread(
                 host.registry, wish.ref, self._ctx.budget_account, follows, wish.start_key, spawns
             )
         found = None if taken is None else taken.found
         self._bounds = limits_of_run(host, self.run_id, wish, found, self._ctx)
         limits = self._bounds.limits
-        self._limits = limits.capped_by(above.limits) if above is not None else limits
+        self._limits = limits.capped_by(parent.limits) if parent is not None else limits
 
-    def _open_account(self, above: Above | None) -> None:
+    def _open_account(self, parent: RunBounds | None) -> None:
         ledger, limits = self._host.ledger, self._limits
         wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
         granted = wanted
-        if above is None:
+        if parent is None:
             ledger.register(self.run_id, wanted)
         else:
             granted = ledger.reserve(
                 self.run_id,
-                above.thread_id,
+                parent.thread_id,
                 wanted,
                 reserves_spend=self._bounds.declares.spend,
                 reserves_tokens=self._bounds.declares.tokens,
@@ -231,8 +231,8 @@ class GraphLife:
         host.registry.set_limits(run_id, self._limits.to_dict())
         if self._fence is None:
             self._fence = host.registry.claim(run_id)
-        host.keeper.add(run_id, self._fence, self)
-        tell_wish(host.registry.get_thread(run_id), self)  # what was wished before that
+        host.supervisor.add(run_id, self._fence, self)
+        pass_on_requests(host.registry.get_thread(run_id), self)  # what was wished before that
 
     def _capabilities(self, graph: Graph) -> frozenset[str]:
         """What its actions may do: what its file says, within what its starters may.
@@ -449,7 +449,7 @@ class GraphLife:
         self._forget()
 
     def _forget(self) -> None:
-        self._host.keeper.remove(self.run_id)
+        self._host.supervisor.remove(self.run_id)
         self._host.running.pop(self.run_id, None)
         journal = getattr(self, "journal", None)
         if journal is not None:

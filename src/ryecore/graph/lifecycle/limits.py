@@ -10,7 +10,7 @@ from ryecore.graph.journal.recovery import Found
 from ryecore.graph.wish import GraphWish
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import bounds_of, carried_limits, is_host, read_asked
+from ryecore.runs.bounds import bounds_of, carried_limits, is_host, read_asked
 from ryecore.state.carrying import Carried
 
 __all__ = ["RunLimits", "limits_of_run"]

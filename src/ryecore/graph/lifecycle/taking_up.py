@@ -11,7 +11,7 @@ from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.recovery import Found, never_began, read_run
 from ryecore.graph.lifecycle.going_on import at_its_end
 from ryecore.graph.wish import GoingOn
-from ryecore.runs.following import idle_followers, refuse_running
+from ryecore.runs.resume import idle_followers, refuse_running
 from ryecore.state.attestation import OBJECTS_FOLDER
 from ryecore.state.model import Follows, ThreadRecord
 

@@ -10,7 +10,7 @@ from attrs import evolve
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import carried_limits, is_host
+from ryecore.runs.bounds import carried_limits, is_host
 from ryecore.state.carrying import Carried
 from ryecore.state.store import ThreadStore
 from ryecore.threads.planner.plan import LayeredLimits

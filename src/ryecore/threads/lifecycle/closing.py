@@ -99,7 +99,7 @@ def settle_failed(
     recorder: Recorder | None,
     unwritten: Unwritten | None,
 ) -> None:
-    """End a thread's transcript, row and account. The keeper retries what can't be written now.
+    """End a thread's transcript, row and account. The supervisor retries what can't be written now.
 
     A transcript that can't be closed now is closed by the next reader.
 
@@ -142,7 +142,9 @@ def settle_failed(
     except ThreadConflict:
         pass  # it has ended otherwise
     except StateError:
-        host.keeper.owe(thread_id, fence, ending.status, result, unwritten, is_closed=is_closed)
+        host.supervisor.defer(
+            thread_id, fence, ending.status, result, unwritten, is_closed=is_closed
+        )
 
 
 def made_result(

@@ -12,8 +12,8 @@ from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import bounds_of
-from ryecore.runs.following import idle_followers, refuse_running
+from ryecore.runs.bounds import bounds_of
+from ryecore.runs.resume import idle_followers, refuse_running
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore

@@ -20,18 +20,18 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook
 from ryecore.policy.limits import Limits
-from ryecore.runs.above import (
-    Above,
+from ryecore.runs.bounds import (
+    RunBounds,
     count_child,
     depth_used_up,
-    resolve_parent,
+    find_parent,
     within_bounds,
 )
 from ryecore.runs.children import stop_children, wait_for_children
 from ryecore.runs.hooks import HookRunner
-from ryecore.runs.keeping import tell_wish
 from ryecore.runs.naming import register_thread
 from ryecore.runs.programs import check_actions
+from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.calls.guard import ResultGuard
@@ -102,7 +102,7 @@ class ThreadLifecycle:
         self._ctx = ctx
         self._log = Trace(ctx.event_sink)
         self._started = time.monotonic()
-        self._above: Above | None = None
+        self._parent: RunBounds | None = None
         self.thread_id = wish.registered.thread_id if wish.registered else ""
         self._fence = wish.registered.fence if wish.registered else None
         self._loop: ThreadLoop | None = None
@@ -150,7 +150,7 @@ class ThreadLifecycle:
 
     def _resolve_parent(self) -> None:
         """Step 1."""
-        self._above = resolve_parent(self._host, self._ctx.budget_account, self._wish.registered)
+        self._parent = find_parent(self._host, self._ctx.budget_account, self._wish.registered)
 
     async def _register(self) -> None:
         """Step 2."""
@@ -196,8 +196,8 @@ class ThreadLifecycle:
         self._limits = limits_along_chain(
             self._host.store, self.thread_id, self._layered.limits, self._wish, self._ctx
         )
-        if self._above is not None:
-            self._limits = self._limits.capped_by(self._above.limits)
+        if self._parent is not None:
+            self._limits = self._limits.capped_by(self._parent.limits)
 
     def _check_depth(self) -> None:
         """Step 8."""
@@ -211,12 +211,12 @@ class ThreadLifecycle:
         """
         continues = self._wish.continues
         if self._wish.registered is None and not (continues and continues.kind == "handoff"):
-            count_child(self._host.store, self._above)
+            count_child(self._host.store, self._parent)
 
     async def _build_harness(self) -> None:
         """Step 10."""
         permissions, host = self._composed.permissions, self._host
-        bounds = (one.capabilities for one in (self._above, self._wish.continues) if one)
+        bounds = (one.capabilities for one in (self._parent, self._wish.continues) if one)
         granted = attenuate(
             permissions.capabilities, within_bounds(self._ctx.capabilities, *bounds)
         )
@@ -267,9 +267,9 @@ class ThreadLifecycle:
         if self._fence is None:
             owns = self._wish.owns_process
             self._fence = host.registry.claim(thread_id, owns_process=owns)
-        host.keeper.add(thread_id, self._fence, self)
+        host.supervisor.add(thread_id, self._fence, self)
         row = host.registry.get_thread(thread_id)
-        tell_wish(row, self)  # a stop or a handoff that was asked for before that
+        pass_on_requests(row, self)  # a stop or a handoff that was asked for before that
         self._file = thread_file(
             row,
             self._directive.loaded,
@@ -481,7 +481,7 @@ class ThreadLifecycle:
         settle_failed(self._host, self.thread_id, ref, fence, error, self.recorder, unwritten)
 
     def _forget(self) -> None:
-        self._host.keeper.remove(self.thread_id)
+        self._host.supervisor.remove(self.thread_id)
         self._host.running.pop(self.thread_id, None)
         if self.recorder is not None:
             with suppress(StateError):  # who ends it says so already

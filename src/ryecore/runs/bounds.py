@@ -23,17 +23,26 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
 __all__ = [
-    "Above", "bounds_of", "carried_limits", "count_child", "depth_used_up", "is_host", "read_asked",
-    "refuse_unproved_parent", "resolve_parent", "spawn_limit", "within_bounds",
+    "RunBounds",
+    "bounds_of",
+    "carried_limits",
+    "count_child",
+    "depth_used_up",
+    "find_parent",
+    "is_host",
+    "read_asked",
+    "refuse_unproved_parent",
+    "spawn_limit",
+    "within_bounds",
 ]  # fmt: skip
 
 
 @frozen
-class Above:
-    """A parent, as its signed file tells of it.
+class RunBounds:
+    """The bounds of a run, read from its signed file.
 
     Attributes:
-        thread_id: The parent.
+        thread_id: The run.
         limits: What it may use.
         capabilities: What it may do.
     """
@@ -43,8 +52,8 @@ class Above:
     capabilities: frozenset[str]
 
 
-def _read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
-    """Read a parent's file.
+def read_bounds(store: ThreadStore, key: PublicKey, thread_id: str) -> RunBounds:
+    """Read the bounds of a run from its file.
 
     Raises:
         StateError: It isn't there, was altered, or can't be read.
@@ -54,14 +63,14 @@ def _read_above(store: ThreadStore, key: PublicKey, thread_id: str) -> Above:
     )
 
 
-def bounds_of(thread_id: str, document: Mapping[str, Any]) -> Above:
+def bounds_of(thread_id: str, document: Mapping[str, Any]) -> RunBounds:
     """Return the limits and capabilities of a thread, from its proved file.
 
     Raises:
         StateError: It can't be read.
     """
     try:
-        return Above(
+        return RunBounds(
             thread_id, read_limits(document["limits"]), frozenset(document["capabilities"])
         )
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
@@ -87,9 +96,9 @@ def _another_version(thread_id: str, problem: Exception) -> StateError:
     )
 
 
-def resolve_parent(
+def find_parent(
     host: RunHost, parent_id: str | None, registered: Registered | None
-) -> Above | None:
+) -> RunBounds | None:
     """Find the parent of a thread or run that is about to begin.
 
     The caller's own thread is the parent. A name in the environment proves nothing by itself.
@@ -116,7 +125,7 @@ def resolve_parent(
                 next_step="Start a thread of your own.",
             )
     if parent_id is not None:
-        return _read_above(host.store, host.key.public, parent_id)
+        return read_bounds(host.store, host.key.public, parent_id)
     if registered is None:
         refuse_unproved_parent(host.environ, None)
     return None
@@ -142,7 +151,7 @@ def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) ->
         )
 
 
-def count_child(store: ThreadStore, above: Above | None) -> None:
+def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
     """Count one more child of a parent, before it is started.
 
     Raises:
@@ -150,8 +159,8 @@ def count_child(store: ThreadStore, above: Above | None) -> None:
 
     Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
-    if above is not None:
-        store.registry.count_spawn(above.thread_id, above.limits.spawns)
+    if parent is not None:
+        store.registry.count_spawn(parent.thread_id, parent.limits.spawns)
 
 
 def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> SpawnLimit | None:
@@ -167,7 +176,7 @@ def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> S
     """
     if parent_id is None:
         return None
-    return SpawnLimit(_read_above(store, load_run_key(user_root).public, parent_id).limits.spawns)
+    return SpawnLimit(read_bounds(store, load_run_key(user_root).public, parent_id).limits.spawns)
 
 
 def is_host(ctx: CallContext) -> bool:

@@ -10,7 +10,7 @@ from ryecore.graph.model import AgentVertex, Graph
 from ryecore.graph.wish import GraphWish
 from ryecore.lillux.schema import SchemaValidator
 
-__all__ = ["check_means", "checked_inputs"]
+__all__ = ["check_preflight", "checked_inputs"]
 
 
 async def checked_inputs(graph: Graph, wish: GraphWish, found: Found | None) -> dict[str, object]:
@@ -31,7 +31,7 @@ async def checked_inputs(graph: Graph, wish: GraphWish, found: Found | None) -> 
     return dict(await checked_parameters(graph.ref.id, schema, validator, given))
 
 
-def check_means(graph: Graph, host: GraphHost, only: str | None) -> None:
+def check_preflight(graph: Graph, host: GraphHost, only: str | None) -> None:
     """Check that a graph has here what it needs.
 
     Args:

@@ -1,6 +1,6 @@
-"""Keep the threads of this process alive in the registry, and bring them the wish to stop.
+"""Keep the runs of this process alive in the registry, and pass requests to stop on to them.
 
-One watcher and one timer serve all threads of a Rye, however many there are.
+A run is a thread or the run of a graph. One watcher and one timer serve all runs of a Rye.
 
 Source: decisions 35 and 46.
 """
@@ -22,7 +22,7 @@ from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
 
-__all__ = ["Keeper", "Kept", "tell_wish"]
+__all__ = ["Supervised", "Supervisor", "pass_on_requests"]
 
 T = TypeVar("T")
 
@@ -30,20 +30,20 @@ _RENEW_EVERY_S: Final = LEASE_S / 3
 _OPEN_AGAIN_S: Final = 1.0
 
 
-class Kept(Protocol):
-    """A thread that is looked after."""
+class Supervised(Protocol):
+    """A thread, or the run of a graph, that is supervised."""
 
     cancellation: CancelToken
-    """Cancelled where somebody wishes that it stops."""
+    """Cancelled when somebody asks it to stop."""
 
     def want_handoff(self) -> None:
-        """Have another thread go on with it."""
+        """Hand the work to another thread."""
         ...
 
 
 @frozen
-class _Owed:
-    """An end that couldn't be written."""
+class _DeferredEnd:
+    """The end of a run that could not be written yet."""
 
     fence: int
     status: Status
@@ -52,8 +52,8 @@ class _Owed:
     is_closed: bool
 
 
-class Keeper:
-    """Looks after the threads that run in this process.
+class Supervisor:
+    """The supervisor of the runs of this process.
 
     Args:
         store: Opens the project's threads.
@@ -61,25 +61,25 @@ class Keeper:
 
     def __init__(self, store: Callable[[], ThreadStore]) -> None:
         self._store = store
-        self._kept: dict[str, tuple[int, Kept]] = {}
-        self._owed: dict[str, _Owed] = {}
+        self._supervised: dict[str, tuple[int, Supervised]] = {}
+        self._deferred: dict[str, _DeferredEnd] = {}
         self._is_running = False
 
     def start(self, tasks: Tasks) -> None:
-        """Look after them from now on, as a task of the Rye; a second time does nothing."""
+        """Supervise as a task of the Rye, once."""
         if not self._is_running:
             self._is_running = True
             tasks.start_soon(self.run)
 
     async def during(self, tasks: Tasks, call: Callable[[], Awaitable[T]]) -> T:
-        """Look after them at least while something runs, where the Rye was not entered.
+        """Supervise at least as long as a call lasts, also where the Rye was not entered.
 
         Args:
             tasks: The tasks of the Rye.
-            call: What runs.
+            call: The call.
 
         Returns:
-            What came of it.
+            Its result.
         """
         if tasks.are_possible:
             self.start(tasks)
@@ -95,17 +95,17 @@ class Keeper:
                 own.cancel_scope.cancel()
         raise failed or AssertionError("the task group is left by the return above")
 
-    def add(self, thread_id: str, fence: int, kept: Kept) -> None:
-        """Look after a thread from now on.
+    def add(self, thread_id: str, fence: int, run: Supervised) -> None:
+        """Supervise a run.
 
         Args:
-            thread_id: The thread.
-            fence: Its owner's.
-            kept: Told what somebody wishes.
+            thread_id: Its id.
+            fence: The number of its claim.
+            run: The run, which receives requests to stop or to hand off.
         """
-        self._kept[thread_id] = (fence, kept)
+        self._supervised[thread_id] = (fence, run)
 
-    def owe(
+    def defer(
         self,
         thread_id: str,
         fence: int,
@@ -115,51 +115,51 @@ class Keeper:
         *,
         is_closed: bool = False,
     ) -> None:
-        """Write a thread's end as soon as that can be done: nobody else may while this one lives.
+        """Write the end of a run as soon as possible: no other process may while this one lives.
 
         Args:
-            thread_id: The thread.
-            fence: Its owner's.
+            thread_id: The run.
+            fence: The number of its claim.
             status: The status that it ends with.
             result: Its result, JSON-ready.
             unwritten: The costs to write first, because the end charges every open hold in full.
             is_closed: Whether its transcript is closed. An open one is closed with the end, with a
                 record of each request that cost more than was held for it.
         """
-        self._owed[thread_id] = _Owed(fence, status, result, unwritten, is_closed)
+        self._deferred[thread_id] = _DeferredEnd(fence, status, result, unwritten, is_closed)
 
-    def pay(self) -> None:
-        """Try to write the ends that are owed."""
-        for thread_id, owed in tuple(self._owed.items()):
+    def flush(self) -> None:
+        """Try to write the ends that were deferred."""
+        for thread_id, end in tuple(self._deferred.items()):
             try:
-                store, unwritten = self._store(), owed.unwritten
+                store, unwritten = self._store(), end.unwritten
                 if unwritten is not None:
                     unwritten.write(store.ledger)
                 snapshot = None if unwritten is None else unwritten.cost
-                store.settle(thread_id, owed.status, owed.result, owed.fence, snapshot=snapshot)
-                told = () if unwritten is None or owed.is_closed else unwritten.overspent
-                store.close_files(thread_id, told)
+                store.settle(thread_id, end.status, end.result, end.fence, snapshot=snapshot)
+                overspent = () if unwritten is None or end.is_closed else unwritten.overspent
+                store.close_files(thread_id, overspent)
             except ThreadConflict:
                 pass  # it has ended otherwise
             except StateError:
                 continue
-            self._owed.pop(thread_id, None)
+            self._deferred.pop(thread_id, None)
 
     def remove(self, thread_id: str) -> None:
-        """Look after a thread no longer."""
-        self._kept.pop(thread_id, None)
+        """Stop supervising a run."""
+        self._supervised.pop(thread_id, None)
 
     async def run(self) -> None:
-        """Look after them until this is cancelled."""
+        """Supervise until cancelled."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._renew)
                 group.start_soon(self._listen)
         finally:
-            self.pay()
+            self.flush()
 
     async def _opened(self) -> ThreadStore:
-        """The store, once it can be opened. Whoever began a thread was told why it can't."""
+        """Return the store once it can be opened. Who began a run was told why it could not."""
         while True:
             with suppress(RyeError):
                 return await run_in_thread(self._store)
@@ -169,20 +169,20 @@ class Keeper:
         store = await self._opened()
         async with Signs(store.folder) as watched:
             while True:
-                if self._kept:
-                    with suppress(StateError):  # that it can't be read is no wish to stop
-                        for wished in await run_in_thread(store.registry.wishes):
-                            _, kept = self._kept.get(wished.thread_id, (0, None))
-                            if kept is not None:
-                                tell_wish(wished, kept)
+                if self._supervised:
+                    with suppress(StateError):  # an unreadable row is no request to stop
+                        for record in await run_in_thread(store.registry.wishes):
+                            _, run = self._supervised.get(record.thread_id, (0, None))
+                            if run is not None:
+                                pass_on_requests(record, run)
                 await watched.changed(LEASE_S)
 
     async def _renew(self) -> None:
         while True:
             await anyio.sleep(_RENEW_EVERY_S)
-            if self._owed:
-                await run_in_thread(self.pay)
-            for thread_id, (fence, kept) in tuple(self._kept.items()):
+            if self._deferred:
+                await run_in_thread(self.flush)
+            for thread_id, (fence, run) in tuple(self._supervised.items()):
                 try:
                     registry = self._store().registry
                     await run_in_thread(registry.renew, thread_id, fence)
@@ -190,13 +190,13 @@ class Keeper:
                     with suppress(StateError):
                         registry = self._store().registry
                         found = await run_in_thread(registry.get_thread, thread_id)
-                        if found.fence != fence and thread_id in self._kept:
-                            kept.cancellation.cancel()  # declared dead: what runs must not go on
+                        if found.fence != fence and thread_id in self._supervised:
+                            run.cancellation.cancel()  # declared dead, so it must stop
 
 
-def tell_wish(record: ThreadRecord, kept: Kept) -> None:
-    """Tell a thread what its row says that somebody wishes."""
+def pass_on_requests(record: ThreadRecord, run: Supervised) -> None:
+    """Pass the requests in the row of a run on to it: to stop, or to hand off."""
     if record.cancel_requested or record.kill_requested:
-        kept.cancellation.cancel()
+        run.cancellation.cancel()
     elif record.handoff_requested:
-        kept.want_handoff()
+        run.want_handoff()
