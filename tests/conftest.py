@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.forking import forking_python
-from tests.house import House
+from tests.workspace import Workspace
 
 # Who starts the tests in the background has signals ignored, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,8 +20,8 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 # How long an example takes is the machine's affair, and no verdict.
-settings.register_profile("house", deadline=None)
-settings.load_profile("house")
+settings.register_profile("ordinary", deadline=None)
+settings.load_profile("ordinary")
 
 # What is collected stays until the end: nothing of it is garbage that is worth looking for.
 gc.disable()
@@ -59,9 +59,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def workspace(tmp_path: Path) -> Workspace:
     """A temporary project and user space with a key."""
-    return House(tmp_path)
+    return Workspace(tmp_path)
 
 
 @pytest.fixture

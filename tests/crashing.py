@@ -23,9 +23,9 @@ from ryecore.state.transcript_check import read_records
 from ryecore.testing import FunctionProvider, Turn, call
 from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import ToolRegistry, tool
-from tests.house import House
 from tests.killing import append_line, check_account, check_transcript, lines_of, main
-from tests.stage import TOTAL, directive
+from tests.scripted_host import TOTAL, directive
+from tests.workspace import Workspace
 
 __all__ = ["furnish"]
 
@@ -50,14 +50,14 @@ _NOT_RUN: Final = "not run"
 
 
 def furnish(root: Path) -> None:
-    """Make the house that each life runs in a copy of."""
-    house = House(root)
-    house.write(
+    """Make the workspace that each life runs in a copy of."""
+    workspace = Workspace(root)
+    workspace.write(
         "directives/acme/child.md",
         directive("child", "I am the child.", outputs=TOTAL, limits='spend="1" turns="9"'),
     )
     permits = "<execute><directive>acme/*</directive><tool>host/mark</tool></execute>"
-    house.write(
+    workspace.write(
         "directives/acme/parent.md",
         directive(
             "parent",

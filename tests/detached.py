@@ -11,7 +11,7 @@ from ryecore import Rye
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
-from tests.house import PYTHON, House
+from tests.workspace import PYTHON, Workspace
 
 PATIENCE_S = 60
 
@@ -37,29 +37,29 @@ async def until_printed(path: Path, text: str) -> str:
     return path.read_text()
 
 
-def log_of(house: House, launched: LaunchedThread) -> Path:
-    return house.path(f"state/threads/{launched.thread_id}/output.log")
+def log_of(workspace: Workspace, launched: LaunchedThread) -> Path:
+    return workspace.path(f"state/threads/{launched.thread_id}/output.log")
 
 
-def hanging(house: House) -> str:
+def hanging(workspace: Workspace) -> str:
     """A tool that says its number, and the one of a child of its own, and then stays."""
-    return house.shell("acme/hang", "sleep 300 & echo pids $$ $! end\nwait")
+    return workspace.shell("acme/hang", "sleep 300 & echo pids $$ $! end\nwait")
 
 
-async def pids_of(house: House, launched: LaunchedThread) -> list[int]:
-    said = await until_printed(log_of(house, launched), "end")
+async def pids_of(workspace: Workspace, launched: LaunchedThread) -> list[int]:
+    said = await until_printed(log_of(workspace, launched), "end")
     found = re.search(r"pids (\d+) (\d+) end", said)
     assert found
     return [int(found[1]), int(found[2])]
 
 
-async def run_rye(house: House, *arguments: str) -> ProcessResult:
+async def run_rye(workspace: Workspace, *arguments: str) -> ProcessResult:
     done = await run_process(
         ProcessSpec(
             PYTHON,
-            ("-m", "ryecore.cli", *arguments, "--project", str(house.project)),
+            ("-m", "ryecore.cli", *arguments, "--project", str(workspace.project)),
             cwd="/",
-            env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
+            env={**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user),
                  "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     )  # fmt: skip

@@ -28,8 +28,8 @@ from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import ToolRegistry, tool
 from tests.graphs import ALL_OF_ACME, graph
-from tests.house import House
 from tests.killing import append_line, check_account, check_transcript, lines_of, main
+from tests.workspace import Workspace
 
 __all__ = [
     "FLOW",
@@ -138,13 +138,13 @@ OFTEN: Final = {"flaky": 2, "two-0": 1, "two-1": 1, "cached": 1}
 
 
 def furnish(root: Path) -> None:
-    """Make the house that each life runs in a copy of."""
-    house = House(root)
+    """Make the workspace that each life runs in a copy of."""
+    workspace = Workspace(root)
     for name, script in TOOLS.items():
-        house.shell(name, f"{MARK}\n{script}")
+        workspace.shell(name, f"{MARK}\n{script}")
     writer = {"provider": "scripted", "model": "m-1", "tools": ["mark"]}
     permissions = (ALL_OF_ACME, "rye.execute.tool.host.mark")
-    graph(house, NODES, state=STATE, agents={"writer": writer}, permissions=permissions)
+    graph(workspace, NODES, state=STATE, agents={"writer": writer}, permissions=permissions)
 
 
 def marks(root: Path) -> Counter[str]:
@@ -178,7 +178,7 @@ def _deps(root: Path) -> AgentRunnerDeps:
 
 
 def open_rye(root: Path, how: str = "between") -> Rye:
-    """Open a Rye in a house that `furnish` made."""
+    """Open a Rye in a workspace that `furnish` made."""
     return Rye.open(
         root / "project",
         user_space=root / "user",

@@ -1,10 +1,10 @@
-"""Graphs in a house, for tests that run them."""
+"""Graphs in a workspace, for tests that run them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ryecore.graph.model import GRAPH_RUNTIME
-from tests.house import House
+from tests.workspace import Workspace
 
 __all__ = ["ADDING", "ALL_OF_ACME", "adding", "graph"]
 
@@ -13,7 +13,7 @@ ADDING = "def execute(params, project):\n  return {'sum': params['a'] + params['
 
 
 def graph(
-    house: House,
+    workspace: Workspace,
     nodes: Mapping[str, Any],
     item_id: str = "acme/flow",
     *,
@@ -27,7 +27,7 @@ def graph(
     more: dict[str, Any] = {"env_requires": list(env_requires)} if env_requires else {}
     if inputs is not None:
         more["config_schema"] = {"type": "object", "properties": inputs}
-    return house.yaml(
+    return workspace.yaml(
         item_id,
         version="1.0.0",
         tool_type="graph",
@@ -40,9 +40,9 @@ def graph(
     )
 
 
-def adding(house: House) -> str:
+def adding(workspace: Workspace) -> str:
     """A graph that adds one to what it is given."""
-    house.python("acme/add", ADDING)
+    workspace.python("acme/add", ADDING)
     nodes = {
         "add": {
             "action": {"item_id": "tool:acme/add", "params": {"a": "${inputs.a}", "b": 1}},
@@ -51,4 +51,4 @@ def adding(house: House) -> str:
         },
         "done": {"type": "return", "output": {"sum": "${state.sum}"}},
     }
-    return graph(house, nodes, inputs={"a": {"type": "integer"}}, state={"sum": 0})
+    return graph(workspace, nodes, inputs={"a": {"type": "integer"}}, state={"sum": 0})

@@ -202,7 +202,7 @@ def serve(life: Life, template: Path, work: Path, begin: int, step: int, how: st
 
     Args:
         life: The life.
-        template: The furnished house.
+        template: The furnished workspace.
         work: Where copies are made.
         begin: The first point, from 1.
         step: How far the next one is.
@@ -287,7 +287,7 @@ def kill_at_points(
 
     Args:
         module: `python -m MODULE TEMPLATE WORK BEGIN STEP HOW` serves; see `main`.
-        furnish: Makes the house that each life runs in a copy of.
+        furnish: Makes the workspace that each life runs in a copy of.
         tmp_path: A folder.
         how: See `serve`.
         every: How many points lie between two that are tried.

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from tests.forking import ROOT, SERVERS, Forked, address_of
-from tests.house import House
+from tests.workspace import Workspace
 
 COMMAND = ["-m", "ryecore.cli", "mcp", "serve"]
 TOKEN = "a-token-of-the-tests"
@@ -35,26 +35,26 @@ INITIALIZE = {
 }
 
 
-def arguments(house: House, **more: Any) -> dict[str, Any]:
-    """The arguments of a call on the house's project."""
-    return {"project_path": str(house.project), **more}
+def arguments(workspace: Workspace, **more: Any) -> dict[str, Any]:
+    """The arguments of a call on the workspace's project."""
+    return {"project_path": str(workspace.project), **more}
 
 
-def environ(house: House, **more: str) -> dict[str, str]:
-    return {**house.environ, "USER_SPACE": str(house.user), **more}
+def environ(workspace: Workspace, **more: str) -> dict[str, str]:
+    return {**workspace.environ, "USER_SPACE": str(workspace.user), **more}
 
 
 @asynccontextmanager
 async def stdio(
-    house: House, *args: str, mode: str = "auto", fresh: bool = False, **options: Any
+    workspace: Workspace, *args: str, mode: str = "auto", fresh: bool = False, **options: Any
 ) -> AsyncIterator[Client]:
     """A client that has started the server; a fresh one imports all that it needs by itself."""
     forked = ["-S", str(ROOT / "tests/forked.py"), address_of(SERVERS), *COMMAND[1:]]
     server = StdioServerParameters(
         command=sys.executable,
-        args=[*(COMMAND if fresh else forked), "--project", str(house.project), *args],
-        env=environ(house),
-        cwd=str(house.project),
+        args=[*(COMMAND if fresh else forked), "--project", str(workspace.project), *args],
+        env=environ(workspace),
+        cwd=str(workspace.project),
     )
     async with Client(server, mode=mode, **options) as client:
         yield client
@@ -62,15 +62,15 @@ async def stdio(
 
 @contextmanager
 def process(
-    house: House, *args: str, fresh: bool = False, **variables: str
+    workspace: Workspace, *args: str, fresh: bool = False, **variables: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """The server, its streams in the test's own hands; a fresh one has its own command line."""
     options: dict[str, Any] = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
-        "cwd": house.project,
-        "env": environ(house, **variables),
+        "cwd": workspace.project,
+        "env": environ(workspace, **variables),
     }
     started: subprocess.Popen[bytes] = (
         subprocess.Popen([sys.executable, *COMMAND, *args], **options)
@@ -101,10 +101,12 @@ class Served:
 
 
 @contextmanager
-def http(house: House, *args: str, fresh: bool = False, **variables: str) -> Iterator[Served]:
+def http(
+    workspace: Workspace, *args: str, fresh: bool = False, **variables: str
+) -> Iterator[Served]:
     """The server over HTTP on a free port, as soon as it listens."""
     variables.setdefault("RYE_MCP_TOKEN", TOKEN)
-    with process(house, "--http", "0", *args, fresh=fresh, **variables) as started:
+    with process(workspace, "--http", "0", *args, fresh=fresh, **variables) as started:
         assert started.stderr is not None
         line = started.stderr.readline().decode()
         assert "ryecore serves MCP at " in line, line + started.stderr.read().decode()
@@ -145,8 +147,8 @@ def read_pid(fifo: Path) -> int:
     return int(fifo.read_text())
 
 
-def make_waiting_tool(house: House) -> tuple[str, Path]:
+def make_waiting_tool(workspace: Workspace) -> tuple[str, Path]:
     """A tool that says its process id through a FIFO, and then waits for ever."""
-    fifo = house.project / "pid"
+    fifo = workspace.project / "pid"
     os.mkfifo(fifo)
-    return house.shell("a/waits", 'echo $$ > "$1/pid"; exec sleep 1000'), fifo
+    return workspace.shell("a/waits", 'echo $$ > "$1/pid"; exec sleep 1000'), fifo

@@ -29,7 +29,7 @@ from ryecore.state.database import Database
 from ryecore.testing import FunctionProvider, Turn, call, hang, say
 from tests.graphs import graph
 from tests.loops import loop_load
-from tests.stage import KEY, Stage, add
+from tests.scripted_host import KEY, ScriptedHost, add
 from tests.unit.lillux.system import wait_until_dead
 
 SYNC_MS: Final = 20
@@ -53,13 +53,13 @@ def _model(request: LlmRequest) -> Turn:
     return call("add", {"a": done, "b": 1}) if done < TURNS - 1 else say("done")
 
 
-def _stage(root: Path) -> Stage:
+def _stage(root: Path) -> ScriptedHost:
     root.mkdir(parents=True, exist_ok=True)
-    stage = Stage(root, model=_model)
+    host = ScriptedHost(root, model=_model)
     environ = {"LD_PRELOAD": os.environ["LD_PRELOAD"], "PYTHONPATH": os.pathsep.join(sys.path)}
-    stage.house.environ |= environ
-    stage.write("acme/adds")
-    stage.house.python(
+    host.workspace.environ |= environ
+    host.write("acme/adds")
+    host.workspace.python(
         "acme/add", "def execute(params, project):\n  return {'sum': 1, 'text': 'x' * 20000}"
     )
     called = {"action": {"item_id": _TOOL}, "assign": {"text": "${result.text}"}}
@@ -68,14 +68,14 @@ def _stage(root: Path) -> Stage:
         "second": {**called, "next": "done"},
         "done": {"type": "return", "output": "${state.text}"},
     }
-    graph(stage.house, nodes, state={"text": ""})
-    return stage
+    graph(host.workspace, nodes, state={"text": ""})
+    return host
 
 
 async def _runs(root: Path, durability: Any) -> dict[str, object]:
     """Four threads and a graph at once."""
-    stage, results = _stage(root), list[Any]()
-    async with stage.open(durability=durability) as rye:
+    host, results = _stage(root), list[Any]()
+    async with host.open(durability=durability) as rye:
 
         async def run() -> None:
             results.append(await rye.execute(_DIRECTIVE, {}, thread="fork"))
@@ -133,13 +133,13 @@ async def _opening(root: Path, durability: Any) -> dict[str, object]:
             for one in (run, start, walk, walk_apart, launch, look):
                 group.start_soon(one, rye)
 
-    async def use(stage: Stage, use: Callable[[Rye], Awaitable[None]]) -> None:
-        async with stage.open(durability=durability, deps_factory=_FACTORY) as rye:
+    async def use(host: ScriptedHost, use: Callable[[Rye], Awaitable[None]]) -> None:
+        async with host.open(durability=durability, deps_factory=_FACTORY) as rye:
             await use(rye)
 
     async def use_all() -> None:
-        for stage, one in new:
-            await use(stage, one)
+        for host, one in new:
+            await use(host, one)
 
     new = [(_stage(root / one.__name__), one) for one in (run, walk, walk_apart, all_at_once)]
     await use(_stage(root / "other"), all_at_once)  # imports what they need
@@ -148,7 +148,7 @@ async def _opening(root: Path, durability: Any) -> dict[str, object]:
 
 async def _resuming(root: Path, durability: Any) -> dict[str, object]:
     """Resume what has ended, and what a host left as it was killed."""
-    stage = _stage(root)
+    host = _stage(root)
     options = {"durability": durability, "deps_factory": _FACTORY}
 
     async def killed() -> list[str]:
@@ -163,17 +163,17 @@ async def _resuming(root: Path, durability: Any) -> dict[str, object]:
     def lengthen(one: str) -> None:
         """Make a transcript long, and tear its last line."""
         record = {"timestamp": 1.5, "thread_id": one, "event_type": "token_delta", "payload": {}}
-        with (stage.house.path("state/threads") / one / "transcript.jsonl").open("a") as file:
+        with (host.workspace.path("state/threads") / one / "transcript.jsonl").open("a") as file:
             file.write(f"{json.dumps(record)}\n" * RECORDS + "torn")
 
     async def resume(thread_id: str, run_id: str, key: str, **how: Any) -> None:
-        async with stage.open(**options) as rye:
+        async with host.open(**options) as rye:
             assert (await rye.start(_DIRECTIVE, idempotency_key=key)).thread_id == thread_id
             assert (await rye.threads.resume(thread_id, "Go on.")).success
             assert (await rye.graphs.resume(run_id, **how)).success
             assert (await rye.threads.fork(thread_id, at=1, message="Go on.")).success
 
-    async with stage.open(**options) as rye:
+    async with host.open(**options) as rye:
         started = await rye.start(_DIRECTIVE, idempotency_key="ended")
         thread = await started.result()
         run = await rye.graphs.run(_GRAPH)
@@ -206,7 +206,7 @@ async def _dying(root: Path, durability: Any) -> None:
 
 async def _apart(root: Path, durability: Any) -> dict[str, object]:
     """A thread, a tool and a graph in processes of their own, each begun by a host that waits."""
-    stage, pids = _stage(root), list[int]()
+    host, pids = _stage(root), list[int]()
 
     async def launched(rye: Rye, ref: str, **options: Any) -> None:
         started: Any = await rye.execute(ref, {}, async_=True, **options)
@@ -222,11 +222,11 @@ async def _apart(root: Path, durability: Any) -> dict[str, object]:
         assert done.success, done.error
 
     options = {"durability": durability, "deps_factory": _FACTORY}
-    async with stage.open(**options) as rye:
+    async with host.open(**options) as rye:
         measured = await _measured(partial(all_of_them, rye), is_warm=False)
     for pid in pids:
         wait_until_dead(pid)
-    reports = [json.loads(one.read_text()) for one in stage.house.user.glob("measured-*.json")]
+    reports = [json.loads(one.read_text()) for one in host.workspace.user.glob("measured-*.json")]
     return {**measured, "processes": reports}
 
 

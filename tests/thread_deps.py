@@ -12,8 +12,8 @@ import anyio
 from ryecore import AgentRunnerDeps, ToolRegistry
 from ryecore.llm.request import LlmRequest
 from ryecore.testing import FunctionProvider, call, say
-from tests.house import House
-from tests.stage import KEY, TOTAL, add, directive
+from tests.scripted_host import KEY, TOTAL, add, directive
+from tests.workspace import Workspace
 
 DEPS = "tests.thread_deps:deps"
 ROOT = Path(__file__).parents[1]
@@ -50,9 +50,9 @@ def deps() -> Mapping[str, Any]:
     }
 
 
-def furnish(house: House) -> None:
+def furnish(workspace: Workspace) -> None:
     """Write the directives that the models know."""
-    house.environ["PYTHONPATH"] = str(ROOT)
+    workspace.environ["PYTHONPATH"] = str(ROOT)
     tools = "<execute><directive>acme/*</directive><tool>host/add</tool></execute>"
     for name, body, more in (
         ("sum", "Add {input:x} and 3.", {"inputs": _NUMBER, "outputs": TOTAL}),
@@ -60,4 +60,4 @@ def furnish(house: House) -> None:
         ("talk", "Talk.", {"permissions": ""}),
         ("hang", "Hang.", {}),
     ):
-        house.write(f"directives/acme/{name}.md", directive(name, body, **more))
+        workspace.write(f"directives/acme/{name}.md", directive(name, body, **more))

@@ -2,7 +2,7 @@
 
 The body ends with a line `PLAN` and a JSON list of steps: `[tool, arguments]`, or a list of those
 for calls at once. After the last one the model says what the last results were. Each process that
-has `HOME` in a house's user space can rebuild it: `deps_factory="tests.thread_host:deps"`.
+has `HOME` in a workspace's user space can rebuild it: `deps_factory="tests.thread_host:deps"`.
 
 `python -m tests.thread_host ROOT JSON` runs threads as a host does: `{"runs": [[ref, ...], ...]}`,
 those of one list at once.
@@ -26,10 +26,10 @@ from ryecore.llm.result import Usage
 from ryecore.state.store import ThreadStore
 from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.tools import ToolRegistry, tool
-from tests.house import House
-from tests.stage import directive
+from tests.scripted_host import directive
+from tests.workspace import Workspace
 
-__all__ = ["FACTORY", "Theatre", "deps", "serve"]
+__all__ = ["FACTORY", "PlannedWorkspace", "deps", "serve"]
 
 FACTORY: Final = "tests.thread_host:deps"
 USAGE: Final = Usage(1000, 100)
@@ -39,28 +39,28 @@ COST: Final = 1000 * 100 + 100 * 500
 _PERMITS: Final = "<execute><directive>acme/*</directive><tool>*</tool></execute>"
 
 
-class Theatre:
-    """A house whose threads do what their directives' plans say, in whichever process."""
+class PlannedWorkspace:
+    """A workspace whose threads do what their directives' plans say, in whichever process."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.root = house.root
-        house.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.root = workspace.root
+        workspace.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 
     def write(self, name: str, *plan: Any, permissions: str = _PERMITS, **more: Any) -> str:
         """Write and sign a directive; its canonical ref."""
         body = f"I am {name}.\n\nPLAN\n{json.dumps(plan)}"
         text = directive(name, body, permissions=permissions, **more)
-        self.house.write(f"directives/acme/{name}.md", text)
+        self.workspace.write(f"directives/acme/{name}.md", text)
         return f"directive:acme/{name}"
 
     def open(self, **options: Any) -> Rye:
-        """A Rye of the house in this process."""
-        return self.house.open(**{**_deps(self.root), "deps_factory": FACTORY, **options})
+        """A Rye of the workspace in this process."""
+        return self.workspace.open(**{**_deps(self.root), "deps_factory": FACTORY, **options})
 
     def store(self) -> ThreadStore:
-        """The house's threads."""
-        return ThreadStore.open(self.house.project / ".ai", self.house.user / ".ai")
+        """The workspace's threads."""
+        return ThreadStore.open(self.workspace.project / ".ai", self.workspace.user / ".ai")
 
     def command(self, *runs: list[str]) -> list[str]:
         """The command of a process that runs threads."""
@@ -69,7 +69,7 @@ class Theatre:
     @property
     def environ(self) -> dict[str, str]:
         """The environment of such a process."""
-        return {**os.environ, **self.house.environ}
+        return {**os.environ, **self.workspace.environ}
 
     def allow(self, name: str) -> None:
         """Let all threads go on that wait at a gate."""

@@ -22,8 +22,8 @@ import anyio
 from ryecore import ExecutionResult, Rye, SyncRye
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux.warm import TemplateStats
-from tests.house import PYTHON, House, events
 from tests.killing import lines_of
+from tests.workspace import PYTHON, Workspace, events
 
 __all__ = [
     "EFFECTS",
@@ -83,20 +83,20 @@ def execute(params, project_path):
 """
 
 
-def furnish(root: Path) -> House:
-    """A house with a tool that leaves a line with its `id` in `effects`, unless it is `mute`.
+def furnish(root: Path) -> Workspace:
+    """A workspace with a tool that leaves a line with its `id` in `effects`, unless it is `mute`.
 
     With `wait` it stays at that pipe, with `end` it does so at its exit; where it has come there,
     its number stands in the file beside the pipe that ends in `.begun`.
     """
-    house = House(root)
-    house.python("a/mark", _MARK)
-    return house
+    workspace = Workspace(root)
+    workspace.python("a/mark", _MARK)
+    return workspace
 
 
-def wrap_python(house: House, script: str) -> None:
+def wrap_python(workspace: Workspace, script: str) -> None:
     """Have tools run by a shell script; `$real` in it is the interpreter, `$template` is 1 or 0."""
-    folder = house.root / "bin"
+    folder = workspace.root / "bin"
     folder.mkdir()
     lines = ["#!/bin/sh", f"real={PYTHON}", "template=0"]
     lines += ['case "$*" in *"read(3, "*) template=1;; esac', script, 'exec "$real" "$@"', ""]
@@ -124,7 +124,7 @@ def _options(root: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_rye(root: Path, **options: Any) -> Rye:
-    """Open a Rye in a house that another process has furnished."""
+    """Open a Rye in a workspace that another process has furnished."""
     return Rye.open(root / "project", **_options(root, options))
 
 
@@ -207,7 +207,7 @@ def state_of(pid: int) -> str:
 
 
 def processes_of(root: Path) -> set[int]:
-    """Every process that a Rye of this house has started: each has its folder in what it was given.
+    """All processes started by a Rye of this workspace: each was given its folder.
 
     Its hosts have not; a zombie has nothing.
     """
@@ -225,7 +225,7 @@ def processes_of(root: Path) -> set[int]:
 
 
 def spares_of(root: Path) -> set[int]:
-    """Who stands before its go, of a house's processes."""
+    """Who stands before its go, of a workspace's processes."""
     return {pid for pid in processes_of(root) if is_spare(pid)}
 
 
@@ -240,7 +240,7 @@ def is_spare(pid: int) -> bool:
 
 
 def templates_of(root: Path) -> set[int]:
-    """The templates of a house."""
+    """The templates of a workspace."""
     return {pid for pid in processes_of(root) if _kind_of_third(pid) == "socket"}
 
 
@@ -252,7 +252,7 @@ def _kind_of_third(pid: int) -> str:
 
 
 def none_left(root: Path, within_s: float = 1.0) -> bool:
-    """Whether every process of a house ends within that time."""
+    """Whether every process of a workspace ends within that time."""
     end = time.monotonic() + within_s
     while left := processes_of(root):
         held = []
@@ -276,7 +276,7 @@ class Host:
 
     Attributes:
         pid: Its number.
-        root: Its house.
+        root: Its workspace.
     """
 
     def __init__(self, server: "Hosts", pid: int, root: Path, said: int) -> None:

@@ -26,7 +26,7 @@ from tests.benchmarks.floor import turns as floor
 from tests.benchmarks.floor.threads import Left, by_hand
 from tests.benchmarks.harness import report
 from tests.benchmarks.turns import FakeProvider, add
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 _TURNS, _FROM = 12, 1  # of which the first is left out, and the last, which answers
 _ROUNDS = {"process": 40, "machine": 3}
@@ -62,12 +62,12 @@ class _Threads:
 
     def __init__(self, folder: Path, turns: int) -> None:
         self.model = _Scripted(turns)
-        self._stage = Stage(folder, model=self.model)
+        self._stage = ScriptedHost(folder, model=self.model)
         limits = f'turns="{turns + 2}" tokens="100000000"'
         # What calls a tool is told to; what calls none has none, and is asked once.
         allowed = {} if turns else {"permissions": ""}
         self._ref = self._stage.write("acme/add", "Add.", limits=limits, **allowed)
-        self.project = self._stage.house.project / ".ai"
+        self.project = self._stage.workspace.project / ".ai"
 
     def open(self, durability: Durability) -> Rye:
         return self._stage.open(durability=durability)

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.benchmarks.harness import report
-from tests.house import PYTHON, House
-from tests.mcp_house import SERVER, mcp_tool, stdio_server
+from tests.mcp_items import SERVER, mcp_tool, stdio_server
+from tests.workspace import PYTHON, Workspace
 
 _WARM_ROUNDS = 200
 _COLD_ROUNDS = 10
@@ -33,18 +33,18 @@ async def _timed_ms(call: Callable[[], Awaitable[object]]) -> float:
     return (time.perf_counter_ns() - begun) / 1e6
 
 
-async def _measure(house: House, mode: str, name: str) -> None:
+async def _measure(workspace: Workspace, mode: str, name: str) -> None:
     """Measure a kept server beside an open session of the SDK with another such server."""
     from mcp import ClientSession
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    stdio_server(house, mode)
-    ref = mcp_tool(house, "where")
+    stdio_server(workspace, mode)
+    ref = mcp_tool(workspace, "where")
     server = StdioServerParameters(command=PYTHON, args=[str(SERVER), mode])
     kept: list[float] = []
     bare: list[float] = []
     async with (
-        house.open() as rye,
+        workspace.open() as rye,
         stdio_client(server) as (read, write),
         ClientSession(read, write) as session,
     ):
@@ -55,12 +55,12 @@ async def _measure(house: House, mode: str, name: str) -> None:
     _report(name, kept[1:], bare[1:], "an open session of the SDK")
 
 
-async def _measure_cold(house: House) -> None:
-    stdio_server(house)
-    ref = mcp_tool(house, "where", warm=False)
+async def _measure_cold(workspace: Workspace) -> None:
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, "where", warm=False)
     fresh: list[float] = []
     alone: list[float] = []
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         for _ in range(_COLD_ROUNDS + 1):
             fresh.append(await _timed_ms(lambda: rye.execute(ref)))
             alone.append(await _timed_ms(lambda: asyncio.to_thread(_run_bare)))
@@ -79,10 +79,10 @@ def _report(name: str, ours: list[float], floor: list[float], against: str) -> N
 def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(folder))
-        asyncio.run(_measure(house, "tells", "mcp call, server kept"))
-        asyncio.run(_measure(house, "good", "mcp call, server kept, tools listed each time"))
-        asyncio.run(_measure_cold(house))
+        workspace = Workspace(Path(folder))
+        asyncio.run(_measure(workspace, "tells", "mcp call, server kept"))
+        asyncio.run(_measure(workspace, "good", "mcp call, server kept, tools listed each time"))
+        asyncio.run(_measure_cold(workspace))
 
 
 if __name__ == "__main__":

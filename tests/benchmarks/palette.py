@@ -12,14 +12,14 @@ from pathlib import Path
 
 from ryecore.threads.calls.palette import PaletteBuilder
 from tests.benchmarks.harness import compare
-from tests.house import House
-from tests.unit.threads.desk import Desk
+from tests.unit.threads.palette_caller import RecordingDispatcher
+from tests.workspace import Workspace
 
 _TOOLS = tuple(f"acme/tool{number}" for number in range(5))
 _CALLS = 20
 
 
-def _furnish(house: House) -> None:
+def _furnish(workspace: Workspace) -> None:
     schema = {
         "type": "object",
         "properties": {"text": {"type": "string"}, "times": {"type": "integer", "default": 1}},
@@ -27,17 +27,17 @@ def _furnish(house: House) -> None:
     }
     for item_id in _TOOLS:
         body = "def execute(params, project_path):\n    return 1"
-        house.python(item_id, body, description="Say it loudly.", config_schema=schema)
+        workspace.python(item_id, body, description="Say it loudly.", config_schema=schema)
 
 
 def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as root, asyncio.Runner() as runner:
-        house = House(Path(root))
-        _furnish(house)
-        rye = house.open()
-        desk = Desk(rye)
-        builder = PaletteBuilder(desk)
+        workspace = Workspace(Path(root))
+        _furnish(workspace)
+        rye = workspace.open()
+        dispatcher = RecordingDispatcher(rye)
+        builder = PaletteBuilder(dispatcher)
         by_name = [f"rye.execute.tool.{item_id.replace('/', '.')}" for item_id in _TOOLS]
 
         def many(one: Callable[[], Awaitable[object]]) -> Callable[[], None]:
@@ -49,7 +49,7 @@ def run() -> None:
 
         async def chains() -> None:
             for item_id in _TOOLS:
-                await desk.chain(f"tool:{item_id}")
+                await dispatcher.chain(f"tool:{item_id}")
 
         goals = {"palette_by_name_x20": "<= 6 ms: 300 us each", "palette_by_wildcard_x20": "none"}
         grants = (by_name, ["rye.execute.tool.acme.*"])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ryecore import SyncRye
 from tests.benchmarks.harness import compare, report
-from tests.house import House
 from tests.npm import npm_program
+from tests.workspace import Workspace
 
 _NODE = "rye/core/runtimes/node/node"
 _RUST = "rye/core/runtimes/rust/runtime"
@@ -23,14 +23,14 @@ _ENV = {"PATH": os.environ["PATH"], "TSX_DISABLE_CACHE": "1"}
 @contextmanager
 def _furnished(
     files: Mapping[str, str | bytes], environ: Mapping[str, str] | None = None
-) -> Iterator[tuple[House, SyncRye]]:
+) -> Iterator[tuple[Workspace, SyncRye]]:
     with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(folder))
-        house.environ |= environ or {}
+        workspace = Workspace(Path(folder))
+        workspace.environ |= environ or {}
         for name, content in files.items():
-            house.write(f"tools/acme/{name}", content)
-        with house.sync() as rye:
-            yield house, rye
+            workspace.write(f"tools/acme/{name}", content)
+        with workspace.sync() as rye:
+            yield workspace, rye
 
 
 def _run_alone(*command: str) -> None:
@@ -40,8 +40,8 @@ def _run_alone(*command: str) -> None:
 def _script(name: str, body: str, interpreter: str, goal: str) -> None:
     header = f'const __executor_id__ = "{_NODE}";\n'
     files = {name: header + body, "package.json": "{}"}
-    with _furnished(files, {"RYE_NODE": interpreter}) as (house, rye):
-        path = str(house.path(f"tools/acme/{name}"))
+    with _furnished(files, {"RYE_NODE": interpreter}) as (workspace, rye):
+        path = str(workspace.path(f"tools/acme/{name}"))
         compare(
             f"warm call of a {Path(name).suffix} tool",
             lambda: rye.execute("tool:acme/tool").raise_for_status(),
@@ -63,8 +63,8 @@ def _rust(program: bytes) -> None:
     declared = f"executor_id: {_RUST}\nconfig: {{binary: program}}\n"
     for size_bytes in (len(program), _LARGE_BYTES):
         padded = program.ljust(size_bytes, b"\0")  # what is behind a binary doesn't change it
-        with _furnished({"tool.yaml": declared, "program": padded}) as (house, rye):
-            alone = house.path("tools/acme/program")
+        with _furnished({"tool.yaml": declared, "program": padded}) as (workspace, rye):
+            alone = workspace.path("tools/acme/program")
             alone.chmod(0o755)
             mib = size_bytes / 2**20
             started = time.perf_counter()

@@ -13,19 +13,19 @@ from pathlib import Path
 from ryecore import SyncRye
 from ryecore.search.walk import walk
 from tests.benchmarks.harness import compare, report
-from tests.house import House
+from tests.workspace import Workspace
 
 _ITEMS = 1000
 _WORDS = ("tide", "moon", "harbour", "chart", "lantern", "keel", "anchor", "gull", "reef", "rope")
 _FIRST_ROUNDS = 5
 
 
-def _furnish(house: House) -> list[Path]:
+def _furnish(workspace: Workspace) -> list[Path]:
     paths = []
     for number in range(_ITEMS):
         words = itertools.islice(itertools.cycle(_WORDS), number % 10, number % 10 + 120)
         text = f"---\ntitle: Note {number}\n---\n" + " ".join(words) + f" number{number}\n"
-        paths.append(house.write(f"knowledge/n{number % 20}/k{number}.md", text))
+        paths.append(workspace.write(f"knowledge/n{number % 20}/k{number}.md", text))
     return paths
 
 
@@ -41,9 +41,9 @@ def _walk(folder: Path) -> int:
 def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as root:
-        house = House(Path(root))
-        paths = _furnish(house)
-        folder = house.path("knowledge")
+        workspace = Workspace(Path(root))
+        paths = _furnish(workspace)
+        folder = workspace.path("knowledge")
         assert _walk(folder) == _ITEMS
 
         def search(rye: SyncRye) -> None:
@@ -51,8 +51,8 @@ def run() -> None:
 
         firsts, floors = [], []
         for _ in range(_FIRST_ROUNDS):
-            shutil.rmtree(house.user / ".ai/cache", ignore_errors=True)
-            with house.sync() as rye:
+            shutil.rmtree(workspace.user / ".ai/cache", ignore_errors=True)
+            with workspace.sync() as rye:
                 begun = time.perf_counter_ns()
                 search(rye)
                 firsts.append((time.perf_counter_ns() - begun) / 1e6)
@@ -65,7 +65,7 @@ def run() -> None:
             f"{name}, first index", first, "ms", floor=floor, ratio=first / floor, goal="<= 1000 ms"
         )
 
-        with house.sync() as rye:
+        with workspace.sync() as rye:
             search(rye)
             time.sleep(0.3)  # the clock's grain
             search(rye)

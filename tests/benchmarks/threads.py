@@ -12,7 +12,7 @@ from ryecore.actions.launch import LaunchedThread
 from ryecore.state.database import Database
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from tests.benchmarks.harness import compare, report_ways
-from tests.house import PYTHON, House
+from tests.workspace import PYTHON, Workspace
 
 _ROUNDS = 15
 
@@ -53,11 +53,11 @@ def _registry(folder: Path) -> None:
     )
 
 
-def _launches(house: House) -> None:
-    ref = house.shell("acme/true", "true")
+def _launches(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/true", "true")
     times: dict[str, list[float]] = {"launch, until it returns": [], "launch, until it ended": []}
     floors: list[float] = []
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         for turn in range(_ROUNDS + 1):
             begun = time.perf_counter()
             subprocess.run([PYTHON, "-c", "import asyncio, json, sqlite3"], check=True)
@@ -86,7 +86,7 @@ def run() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _registry(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        _launches(House(Path(folder)))
+        _launches(Workspace(Path(folder)))
 
 
 if __name__ == "__main__":

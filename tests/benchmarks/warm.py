@@ -20,7 +20,7 @@ from ryecore import Rye
 from ryecore.lillux import TemplateStats
 from tests.benchmarks.floor.prefork import Prefork, prefork
 from tests.benchmarks.harness import report
-from tests.house import House, events
+from tests.workspace import Workspace, events
 
 _BODY: Final = (
     "def execute(params, project_path):\n    return {{'sum': params['a'] + params['b'] + {}}}"
@@ -163,13 +163,13 @@ def _memory(rye: Rye, after: str) -> None:
         )
 
 
-async def _right_again(house: House, rye: Rye, ref: str, *, is_warm: bool) -> None:
+async def _right_again(workspace: Workspace, rye: Rye, ref: str, *, is_warm: bool) -> None:
     """The first calls after the tool was edited and signed anew; each gives the new answer."""
     names = ("first", "second", "third")
     times: dict[str, list[float]] = {name: [] for name in names}
     again: list[float] = []
     for edit in range(1, _EDITS + 1):
-        house.python(ref.removeprefix("tool:"), _BODY.format(edit))
+        workspace.python(ref.removeprefix("tool:"), _BODY.format(edit))
         edited = time.perf_counter()
         for name in names:
             begun = time.perf_counter()
@@ -190,8 +190,8 @@ async def _right_again(house: House, rye: Rye, ref: str, *, is_warm: bool) -> No
         report(title, value, "ms", least=least, edits=len(again), goal=goal)
 
 
-async def _measure(house: House, ref: str, floor: Prefork) -> None:
-    async with house.open() as opened, house.open(warm_memory_mib=0) as cold:
+async def _measure(workspace: Workspace, ref: str, floor: Prefork) -> None:
+    async with workspace.open() as opened, workspace.open(warm_memory_mib=0) as cold:
         for rye in (opened, cold):
             await _call(rye, ref, _PARAMS)
             await _call(rye, *_BASH)
@@ -204,18 +204,18 @@ async def _measure(house: House, ref: str, floor: Prefork) -> None:
         await _throughput(floor, warm, cold, ref)
         if warm:
             _memory(warm, f"{_AT_ONCE[-1]} callers")
-        await _right_again(house, opened, ref, is_warm=warm is not None)
+        await _right_again(workspace, opened, ref, is_warm=warm is not None)
 
 
 def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(folder))
-        house.environ["PATH"] = f"{Path(_PYTHON).parent}:{house.environ['PATH']}"
-        ref = house.python("acme/add", _BODY.format(0))
-        tool = house.path("tools/acme/add.py")
-        with prefork(_PYTHON, tool, house.project, spares=max(_AT_ONCE)) as floor:
-            asyncio.run(_measure(house, ref, floor))
+        workspace = Workspace(Path(folder))
+        workspace.environ["PATH"] = f"{Path(_PYTHON).parent}:{workspace.environ['PATH']}"
+        ref = workspace.python("acme/add", _BODY.format(0))
+        tool = workspace.path("tools/acme/add.py")
+        with prefork(_PYTHON, tool, workspace.project, spares=max(_AT_ONCE)) as floor:
+            asyncio.run(_measure(workspace, ref, floor))
 
 
 if __name__ == "__main__":

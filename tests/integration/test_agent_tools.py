@@ -21,14 +21,14 @@ from ryecore import (
 from ryecore.agent import AgentToolResult
 from ryecore.lillux import watch
 from ryecore.testing import FunctionProvider, ScriptedProvider, call
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 def context(agent, **ctx):
@@ -56,12 +56,12 @@ async def gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("by", ["token", "task"])
-async def test_a_cancel_ends_the_process_of_a_signed_tool(house, by):
-    pidfile = house.root / "pid"
-    house.shell(
+async def test_a_cancel_ends_the_process_of_a_signed_tool(workspace, by):
+    pidfile = workspace.root / "pid"
+    workspace.shell(
         "acme/hang", f"sleep 1000 & echo $! > {pidfile}.new; mv {pidfile}.new {pidfile}\nwait"
     )
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         hang = await ToolDef.from_item(rye, "tool:acme/hang")
         run = create_agent_node_executor(deps(ScriptedProvider([call(hang.name)]), hang))
         token, scope, done = CancelToken(), anyio.CancelScope(), []
@@ -81,16 +81,16 @@ async def test_a_cancel_ends_the_process_of_a_signed_tool(house, by):
         await gone(int(pidfile.read_text()))
 
 
-async def test_a_tool_that_is_changed_between_two_turns_is_not_run_again(house):
-    house.shell("acme/say", "echo '{\"said\": 1}'")
-    path = house.path("tools/acme/say.sh")
-    ran = house.root / "ran"
+async def test_a_tool_that_is_changed_between_two_turns_is_not_run_again(workspace):
+    workspace.shell("acme/say", "echo '{\"said\": 1}'")
+    path = workspace.path("tools/acme/say.sh")
+    ran = workspace.root / "ran"
 
     def tamper(request):
         path.write_text(path.read_text().replace("echo", f"touch {ran}; echo"))
         return call("acme__say")
 
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         tool = await ToolDef.from_item(rye, "tool:acme/say")
         model = ScriptedProvider([call("acme__say"), tamper, "never"])
         bus: EventBus = EventBus("run")
@@ -109,9 +109,9 @@ async def test_a_tool_that_is_changed_between_two_turns_is_not_run_again(house):
     assert not ran.exists()
 
 
-async def test_a_hundred_runs_at_once_share_one_executor_and_leave_no_descriptor(house):
-    house.shell("acme/say", "echo '{\"said\": 1}'")
-    async with house.open() as rye:
+async def test_a_hundred_runs_at_once_share_one_executor_and_leave_no_descriptor(workspace):
+    workspace.shell("acme/say", "echo '{\"said\": 1}'")
+    async with workspace.open() as rye:
         tool = await ToolDef.from_item(rye, "tool:acme/say")
 
         def answer(request):

@@ -18,11 +18,11 @@ from ryecore.errors import StateError
 from ryecore.graph.result import GraphResult
 from ryecore.state.model import ThreadRecord
 from tests.graphs import graph
-from tests.house import House
 from tests.integration.test_mcp_sessions import Forgetful, forgetful
 from tests.matrix import in_turn
-from tests.mcp_house import HTTP, mcp_tool, pids, server_item, stdio_server
-from tests.thread_host import Theatre
+from tests.mcp_items import HTTP, mcp_tool, pids, server_item, stdio_server
+from tests.thread_host import PlannedWorkspace
+from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_connectors")]
 
@@ -31,7 +31,7 @@ LOOPS = ["asyncio", "trio"]
 PATIENCE_S = 60.0
 TO_THE_END = ["gate", {"name": "pay"}]
 
-Strike = Callable[[Theatre, Rye], Coroutine[Any, Any, None]]
+Strike = Callable[[PlannedWorkspace, Rye], Coroutine[Any, Any, None]]
 Case = tuple[dict[str, Any], Strike | None]
 """What the graph's node does, and how it is broken off while it runs."""
 
@@ -40,9 +40,9 @@ def calls(ref: str, **node: Any) -> dict[str, Any]:
     return {"action": {"item_id": ref, "params": {"text": "pay"}}, **node}
 
 
-def forks(theatre: Theatre, **how: Any) -> dict[str, Any]:
+def forks(planned: PlannedWorkspace, **how: Any) -> dict[str, Any]:
     node = how.pop("node", {})
-    ref = theatre.write("child", TO_THE_END, **how)
+    ref = planned.write("child", TO_THE_END, **how)
     return {"action": {"item_id": ref, "thread": "fork"}, **node}
 
 
@@ -51,14 +51,14 @@ def asks(**node: Any) -> dict[str, Any]:
     return {"type": "agent", "agent_ref": "writer", "prompt_template": prompt, **node}
 
 
-def slow_graph(theatre: Theatre) -> str:
-    node = calls(theatre.house.shell("acme/slow", ': > "$1/../pay.begun"; exec sleep 300'))
-    return graph(theatre.house, {"slow": node}, "acme/child")
+def slow_graph(planned: PlannedWorkspace) -> str:
+    node = calls(planned.workspace.shell("acme/slow", ': > "$1/../pay.begun"; exec sleep 300'))
+    return graph(planned.workspace, {"slow": node}, "acme/child")
 
 
 def on_child(wish: str) -> Strike:
-    async def strike(theatre: Theatre, rye: Rye) -> None:
-        await theatre.begun("pay")
+    async def strike(planned: PlannedWorkspace, rye: Rye) -> None:
+        await planned.begun("pay")
         (child,) = [one for one in await rye.threads.list() if _is_child(one)]
         await getattr(rye.threads, wish)(child.thread_id)
 
@@ -69,28 +69,28 @@ def _is_child(row: ThreadRecord) -> bool:
     return row.item_id.endswith(":acme/child")
 
 
-async def kill_connector(theatre: Theatre, rye: Rye) -> None:
-    await anyio.to_thread.run_sync((theatre.root / "called").read_bytes)
-    connector, *_ = pids(theatre.house)
+async def kill_connector(planned: PlannedWorkspace, rye: Rye) -> None:
+    await anyio.to_thread.run_sync((planned.root / "called").read_bytes)
+    connector, *_ = pids(planned.workspace)
     os.kill(connector, signal.SIGKILL)
 
 
-def hanging(theatre: Theatre, **server: Any) -> str:
-    os.mkfifo(theatre.root / "called")
-    stdio_server(theatre.house, "hangs", str(theatre.root / "called"), **server)
-    return mcp_tool(theatre.house)
+def hanging(planned: PlannedWorkspace, **server: Any) -> str:
+    os.mkfifo(planned.root / "called")
+    stdio_server(planned.workspace, "hangs", str(planned.root / "called"), **server)
+    return mcp_tool(planned.workspace)
 
 
-async def take_call(theatre: Theatre, rye: Rye) -> None:
-    await anyio.to_thread.run_sync((theatre.root / "called").read_bytes)
+async def take_call(planned: PlannedWorkspace, rye: Rye) -> None:
+    await anyio.to_thread.run_sync((planned.root / "called").read_bytes)
 
 
-def dying(theatre: Theatre, *, warm: bool) -> str:
-    stdio_server(theatre.house, "dies-once", str(theatre.root / "died"))
-    return mcp_tool(theatre.house, warm=warm)
+def dying(planned: PlannedWorkspace, *, warm: bool) -> str:
+    stdio_server(planned.workspace, "dies-once", str(planned.root / "died"))
+    return mcp_tool(planned.workspace, warm=warm)
 
 
-CASES: dict[str, Callable[[Theatre], Case]] = {
+CASES: dict[str, Callable[[PlannedWorkspace], Case]] = {
     "an MCP server that died": lambda one: (calls(dying(one, warm=True)), None),
     "an MCP server that died, not kept": lambda one: (calls(dying(one, warm=False)), None),
     "an MCP server's own timeout": lambda one: (calls(hanging(one, timeout=0.3)), take_call),
@@ -112,32 +112,32 @@ CASES: dict[str, Callable[[Theatre], Case]] = {
 
 @pytest.mark.parametrize(("how", "anyio_backend"), in_turn([*CASES], LOOPS))
 async def test_a_call_that_broke_off_is_not_repeated_by_itself(
-    house: House, how: str, anyio_backend: str
+    workspace: Workspace, how: str, anyio_backend: str
 ) -> None:
-    theatre = Theatre(house)
-    node, strike = CASES[how](theatre)
-    await broken_off(theatre, node, strike)
+    planned = PlannedWorkspace(workspace)
+    node, strike = CASES[how](planned)
+    await broken_off(planned, node, strike)
 
 
 @pytest.mark.parametrize(("kind", "anyio_backend"), in_turn(["tool", "agent"], LOOPS))
 async def test_a_runs_own_duration_leaves_the_effect_of_its_node_unknown(
-    house: House, kind: str, anyio_backend: str
+    workspace: Workspace, kind: str, anyio_backend: str
 ) -> None:
-    theatre = Theatre(house)
+    planned = PlannedWorkspace(workspace)
     nodes = {
-        "tool": lambda: calls(house.shell("acme/slow", "exec sleep 300")),
+        "tool": lambda: calls(workspace.shell("acme/slow", "exec sleep 300")),
         "agent": asks,
     }
-    await broken_off(theatre, nodes[kind](), None, "cancelled", limits={"duration_seconds": 1})
+    await broken_off(planned, nodes[kind](), None, "cancelled", limits={"duration_seconds": 1})
 
 
 async def test_a_run_whose_time_is_up_while_its_loop_is_busy_ends_as_any_such_run(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    theatre = Theatre(house)
+    planned = PlannedWorkspace(workspace)
     ref = graph(
-        house,
-        {"pay": calls(house.shell("acme/slow", "exec sleep 300"))},
+        workspace,
+        {"pay": calls(workspace.shell("acme/slow", "exec sleep 300"))},
         permissions=("rye.execute.*",),
     )
 
@@ -145,31 +145,31 @@ async def test_a_run_whose_time_is_up_while_its_loop_is_busy_ends_as_any_such_ru
         await anyio.sleep(0.8)
         time.sleep(0.6)
 
-    async with theatre.open() as rye, anyio.create_task_group() as tasks:
+    async with planned.open() as rye, anyio.create_task_group() as tasks:
         tasks.start_soon(keep_the_loop_busy)
         done = await rye.graphs.run(ref, limits={"duration_seconds": 1})
     assert (done.ended, done.effect_unknown) == ("cancelled", True), done.error
 
 
 async def broken_off(
-    theatre: Theatre,
+    planned: PlannedWorkspace,
     node: dict[str, Any],
     strike: Strike | None,
     ended: str = "error",
     limits: Any = None,
 ) -> None:
     ref = graph(
-        theatre.house,
+        planned.workspace,
         {"pay": node},
         permissions=("rye.execute.*",),
         agents={"writer": {"provider": "scripted", "model": "m-1", "tools": ["gate"]}},
     )
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
-            failed = await run_and_strike(theatre, rye, ref, strike, limits)
+        async with planned.open() as rye:
+            failed = await run_and_strike(planned, rye, ref, strike, limits)
             assert (failed.ended, failed.effect_unknown) == (ended, True), failed.error
             assert EFFECT_UNKNOWN in str(failed.error)
-            theatre.allow("pay")
+            planned.allow("pay")
             more = {"duration_seconds": 600} if limits else None
             with pytest.raises(StateError, match="'pay' broken off") as caught:
                 await rye.graphs.resume(failed.run_id)
@@ -179,12 +179,12 @@ async def broken_off(
 
 
 async def run_and_strike(
-    theatre: Theatre, rye: Rye, ref: str, strike: Strike | None, limits: Any
+    planned: PlannedWorkspace, rye: Rye, ref: str, strike: Strike | None, limits: Any
 ) -> GraphResult:
     ended = list[GraphResult]()
     async with anyio.create_task_group() as group:
         if strike is not None:
-            group.start_soon(strike, theatre, rye)
+            group.start_soon(strike, planned, rye)
         ended.append(await rye.graphs.run(ref, limits=limits))
     return ended[0]
 
@@ -209,10 +209,10 @@ class Mute(Forgetful):
 
 @pytest.mark.parametrize(("closes", "anyio_backend"), in_turn([True, False], LOOPS))
 async def test_a_call_over_http_without_an_answer_is_not_repeated_by_itself(
-    house: House, anyio_backend: str, *, closes: bool
+    workspace: Workspace, anyio_backend: str, *, closes: bool
 ) -> None:
-    server, theatre = Mute(closes=closes), Theatre(house)
+    server, planned = Mute(closes=closes), PlannedWorkspace(workspace)
     with forgetful(server) as url:
-        server_item(house, transport="http", url=url, timeout=0.5)
-        await broken_off(theatre, calls(mcp_tool(house, runtime=HTTP)), None)
+        server_item(workspace, transport="http", url=url, timeout=0.5)
+        await broken_off(planned, calls(mcp_tool(workspace, runtime=HTTP)), None)
     assert server.ran == ["pay"]

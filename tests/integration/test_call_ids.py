@@ -4,7 +4,7 @@ import pytest
 
 from ryecore import CallContext
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
@@ -18,10 +18,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_tool_gets_an_id_of_its_call_cold_and_warm(house: House) -> None:
-    tool = house.python("acme/say", SAID)
-    shell = house.shell("acme/sh", 'printf \'"%s"\' "$RYE_CALL_ID"')
-    async with house.open() as rye:
+async def test_a_tool_gets_an_id_of_its_call_cold_and_warm(workspace: Workspace) -> None:
+    tool = workspace.python("acme/say", SAID)
+    shell = workspace.shell("acme/sh", 'printf \'"%s"\' "$RYE_CALL_ID"')
+    async with workspace.open() as rye:
         first, same = CallContext(call_id="first"), CallContext(call_id="first")
         for ref in (tool, shell):
             ids = []
@@ -36,18 +36,18 @@ async def test_a_tool_gets_an_id_of_its_call_cold_and_warm(house: House) -> None
 
 
 async def test_a_graph_that_died_makes_a_call_once_more_with_the_id_that_it_had(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    said = house.root / "ids"
-    once = f"mkdir {house.root}/done 2>/dev/null || exit 0; kill -9 $PPID"
-    house.shell("acme/once", f"cat > /dev/null; echo $RYE_CALL_ID >> {said}; {once}")
+    said = workspace.root / "ids"
+    once = f"mkdir {workspace.root}/done 2>/dev/null || exit 0; kill -9 $PPID"
+    workspace.shell("acme/once", f"cat > /dev/null; echo $RYE_CALL_ID >> {said}; {once}")
     call = {"item_id": "tool:acme/once", "params": {"n": 1}}
     nodes = {
         "first": {"action": call, "next": "second"},
         "second": {"type": "foreach", "over": "${inputs.members}", "as": "m", "action": call},
     }
-    ref = graph(house, nodes, inputs={"members": {"type": "array", "default": [1, 1]}})
-    async with house.open() as rye:
+    ref = graph(workspace, nodes, inputs={"members": {"type": "array", "default": [1, 1]}})
+    async with workspace.open() as rye:
         done = await rye.execute(ref)
         assert not done.success
         (row,) = await rye.threads.list(all=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -32,10 +32,10 @@ def children() -> list[int]:
     return found
 
 
-async def test_500_executions_at_once_leave_no_descriptor_thread_or_zombie(house: House):
-    ref = house.shell("a/t", 'read -r line; echo "$line"')
+async def test_500_executions_at_once_leave_no_descriptor_thread_or_zombie(workspace: Workspace):
+    ref = workspace.shell("a/t", 'read -r line; echo "$line"')
     answers: dict[int, object] = {}
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         await rye.execute(ref, {"n": -1})  # the reactor, the loop's mailbox and a worker thread
         before = descriptors(), threading.active_count(), children()
 
@@ -51,10 +51,10 @@ async def test_500_executions_at_once_leave_no_descriptor_thread_or_zombie(house
         assert children() == before[2]
 
 
-async def test_many_tools_that_nobody_remembers_yet_are_made_ready_at_once(house: House):
-    refs = [house.shell(f"a/t{number}", f"echo number {number}") for number in range(20)]
+async def test_many_tools_that_nobody_remembers_yet_are_made_ready_at_once(workspace: Workspace):
+    refs = [workspace.shell(f"a/t{number}", f"echo number {number}") for number in range(20)]
     answers: list[tuple[str, str]] = []
-    async with house.open() as rye, anyio.create_task_group() as tasks:
+    async with workspace.open() as rye, anyio.create_task_group() as tasks:
 
         async def call(ref: str) -> None:
             answers.append((ref, (await rye.execute(ref)).data["stdout"].strip()))
@@ -66,9 +66,9 @@ async def test_many_tools_that_nobody_remembers_yet_are_made_ready_at_once(house
     assert sorted(answers) == sorted(expected * 5)
 
 
-async def test_executions_that_are_cancelled_all_at_once_leave_nothing(house: House):
-    ref = house.shell("a/t", "read -r < <(sleep 600)")
-    async with house.open() as rye:
+async def test_executions_that_are_cancelled_all_at_once_leave_nothing(workspace: Workspace):
+    ref = workspace.shell("a/t", "read -r < <(sleep 600)")
+    async with workspace.open() as rye:
         await rye.execute(ref, timeout_s=0.05)
         before = descriptors(), children()
         async with anyio.create_task_group() as tasks:
@@ -80,10 +80,10 @@ async def test_executions_that_are_cancelled_all_at_once_leave_nothing(house: Ho
         assert (descriptors(), children()) == before
 
 
-async def test_changes_while_many_run_give_one_version_or_the_other(house: House):
-    ref = house.shell("a/t", "echo one")
+async def test_changes_while_many_run_give_one_version_or_the_other(workspace: Workspace):
+    ref = workspace.shell("a/t", "echo one")
     seen: set[str] = set()
-    async with house.open() as rye, anyio.create_task_group() as tasks:
+    async with workspace.open() as rye, anyio.create_task_group() as tasks:
 
         async def call() -> None:
             seen.add((await rye.execute(ref)).data["stdout"])
@@ -92,5 +92,5 @@ async def test_changes_while_many_run_give_one_version_or_the_other(house: House
             tasks.start_soon(call)
             if number == 30:
                 await anyio.lowlevel.checkpoint()
-                house.shell("a/t", "echo two")
+                workspace.shell("a/t", "echo two")
     assert seen <= {"one\n", "two\n"}

@@ -34,19 +34,19 @@ from tests.detached import (
     run_rye,
     until_printed,
 )
-from tests.house import House
 from tests.loops import one_loop_each
 from tests.unit.lillux.system import is_alive, wait_until_dead
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 pytest_generate_tests = one_loop_each
 
 
-async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(house: House) -> None:
-    ref = house.python(
+async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(workspace: Workspace) -> None:
+    ref = workspace.python(
         "acme/add", "def execute(params, project):\n  return {'sum': params['a'] + 1}"
     )
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         launched = await launch(rye, ref, a=41)
         answer = launched.to_dict()
         report = await end_of(rye, launched)
@@ -63,54 +63,54 @@ async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(house: House) -> 
     wait_until_dead(launched.pid)
 
 
-async def test_another_process_sees_the_same(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
+async def test_another_process_sees_the_same(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
         await end_of(rye, launched)
-    done = await run_rye(house, "threads", "show", launched.thread_id[:8], "--json")
+    done = await run_rye(workspace, "threads", "show", launched.thread_id[:8], "--json")
     assert json.loads(done.stdout)["result"]["data"]["stdout"] == "hello\n"
 
 
-async def test_the_launcher_need_not_stay(house: House) -> None:
-    house.shell("acme/late", "read line < go; echo $line")
-    os.mkfifo(house.project / "go")
-    done = await run_rye(house, "execute", "tool:acme/late", "--async", "--json")
+async def test_the_launcher_need_not_stay(workspace: Workspace) -> None:
+    workspace.shell("acme/late", "read line < go; echo $line")
+    os.mkfifo(workspace.project / "go")
+    done = await run_rye(workspace, "execute", "tool:acme/late", "--async", "--json")
     launched = json.loads(done.stdout)
     assert launched["state"] == "running"
     assert is_alive(launched["pid"])
-    (house.project / "go").write_text("went\n")  # returns once the tool reads
-    async with house.open() as rye:
+    (workspace.project / "go").write_text("went\n")  # returns once the tool reads
+    async with workspace.open() as rye:
         report = await rye.threads.wait(launched["thread_id"], timeout_s=PATIENCE_S)
     assert (report.status, report.data) == (
         "completed", {"stdout": "went\n", "stderr": "", "return_code": 0},
     )  # fmt: skip
 
 
-async def test_output_can_be_read_while_it_comes(house: House) -> None:
-    os.mkfifo(house.project / "go")
-    ref = house.shell("acme/steps", "echo one; cat go >&2; echo three")
-    async with house.open() as rye:
+async def test_output_can_be_read_while_it_comes(workspace: Workspace) -> None:
+    os.mkfifo(workspace.project / "go")
+    ref = workspace.shell("acme/steps", "echo one; cat go >&2; echo three")
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        await until_printed(log_of(house, launched), "one\n")
+        await until_printed(log_of(workspace, launched), "one\n")
         text, offset = await rye.threads.log(launched.thread_id)
         assert text == "one\n"
-        (house.project / "go").write_text("two\n")
+        (workspace.project / "go").write_text("two\n")
         await end_of(rye, launched)
         assert await rye.threads.log(launched.thread_id, offset=offset) == ("two\nthree\n", 14)
 
 
-async def test_a_character_that_is_not_yet_whole_is_read_when_it_is(house: House) -> None:
-    os.mkfifo(house.project / "go")
-    ref = house.shell("acme/steps", r"printf 'a\342\206'; cat go >&2; printf '\221b\377c'")
-    async with house.open() as rye:
+async def test_a_character_that_is_not_yet_whole_is_read_when_it_is(workspace: Workspace) -> None:
+    os.mkfifo(workspace.project / "go")
+    ref = workspace.shell("acme/steps", r"printf 'a\342\206'; cat go >&2; printf '\221b\377c'")
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
         with anyio.fail_after(PATIENCE_S):
-            async with watch(log_of(house, launched)) as watcher:
-                while log_of(house, launched).read_bytes() != b"a\xe2\x86":
+            async with watch(log_of(workspace, launched)) as watcher:
+                while log_of(workspace, launched).read_bytes() != b"a\xe2\x86":
                     await watcher.changed()
         assert await rye.threads.log(launched.thread_id) == ("a", 1)
-        (house.project / "go").write_text("")
+        (workspace.project / "go").write_text("")
         await end_of(rye, launched)
         assert await rye.threads.log(launched.thread_id, offset=1) == ("↑b\ufffdc", 7)
 
@@ -123,20 +123,20 @@ async def test_a_character_that_is_not_yet_whole_is_read_when_it_is(house: House
     ],
 )
 async def test_a_tool_that_fails_ends_its_thread_as_error(
-    house: House, script: str, error: str
+    workspace: Workspace, script: str, error: str
 ) -> None:
-    ref = house.shell("acme/bad", script)
-    async with house.open() as rye:
+    ref = workspace.shell("acme/bad", script)
+    async with workspace.open() as rye:
         report = await end_of(rye, await launch(rye, ref))
     assert (report.status, report.error) == ("error", error)
 
 
-async def test_the_callers_timeout_holds(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_the_callers_timeout_holds(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await rye.execute(ref, async_=True, timeout_s=1)
         assert isinstance(launched, LaunchedThread)
-        tool, child = await pids_of(house, launched)
+        tool, child = await pids_of(workspace, launched)
         report = await end_of(rye, launched)
     assert report.status == "error"
     assert "did not end within 1 s" in str(report.error)
@@ -144,12 +144,12 @@ async def test_the_callers_timeout_holds(house: House) -> None:
     assert not is_alive(child)
 
 
-async def test_what_is_wrong_with_a_call_is_said_at_once(house: House) -> None:
-    unsigned = house.write("tools/acme/x.sh", "echo hi", sign=False)
+async def test_what_is_wrong_with_a_call_is_said_at_once(workspace: Workspace) -> None:
+    unsigned = workspace.write("tools/acme/x.sh", "echo hi", sign=False)
     schema = {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}
-    strict = house.python("acme/strict", "def execute(p, q): pass", CONFIG_SCHEMA=schema)
-    strict = house.python("acme/strict", f"CONFIG_SCHEMA = {schema!r}\ndef execute(p, q): pass")
-    async with house.open() as rye:
+    strict = workspace.python("acme/strict", "def execute(p, q): pass", CONFIG_SCHEMA=schema)
+    strict = workspace.python("acme/strict", f"CONFIG_SCHEMA = {schema!r}\ndef execute(p, q): pass")
+    async with workspace.open() as rye:
         with pytest.raises(UnsignedItem):
             await rye.execute("tool:acme/x", async_=True)
         with pytest.raises(InvalidParameters):
@@ -158,14 +158,14 @@ async def test_what_is_wrong_with_a_call_is_said_at_once(house: House) -> None:
             await rye.execute(strict, {"a": 1}, async_=True, timeout_s=-1)
         assert await rye.threads.list(all=True) == ()
     assert unsigned.exists()
-    assert not house.path("state").exists()
+    assert not workspace.path("state").exists()
 
 
-async def test_cancel_ends_the_tool_and_all_that_it_started(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_cancel_ends_the_tool_and_all_that_it_started(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        tool, child = await pids_of(house, launched)
+        tool, child = await pids_of(workspace, launched)
         asked = await rye.threads.cancel(launched.thread_id)
         assert asked.record.cancel_requested
         report = await end_of(rye, launched)
@@ -174,20 +174,20 @@ async def test_cancel_ends_the_tool_and_all_that_it_started(house: House) -> Non
     assert not is_alive(child)
 
 
-async def test_cancel_reaches_from_another_process(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_cancel_reaches_from_another_process(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        await pids_of(house, launched)
-        await run_rye(house, "threads", "cancel", launched.thread_id)
+        await pids_of(workspace, launched)
+        await run_rye(workspace, "threads", "cancel", launched.thread_id)
         assert (await end_of(rye, launched)).status == "cancelled"
 
 
-async def test_kill_ends_the_process_the_tool_and_all_that_it_started(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_kill_ends_the_process_the_tool_and_all_that_it_started(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        tool, child = await pids_of(house, launched)
+        tool, child = await pids_of(workspace, launched)
         report = await rye.threads.kill(launched.thread_id)
         assert report.status == "killed"
         assert not any(map(is_alive, (launched.pid, tool, child)))
@@ -195,22 +195,22 @@ async def test_kill_ends_the_process_the_tool_and_all_that_it_started(house: Hou
         assert (await rye.threads.cancel(launched.thread_id)).status == "killed"
 
 
-async def test_kill_ends_a_process_that_no_longer_listens(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_kill_ends_a_process_that_no_longer_listens(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        tool, _ = await pids_of(house, launched)
+        tool, _ = await pids_of(workspace, launched)
         os.kill(launched.pid, signal.SIGSTOP)
         report = await rye.threads.kill(launched.thread_id, grace_s=0.1)
         assert report.status == "killed"
         wait_until_dead(tool)
 
 
-async def test_a_process_that_is_killed_leaves_no_row_running(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_a_process_that_is_killed_leaves_no_row_running(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        tool, child = await pids_of(house, launched)
+        tool, child = await pids_of(workspace, launched)
         waited: list[ThreadReport] = []
 
         async def wait() -> None:
@@ -227,9 +227,11 @@ async def test_a_process_that_is_killed_leaves_no_row_running(house: House) -> N
 
 
 @pytest.mark.parametrize("delay_ms", [0, 40, 80, 120, 160, 200, 240])
-async def test_killed_at_any_time_it_has_ended_and_says_so(house: House, delay_ms: int) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
+async def test_killed_at_any_time_it_has_ended_and_says_so(
+    workspace: Workspace, delay_ms: int
+) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
         await anyio.sleep(delay_ms / 1000)  # not to wait: to hit another line of its life
         with suppress(ProcessLookupError):
@@ -240,23 +242,23 @@ async def test_killed_at_any_time_it_has_ended_and_says_so(house: House, delay_m
     assert json.loads((report.folder / "result.json").read_text()) == report.result
 
 
-async def test_who_looks_first_settles_what_was_killed(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_who_looks_first_settles_what_was_killed(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        _, child = await pids_of(house, launched)
+        _, child = await pids_of(workspace, launched)
         os.kill(launched.pid, signal.SIGKILL)
         wait_until_dead(launched.pid)
         os.kill(child, signal.SIGKILL)
-    listed = await run_rye(house, "threads", "list", "--all", "--json")
+    listed = await run_rye(workspace, "threads", "list", "--all", "--json")
     assert json.loads(listed.stdout)["threads"][0]["status"] == "error"
 
 
-async def test_term_counts_as_a_wish_to_stop(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_term_counts_as_a_wish_to_stop(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
-        tool, child = await pids_of(house, launched)
+        tool, child = await pids_of(workspace, launched)
         os.kill(launched.pid, signal.SIGTERM)
         assert (await end_of(rye, launched)).status == "cancelled"
     assert not is_alive(tool)
@@ -264,9 +266,9 @@ async def test_term_counts_as_a_wish_to_stop(house: House) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [0, 50, 100, 200])
-async def test_term_at_any_time_is_a_wish_to_stop(house: House, delay_ms: int) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_term_at_any_time_is_a_wish_to_stop(workspace: Workspace, delay_ms: int) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
         await anyio.sleep(delay_ms / 1000)  # not to wait: to hit another line of its life
         os.kill(launched.pid, signal.SIGTERM)
@@ -276,11 +278,11 @@ async def test_term_at_any_time_is_a_wish_to_stop(house: House, delay_ms: int) -
     wait_until_dead(launched.pid)
 
 
-async def test_what_was_stopped_before_it_began_never_begins(house: House) -> None:
-    async with house.open() as rye:
-        launched = await launch(rye, house.shell("acme/first", "true"))
+async def test_what_was_stopped_before_it_began_never_begins(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        launched = await launch(rye, workspace.shell("acme/first", "true"))
         await end_of(rye, launched)  # so that the project has its state
-        store = ThreadStore.open(house.path(""), house.path("", "user"))
+        store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         store.make_folder("waiting")
         store.registry.register("waiting", "tool:acme/first")
         assert (await rye.threads.cancel("waiting")).status == "cancelled"
@@ -289,9 +291,9 @@ async def test_what_was_stopped_before_it_began_never_begins(house: House) -> No
         store.close()
 
 
-async def test_a_wait_is_over_when_its_time_is(house: House) -> None:
-    ref = hanging(house)
-    async with house.open() as rye:
+async def test_a_wait_is_over_when_its_time_is(workspace: Workspace) -> None:
+    ref = hanging(workspace)
+    async with workspace.open() as rye:
         launched = await launch(rye, ref)
         report = await rye.threads.wait(launched.thread_id, timeout_s=0.05)
         assert not report.ended
@@ -299,26 +301,26 @@ async def test_a_wait_is_over_when_its_time_is(house: House) -> None:
         await rye.threads.kill(launched.thread_id)
 
 
-async def test_a_thread_that_never_existed_is_said(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
+async def test_a_thread_that_never_existed_is_said(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
     ids = ["", "nothing", "../../x", "a/../b", "x" * 999, "\0", "é"]
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         calls = (rye.threads.wait, rye.threads.show, rye.threads.cancel, rye.threads.kill,
                  rye.threads.log)  # fmt: skip
         for _ in range(2):  # without any state, and with some
             for thread_id, call in product(ids, calls):
                 with pytest.raises(ThreadNotFound):
                     await call(thread_id)
-            if not house.path("state").exists():
+            if not workspace.path("state").exists():
                 await end_of(rye, await launch(rye, ref))
-    assert {entry.name for entry in house.path("state").iterdir()} == {"threads"}
+    assert {entry.name for entry in workspace.path("state").iterdir()} == {"threads"}
 
 
-async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
+async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open() as rye:
         await end_of(rye, await launch(rye, ref))
-        store = ThreadStore.open(house.path(""), house.path("", "user"))
+        store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         for name in ("same-1", "same-2"):
             store.registry.register(name, ref)
         store.close()
@@ -327,11 +329,11 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(house: House) 
             await rye.threads.show("same")
 
 
-async def test_many_at_once(house: House) -> None:
+async def test_many_at_once(workspace: Workspace) -> None:
     many = 40 if os.environ.get("RYE_SOAK") else 10
-    ref = house.shell("acme/hi", "echo $$")
+    ref = workspace.shell("acme/hi", "echo $$")
     ended: list[ThreadReport] = []
-    async with house.open() as rye:
+    async with workspace.open() as rye:
 
         async def one() -> None:
             ended.append(await end_of(rye, await launch(rye, ref)))
@@ -344,16 +346,18 @@ async def test_many_at_once(house: House) -> None:
     assert len({report.thread_id for report in ended}) == many
 
 
-async def test_a_launch_that_can_not_be_written_down_leaves_nothing_running(house: House) -> None:
-    ref = hanging(house)
-    store = ThreadStore.open(house.path(""), house.path("", "user"))
+async def test_a_launch_that_can_not_be_written_down_leaves_nothing_running(
+    workspace: Workspace,
+) -> None:
+    ref = hanging(workspace)
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     (registry,) = store.folder.glob(".*/threads.db")
     broken = sqlite3.connect(registry)
     broken.execute(
         "CREATE TRIGGER full BEFORE UPDATE OF pid ON threads BEGIN SELECT RAISE(FAIL, 'full'); END"
     )
     broken.close()
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         with pytest.raises(StateError, match="full"):
             await rye.execute(ref, async_=True)
         (record,) = await rye.threads.list(all=True)
@@ -362,29 +366,29 @@ async def test_a_launch_that_can_not_be_written_down_leaves_nothing_running(hous
     store.close()
 
 
-async def test_a_folder_that_can_not_be_written_starts_nothing(house: House) -> None:
-    ref = house.shell("acme/hi", "touch ran")
-    house.path("state").write_text("")
-    async with house.open() as rye:
+async def test_a_folder_that_can_not_be_written_starts_nothing(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "touch ran")
+    workspace.path("state").write_text("")
+    async with workspace.open() as rye:
         with pytest.raises(StateError, match="can't be used"):
             await rye.execute(ref, async_=True)
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
-async def test_a_cloned_state_is_not_read(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    threads = house.path("state/threads")
+async def test_a_cloned_state_is_not_read(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
+    threads = workspace.path("state/threads")
     threads.mkdir(parents=True)
     (threads / "threads.db").write_text("a stranger's")
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         with pytest.warns(UserWarning, match=r"not made by you.*moved to"):
             launched = await launch(rye, ref)
         assert (await end_of(rye, launched)).status == "completed"
 
 
-def test_a_thread_shows_itself_in_a_notebook(house: House) -> None:
-    ref = house.shell("acme/hi", "echo '<b>hello</b>'")
-    with house.sync() as rye:
+def test_a_thread_shows_itself_in_a_notebook(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo '<b>hello</b>'")
+    with workspace.sync() as rye:
         report = rye.threads.wait(rye.execute(ref, async_=True).data["thread_id"])
     assert repr(report) == f"ThreadReport({report.thread_id!r}, completed, {ref!r})"
     for shown in (str(report), report._repr_html_()):
@@ -394,9 +398,9 @@ def test_a_thread_shows_itself_in_a_notebook(house: House) -> None:
     assert "&lt;b&gt;hello&lt;/b&gt;" in report._repr_html_()
 
 
-def test_without_await(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    with house.sync() as rye:
+def test_without_await(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
+    with workspace.sync() as rye:
         launched = rye.execute(ref, async_=True)
         assert isinstance(launched, LaunchedThread)
         report = rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)

@@ -18,9 +18,9 @@ from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
-from tests.house import PYTHON, House
 from tests.loops import one_loop_each
 from tests.unit.lillux.system import is_alive
+from tests.workspace import PYTHON, Workspace
 
 pytestmark = pytest.mark.anyio
 pytest_generate_tests = one_loop_each
@@ -34,43 +34,50 @@ async def launch(rye: Rye, ref: str) -> str:
     return launched.thread_id
 
 
-async def unwatched(house: House, *arguments: str) -> ProcessResult:
+async def unwatched(workspace: Workspace, *arguments: str) -> ProcessResult:
     """Run the `rye` command where the kernel lets its user watch nothing."""
     shut = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
-    rye: Sequence[str] = (PYTHON, "-m", "ryecore.cli", *arguments, "--project", str(house.project))
+    rye: Sequence[str] = (
+        PYTHON,
+        "-m",
+        "ryecore.cli",
+        *arguments,
+        "--project",
+        str(workspace.project),
+    )
     return await run_process(
         ProcessSpec(
             "unshare",
             ("--user", "--map-root-user", "sh", "-c", shut, "sh", *rye),
             cwd="/",
-            env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
+            env={**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user),
                  "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     )  # fmt: skip
 
 
 async def test_where_no_folder_can_be_watched_threads_run_are_waited_for_and_stopped(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    if (await unwatched(house, "threads", "list")).exit_code != 0:
+    if (await unwatched(workspace, "threads", "list")).exit_code != 0:
         pytest.skip("this user may not make user namespaces, whose limits can be set")
     for name, script in (("hi", "sleep 0.3; echo hello"), ("hang", "sleep 300")):
-        house.shell(f"acme/{name}", script)
+        workspace.shell(f"acme/{name}", script)
     threads = []
     for ref in ("tool:acme/hi", "tool:acme/hang"):
-        launched = await unwatched(house, "execute", ref, "--async", "--json")
+        launched = await unwatched(workspace, "execute", ref, "--async", "--json")
         threads.append(json.loads(launched.stdout)["thread_id"])
-    assert (await unwatched(house, "threads", "wait", threads[0])).exit_code == 0
-    assert (await unwatched(house, "threads", "log", "-f", threads[0])).stdout == b"hello\n"
-    assert (await unwatched(house, "threads", "cancel", threads[1])).exit_code == 0
-    ended = await unwatched(house, "threads", "wait", threads[1], "--timeout", "30", "--json")
+    assert (await unwatched(workspace, "threads", "wait", threads[0])).exit_code == 0
+    assert (await unwatched(workspace, "threads", "log", "-f", threads[0])).stdout == b"hello\n"
+    assert (await unwatched(workspace, "threads", "cancel", threads[1])).exit_code == 0
+    ended = await unwatched(workspace, "threads", "wait", threads[1], "--timeout", "30", "--json")
     assert json.loads(ended.stdout)["threads"][0]["status"] == "cancelled"
 
 
-async def test_more_may_wait_for_a_thread_than_may_watch_its_folder(house: House) -> None:
+async def test_more_may_wait_for_a_thread_than_may_watch_its_folder(workspace: Workspace) -> None:
     ended: list[ThreadReport] = []
-    async with house.open() as rye:
-        thread_id = await launch(rye, house.shell("acme/hi", "sleep 1; echo hello"))
+    async with workspace.open() as rye:
+        thread_id = await launch(rye, workspace.shell("acme/hi", "sleep 1; echo hello"))
 
         async def wait() -> None:
             ended.append(await rye.threads.wait(thread_id, timeout_s=PATIENCE_S))
@@ -81,28 +88,28 @@ async def test_more_may_wait_for_a_thread_than_may_watch_its_folder(house: House
     assert [report.status for report in ended] == ["completed"] * 200
 
 
-async def test_state_that_is_removed_meanwhile_is_made_anew(house: House) -> None:
-    os.mkfifo(house.project / "go")
-    ref = house.shell("acme/hi", "mkdir began; read line < go; echo $line")
-    async with house.open() as rye:
-        async with watch(house.project / "began") as began:
+async def test_state_that_is_removed_meanwhile_is_made_anew(workspace: Workspace) -> None:
+    os.mkfifo(workspace.project / "go")
+    ref = workspace.shell("acme/hi", "mkdir began; read line < go; echo $line")
+    async with workspace.open() as rye:
+        async with watch(workspace.project / "began") as began:
             first = await launch(rye, ref)
             await began.changed(PATIENCE_S)
-        shutil.rmtree(house.path("state"))
+        shutil.rmtree(workspace.path("state"))
         assert not (await rye.threads.wait(first, timeout_s=0)).ended  # it is known still
-        assert not house.path("state").exists()
-        (house.project / "go").write_text("went\n")  # returns once the tool reads
-        second = await launch(rye, house.shell("acme/hi", "echo hello"))
+        assert not workspace.path("state").exists()
+        (workspace.project / "go").write_text("went\n")  # returns once the tool reads
+        second = await launch(rye, workspace.shell("acme/hi", "echo hello"))
         report = await rye.threads.wait(second, timeout_s=PATIENCE_S)
         assert (report.status, report.error) == ("completed", None)
         with pytest.raises(ThreadNotFound):
             await rye.threads.show(first)
-    assert {entry.name for entry in house.path("state").iterdir()} == {"threads"}
+    assert {entry.name for entry in workspace.path("state").iterdir()} == {"threads"}
 
 
-async def test_numbers_that_cannot_be_meant_are_refused(house: House) -> None:
-    async with house.open() as rye:
-        thread_id = await launch(rye, house.shell("acme/hang", "sleep 300"))
+async def test_numbers_that_cannot_be_meant_are_refused(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        thread_id = await launch(rye, workspace.shell("acme/hang", "sleep 300"))
         for grace_s in (math.nan, -1):
             with pytest.raises(InputError, match="grace_s"):
                 await rye.threads.kill(thread_id, grace_s=grace_s)
@@ -116,13 +123,13 @@ async def test_numbers_that_cannot_be_meant_are_refused(house: House) -> None:
 
 
 async def test_a_full_disk_keeps_nobody_from_killing_what_fills_it(
-    house: House, small_disk: Path
+    workspace: Workspace, small_disk: Path
 ) -> None:
     subprocess.run(["mount", "-o", "remount,size=1m", str(small_disk)], check=True)
-    ref = house.shell("acme/hang", "mkdir began; sleep 300")
+    ref = workspace.shell("acme/hang", "mkdir began; sleep 300")
     project = small_disk / "project"
-    shutil.copytree(house.project, project)
-    async with Rye.open(project, user_space=house.user, environ=house.environ) as rye:
+    shutil.copytree(workspace.project, project)
+    async with Rye.open(project, user_space=workspace.user, environ=workspace.environ) as rye:
         async with watch(project / "began") as began:
             thread_id = await launch(rye, ref)
             await began.changed(PATIENCE_S)

@@ -13,8 +13,8 @@ from tests.detached import (
     launch,
     pids_of,
 )
-from tests.house import House
 from tests.loops import one_loop_each
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 pytest_generate_tests = one_loop_each
@@ -32,23 +32,23 @@ def nothing():
 """
 
 
-async def test_nothing_secret_reaches_a_disk_or_an_argument_list(house: House) -> None:
-    house.environ["ACME_API_KEY"] = "hush-environment"
-    ref = house.shell("acme/hang", "cat > /dev/null; sleep 300 & echo pids $$ $! end; wait")
-    async with house.open() as rye:
+async def test_nothing_secret_reaches_a_disk_or_an_argument_list(workspace: Workspace) -> None:
+    workspace.environ["ACME_API_KEY"] = "hush-environment"
+    ref = workspace.shell("acme/hang", "cat > /dev/null; sleep 300 & echo pids $$ $! end; wait")
+    async with workspace.open() as rye:
         launched = await launch(rye, ref, password="hush-parameter")
-        await pids_of(house, launched)
+        await pids_of(workspace, launched)
         command = Path(f"/proc/{launched.pid}/cmdline").read_bytes()
         await rye.threads.kill(launched.thread_id)
     assert b"hush" not in command
-    for path in house.root.rglob("*"):
+    for path in workspace.root.rglob("*"):
         assert not path.is_file() or b"hush" not in path.read_bytes(), path
 
 
-async def test_the_capabilities_of_the_caller_go_along(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
+async def test_the_capabilities_of_the_caller_go_along(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
     ctx = CallContext(capabilities=frozenset({"rye.execute.tool.acme.hi"}))
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         launched = await rye.execute(ref, async_=True, ctx=ctx)
         assert isinstance(launched, LaunchedThread)
         assert (await end_of(rye, launched)).status == "completed"
@@ -56,34 +56,34 @@ async def test_the_capabilities_of_the_caller_go_along(house: House) -> None:
             await rye.execute("tool:rye/bash", {"command": "id"}, async_=True, ctx=ctx)
 
 
-async def test_the_settings_of_the_host_go_along(house: House) -> None:
-    house.write("config/acme/limits.yaml", "level: 1\n")
-    ref = house.python(
+async def test_the_settings_of_the_host_go_along(workspace: Workspace) -> None:
+    workspace.write("config/acme/limits.yaml", "level: 1\n")
+    ref = workspace.python(
         "acme/level",
         "def execute(params, project):\n  return params['resolved_config']",
         config_resolve={"path": "acme/limits.yaml"},
     )
-    async with house.open(config={"acme/limits.yaml": {"level": 2}}) as rye:
+    async with workspace.open(config={"acme/limits.yaml": {"level": 2}}) as rye:
         assert (await end_of(rye, await launch(rye, ref))).data == {"level": 2}
 
 
-async def test_what_can_not_travel_is_refused_at_once(house: House) -> None:
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
+async def test_what_can_not_travel_is_refused_at_once(workspace: Workspace) -> None:
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open() as rye:
         with pytest.raises(InputError, match=r"JSON"):
             await rye.execute(ref, {"x": object()}, async_=True)
         assert await rye.threads.list(all=True) == ()
 
 
-async def test_a_factory_rebuilds_what_the_host_injects(house: House) -> None:
-    (house.root / "hosts_deps.py").write_text(FACTORY)
-    house.environ["PYTHONPATH"] = str(house.root)
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open(deps_factory="hosts_deps:deps") as rye:
+async def test_a_factory_rebuilds_what_the_host_injects(workspace: Workspace) -> None:
+    (workspace.root / "hosts_deps.py").write_text(FACTORY)
+    workspace.environ["PYTHONPATH"] = str(workspace.root)
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open(deps_factory="hosts_deps:deps") as rye:
         assert (await end_of(rye, await launch(rye, ref))).status == "completed"
-    assert (house.root / "called").read_text() == "yes"
+    assert (workspace.root / "called").read_text() == "yes"
     for name, error in (("broken", "RuntimeError"), ("nothing", "made int"), ("no", "Attribute")):
-        async with house.open(deps_factory=f"hosts_deps:{name}") as rye:
+        async with workspace.open(deps_factory=f"hosts_deps:{name}") as rye:
             report = await end_of(rye, await launch(rye, ref))
         assert report.status == "error"
         assert error in str(report.error)
@@ -92,33 +92,33 @@ async def test_a_factory_rebuilds_what_the_host_injects(house: House) -> None:
 
 @pytest.mark.parametrize("path", ["hosts", "./hosts:", ":nowhere:../root/hosts"])
 async def test_a_relative_search_path_means_there_what_it_means_here(
-    house: House, monkeypatch: pytest.MonkeyPatch, path: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    folder = house.root / "root/hosts"
+    folder = workspace.root / "root/hosts"
     folder.mkdir(parents=True)
-    called = house.root / "called"
+    called = workspace.root / "called"
     (folder / "near_deps.py").write_text(
         f"def deps():\n    open({str(called)!r}, 'w').close()\n    return {{}}\n"
     )
-    (house.root / "root/json.py").write_text("raise SystemExit('hijacked')")
-    monkeypatch.chdir(house.root / "root")
-    house.environ["PYTHONPATH"] = path
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open(deps_factory="near_deps:deps") as rye:
+    (workspace.root / "root/json.py").write_text("raise SystemExit('hijacked')")
+    monkeypatch.chdir(workspace.root / "root")
+    workspace.environ["PYTHONPATH"] = path
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open(deps_factory="near_deps:deps") as rye:
         report = await end_of(rye, await launch(rye, ref))
     assert (report.status, called.exists()) == ("completed", True), report.error
 
 
 @pytest.mark.parametrize("name", ["", "x", "x:", ":y", "x y:z", "os:system;", "../x:y"])
-async def test_a_factory_is_named_by_module_and_function(house: House, name: str) -> None:
+async def test_a_factory_is_named_by_module_and_function(workspace: Workspace, name: str) -> None:
     with pytest.raises(ConfigError, match=r"package.module:function"):
-        house.open(deps_factory=name)
+        workspace.open(deps_factory=name)
 
 
-async def test_a_project_in_the_way_of_imports_changes_nothing(house: House) -> None:
+async def test_a_project_in_the_way_of_imports_changes_nothing(workspace: Workspace) -> None:
     for name in ("json.py", "ryecore.py", "anyio.py"):
-        (house.project / name).write_text("raise SystemExit('hijacked')")
-    house.environ["PYTHONPATH"] = ""
-    ref = house.shell("acme/hi", "echo hello")
-    async with house.open() as rye:
+        (workspace.project / name).write_text("raise SystemExit('hijacked')")
+    workspace.environ["PYTHONPATH"] = ""
+    ref = workspace.shell("acme/hi", "echo hello")
+    async with workspace.open() as rye:
         assert (await end_of(rye, await launch(rye, ref))).status == "completed"

@@ -15,10 +15,10 @@ from ryecore.policy import CallContext
 from ryecore.runs.naming import register_thread
 from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
-from tests.house import House
 from tests.loops import ON_BOTH_LOOPS
-from tests.thread_host import COST, FACTORY, Theatre
+from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.unit.lillux.system import is_alive
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -38,21 +38,21 @@ WRITER = {"writer": {"provider": "scripted", "model": "m"}}
 
 
 @pytest.fixture
-def theatre(house: House) -> Theatre:
-    return Theatre(house)
+def planned(workspace: Workspace) -> PlannedWorkspace:
+    return PlannedWorkspace(workspace)
 
 
 async def test_a_models_graph_is_a_child_of_its_thread_and_spends_its_money(
-    theatre: Theatre,
+    planned: PlannedWorkspace,
 ) -> None:
-    graph(theatre.house, WRITING, agents=WRITER, state={"text": ""})
-    ref = theatre.write(
+    graph(planned.workspace, WRITING, agents=WRITER, state={"text": ""})
+    ref = planned.write(
         "boss", ["acme_flow", {}], limits='turns="4" spend="1.0" depth="3" spawns="2"'
     )
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         done = await rye.execute(ref, thread="fork")
     assert done.status == "success", done
-    store = theatre.store()
+    store = planned.store()
     (thread,) = [row for row in store.registry.list_threads() if row.parent_id is None]
     (run,) = store.registry.list_children(thread.thread_id)
     assert (run.item_id, run.status, thread.spawn_count) == ("tool:acme/flow", "completed", 1)
@@ -64,54 +64,56 @@ async def test_a_models_graph_is_a_child_of_its_thread_and_spends_its_money(
 
 
 @ON_BOTH_LOOPS
-async def test_a_thread_that_is_stopped_takes_its_graph_along(theatre: Theatre) -> None:
-    house = theatre.house
-    house.shell("acme/hang", f"echo $PPID $$ end >> {house.root}/pids\nexec sleep 300")
-    graph(house, {"stay": {"action": {"item_id": "tool:acme/hang"}}})
-    ref = theatre.write("boss", ["acme_flow", {}], limits='turns="4" depth="3"')
-    async with theatre.open() as rye:
+async def test_a_thread_that_is_stopped_takes_its_graph_along(planned: PlannedWorkspace) -> None:
+    workspace = planned.workspace
+    workspace.shell("acme/hang", f"echo $PPID $$ end >> {workspace.root}/pids\nexec sleep 300")
+    graph(workspace, {"stay": {"action": {"item_id": "tool:acme/hang"}}})
+    ref = planned.write("boss", ["acme_flow", {}], limits='turns="4" depth="3"')
+    async with planned.open() as rye:
         thread = await rye.start(ref)
-        said = await until_printed(house.root / "pids", "end")
+        said = await until_printed(workspace.root / "pids", "end")
         thread.cancel()
         with anyio.fail_after(PATIENCE_S):
             result = await thread.result()
     assert result.state == "cancelled"
-    store = theatre.store()
+    store = planned.store()
     (run,) = store.registry.list_children(thread.thread_id)
     assert run.status == "cancelled"
     store.close()
     assert not any(is_alive(int(pid)) for pid in said.split()[:2])
 
 
-async def test_a_thread_may_not_do_by_a_graph_what_it_may_not_do_itself(theatre: Theatre) -> None:
-    house = theatre.house
-    house.shell("acme/secret", f"touch {house.root}/touched")
+async def test_a_thread_may_not_do_by_a_graph_what_it_may_not_do_itself(
+    planned: PlannedWorkspace,
+) -> None:
+    workspace = planned.workspace
+    workspace.shell("acme/secret", f"touch {workspace.root}/touched")
     nodes = {"do": {"action": {"item_id": "tool:acme/secret"}}}
-    graph(house, nodes)
+    graph(workspace, nodes)
     permissions = "<execute><tool>acme/flow</tool></execute>"
-    ref = theatre.write("boss", ["acme_flow", {"capabilities": ["*"]}], permissions=permissions,
+    ref = planned.write("boss", ["acme_flow", {"capabilities": ["*"]}], permissions=permissions,
                         limits='turns="4" depth="3"')  # fmt: skip
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         done = await rye.execute(ref, thread="fork")
     assert "rye.execute.tool.acme.secret" in json.dumps(done.to_dict())
-    assert not (house.root / "touched").exists()
+    assert not (workspace.root / "touched").exists()
 
 
 @pytest.mark.parametrize("is_right", [True, False])
 async def test_a_run_is_claimed_once_and_with_its_own_token(
-    theatre: Theatre, is_right: bool
+    planned: PlannedWorkspace, is_right: bool
 ) -> None:
-    house = theatre.house
-    ref = graph(house, {"done": {"type": "return", "output": 1}})
-    async with theatre.open() as rye:
+    workspace = planned.workspace
+    ref = graph(workspace, {"done": {"type": "return", "output": 1}})
+    async with planned.open() as rye:
         plan = (await rye.execute(ref, dry_run=True)).plan
     assert plan is not None
-    store = theatre.store()
+    store = planned.store()
     run_id = register_thread(store.registry, ItemRef.parse(ref), None)
     token = store.registry.mint_token(run_id)
     payload = Payload.within(
         CallContext(),
-        settings=_settings(theatre),
+        settings=_settings(planned),
         thread_id=run_id,
         item_id=ref,
         parameters={},
@@ -133,17 +135,17 @@ async def test_a_run_is_claimed_once_and_with_its_own_token(
     store.close()
 
 
-def _settings(theatre: Theatre) -> Settings:
-    house = theatre.house
+def _settings(planned: PlannedWorkspace) -> Settings:
+    workspace = planned.workspace
     return Settings(
-        project_path=str(house.project),
-        user_space=str(house.user),
+        project_path=str(workspace.project),
+        user_space=str(workspace.user),
         system_spaces=(built_in_space(),),
         inherit_env=(),
         trusted_keys=(),
         trust_project_interpreters=False,
         config={},
-        cache_dir=str(theatre.root / "cache"),
+        cache_dir=str(planned.root / "cache"),
         durability="process",
         deps_factory=FACTORY,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from ryecore.errors import StateError
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 
 def done_in(path: Path) -> Counter[str]:
@@ -23,13 +23,13 @@ def effects(tmp_path: Path) -> Path:
     return path
 
 
-def each(house: House, script: str, effects: Path, **fields: Any) -> str:
+def each(workspace: Workspace, script: str, effects: Path, **fields: Any) -> str:
     """A graph that goes over four members, of which the third needs a gate that is shut."""
     gate = effects.with_name("gate")
     text = f'read -r said <<< "$(cat)"; echo "$said" >> "{effects}"\n' + (
         f'case "$said" in *2*) test -e "{gate}" || {script};; esac; echo "$said"'
     )
-    house.shell("acme/one", text)
+    workspace.shell("acme/one", text)
     action = {"item_id": "tool:acme/one", "params": {"n": "${one}"}}
     nodes = {
         "each": {
@@ -43,15 +43,15 @@ def each(house: House, script: str, effects: Path, **fields: Any) -> str:
         },
         "end": {"type": "return", "output": "${state.done}"},
     }
-    return graph(house, nodes, state={"all": [0, 1, 2, 3]})
+    return graph(workspace, nodes, state={"all": [0, 1, 2, 3]})
 
 
 @pytest.mark.anyio
 async def test_members_that_are_done_are_not_done_again_after_a_failure(
-    house: House, effects: Path
+    workspace: Workspace, effects: Path
 ) -> None:
-    ref = each(house, "exit 3", effects)
-    async with house.open() as rye:
+    ref = each(workspace, "exit 3", effects)
+    async with workspace.open() as rye:
         failed = await rye.graphs.run(ref)
         assert failed.status == "error"
         effects.with_name("gate").touch()
@@ -63,10 +63,10 @@ async def test_members_that_are_done_are_not_done_again_after_a_failure(
 
 @pytest.mark.anyio
 async def test_a_member_that_was_broken_off_is_not_done_again_by_itself(
-    house: House, effects: Path
+    workspace: Workspace, effects: Path
 ) -> None:
-    ref = each(house, "exec sleep 60", effects)
-    async with house.open() as rye:
+    ref = each(workspace, "exec sleep 60", effects)
+    async with workspace.open() as rye:
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started" and event.payload["index"] == 2:
@@ -87,9 +87,11 @@ async def test_a_member_that_was_broken_off_is_not_done_again_by_itself(
 
 
 @pytest.mark.anyio
-async def test_whoever_knows_what_came_of_a_member_says_so(house: House, effects: Path) -> None:
-    ref = each(house, "exec sleep 60", effects)
-    async with house.open() as rye:
+async def test_whoever_knows_what_came_of_a_member_says_so(
+    workspace: Workspace, effects: Path
+) -> None:
+    ref = each(workspace, "exec sleep 60", effects)
+    async with workspace.open() as rye:
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started" and event.payload["index"] == 2:
@@ -100,9 +102,9 @@ async def test_whoever_knows_what_came_of_a_member_says_so(house: House, effects
 
 
 @pytest.mark.anyio
-async def test_an_author_may_let_a_node_be_done_again(house: House, effects: Path) -> None:
-    ref = each(house, "exec sleep 60", effects, retry=2)
-    async with house.open() as rye:
+async def test_an_author_may_let_a_node_be_done_again(workspace: Workspace, effects: Path) -> None:
+    ref = each(workspace, "exec sleep 60", effects, retry=2)
+    async with workspace.open() as rye:
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started" and event.payload["index"] == 2:
@@ -115,10 +117,10 @@ async def test_an_author_may_let_a_node_be_done_again(house: House, effects: Pat
 
 @pytest.mark.anyio
 async def test_what_is_carried_over_a_second_death_is_still_known(
-    house: House, effects: Path
+    workspace: Workspace, effects: Path
 ) -> None:
-    ref = each(house, "exit 3", effects)
-    async with house.open() as rye:
+    ref = each(workspace, "exit 3", effects)
+    async with workspace.open() as rye:
         first = await rye.graphs.run(ref)
         second = await rye.graphs.resume(first.run_id)
         assert second.status == "error"

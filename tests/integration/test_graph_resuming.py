@@ -34,9 +34,9 @@ from tests.graph_crashing import (
     open_rye,
 )
 from tests.graphs import graph
-from tests.house import House
 from tests.killing import check_transcript
 from tests.unit.lillux.system import wait_until_dead
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -77,10 +77,10 @@ async def test_each_checkpoint_leads_to_the_same_end(tmp_path: Path) -> None:
 # Real processes
 
 
-def paying(house: House) -> str:
+def paying(workspace: Workspace) -> str:
     """A graph of three marks. The second one tells who runs it, and waits while a gate is shut."""
-    house.shell("acme/mark", f'{MARK}\necho "{{\\"got\\": $said}}"')
-    house.shell(
+    workspace.shell("acme/mark", f'{MARK}\necho "{{\\"got\\": $said}}"')
+    workspace.shell(
         "acme/pay",
         f'{MARK}\necho "$PPID $$ end" > "$1/../pids"; '
         'test -e "$1/../open" || exec sleep 300; echo \'{"got": "paid"}\'',
@@ -96,13 +96,13 @@ def paying(house: House) -> str:
         )
     }  # fmt: skip
     nodes["end"] = {"type": "return", "output": "${state.pay}"}
-    return graph(house, nodes, state=dict.fromkeys(("check", "pay", "tell")))
+    return graph(workspace, nodes, state=dict.fromkeys(("check", "pay", "tell")))
 
 
-def started(house: House, *arguments: str) -> "subprocess.Popen[bytes]":
+def started(workspace: Workspace, *arguments: str) -> "subprocess.Popen[bytes]":
     return Forked(
-        ["ryecore.cli", *arguments, "--project", str(house.project)],
-        env={**os.environ, **house.environ, "USER_SPACE": str(house.user),
+        ["ryecore.cli", *arguments, "--project", str(workspace.project)],
+        env={**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user),
              "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -114,66 +114,68 @@ async def ended(process: "subprocess.Popen[bytes]") -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def pids_of(house: House) -> tuple[int, int]:
-    said = await until_printed(house.root / "pids", "end")
+async def pids_of(workspace: Workspace) -> tuple[int, int]:
+    said = await until_printed(workspace.root / "pids", "end")
     walker, tool, _ = said.split()
     return int(walker), int(tool)
 
 
-async def the_dead_run(house: House) -> str:
+async def the_dead_run(workspace: Workspace) -> str:
     """The one run there is, which has ended with its process, whole as far as it came."""
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         (row,) = await rye.graphs.list()
     assert row.status == "error"
-    store = ThreadStore.open(house.path(""), house.path("", "user"))
-    check_transcript(store, row, house.user)
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
+    check_transcript(store, row, workspace.user)
     assert store.ledger.account(row.thread_id).state == "error"
     store.close()
     return row.thread_id
 
 
-async def killed_while_paying(house: House) -> str:
+async def killed_while_paying(workspace: Workspace) -> str:
     """A run whose process, the command's own, was killed in its second node."""
-    ref = paying(house)
+    ref = paying(workspace)
     with anyio.fail_after(PATIENCE_S):
-        command = started(house, "graph", "run", ref, "--quiet")
-        walker, tool = await pids_of(house)
+        command = started(workspace, "graph", "run", ref, "--quiet")
+        walker, tool = await pids_of(workspace)
         assert walker == command.pid
         command.kill()
         assert (await ended(command))[0] == -signal.SIGKILL
     wait_until_dead(tool)
-    (house.root / "open").touch()
-    return await the_dead_run(house)
+    (workspace.root / "open").touch()
+    return await the_dead_run(workspace)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what runs are commands
-async def test_a_command_that_is_killed_is_gone_on_with_by_another(house: House) -> None:
-    run_id = await killed_while_paying(house)
-    code, _, err = await ended(started(house, "graph", "resume", run_id, "--quiet"))
+async def test_a_command_that_is_killed_is_gone_on_with_by_another(workspace: Workspace) -> None:
+    run_id = await killed_while_paying(workspace)
+    code, _, err = await ended(started(workspace, "graph", "resume", run_id, "--quiet"))
     assert code == 2
     assert "'pay' broken off" in err
     code, out, _ = await ended(
-        started(house, "graph", "resume", run_id, "--result", '{"got": "by hand"}', "--json")
+        started(workspace, "graph", "resume", run_id, "--result", '{"got": "by hand"}', "--json")
     )
     assert code == 0
     assert json.loads(out)["data"]["output"] == "by hand"
-    assert marks(house.root) == {"check": 1, "pay": 1, "tell": 1}
-    code, _, err = await ended(started(house, "graph", "resume", run_id, "--rerun", "--quiet"))
+    assert marks(workspace.root) == {"check": 1, "pay": 1, "tell": 1}
+    code, _, err = await ended(started(workspace, "graph", "resume", run_id, "--rerun", "--quiet"))
     assert code == 2
     assert "is gone on with already" in err or "was gone on with already" in err
-    again = started(house, "graph", "resume", run_id, "--rerun", "--again", "--json")
+    again = started(workspace, "graph", "resume", run_id, "--rerun", "--again", "--json")
     code, out, _ = await ended(again)
     assert json.loads(out)["data"]["output"] == "paid"
-    assert marks(house.root) == {"check": 1, "pay": 2, "tell": 2}
+    assert marks(workspace.root) == {"check": 1, "pay": 2, "tell": 2}
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what runs are commands
 @pytest.mark.parametrize("who", ["walker", "host", "both"])
-async def test_a_process_of_its_own_that_is_killed_is_gone_on_with(house: House, who: str) -> None:
-    ref = paying(house)
+async def test_a_process_of_its_own_that_is_killed_is_gone_on_with(
+    workspace: Workspace, who: str
+) -> None:
+    ref = paying(workspace)
     with anyio.fail_after(PATIENCE_S):
-        host = started(house, "execute", ref)
-        walker, tool = await pids_of(house)
+        host = started(workspace, "execute", ref)
+        walker, tool = await pids_of(workspace)
         assert walker != host.pid
         if who != "walker":
             host.kill()
@@ -183,22 +185,22 @@ async def test_a_process_of_its_own_that_is_killed_is_gone_on_with(house: House,
     assert code == (1 if who == "walker" else -signal.SIGKILL)
     wait_until_dead(walker)
     wait_until_dead(tool)
-    (house.root / "open").touch()
-    run_id = await the_dead_run(house)
-    async with house.open() as rye:
+    (workspace.root / "open").touch()
+    run_id = await the_dead_run(workspace)
+    async with workspace.open() as rye:
         with pytest.raises(StateError, match="'pay' broken off"):
             await rye.graphs.resume(run_id)
         done = await rye.graphs.resume(run_id, rerun=True)
     assert (done.ended, done.output) == ("completed", "paid")
-    assert marks(house.root) == {"check": 1, "pay": 2, "tell": 1}
+    assert marks(workspace.root) == {"check": 1, "pay": 2, "tell": 1}
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what runs are commands
-async def test_of_many_that_go_on_with_a_run_at_once_one_does(house: House) -> None:
-    run_id = await killed_while_paying(house)
+async def test_of_many_that_go_on_with_a_run_at_once_one_does(workspace: Workspace) -> None:
+    run_id = await killed_while_paying(workspace)
     with anyio.fail_after(PATIENCE_S):
         commands = [
-            started(house, "graph", "resume", run_id, "--rerun", "--json", "--quiet")
+            started(workspace, "graph", "resume", run_id, "--rerun", "--json", "--quiet")
             for _ in range(8)
         ]
         came = [await ended(one) for one in commands]
@@ -209,49 +211,49 @@ async def test_of_many_that_go_on_with_a_run_at_once_one_does(house: House) -> N
     for one in refused:
         assert one["error_type"] == "thread_conflict"
         assert winner in one["error"], one
-    assert marks(house.root) == {"check": 1, "pay": 2, "tell": 1}
-    async with house.open() as rye:
+    assert marks(workspace.root) == {"check": 1, "pay": 2, "tell": 1}
+    async with workspace.open() as rye:
         assert {row.thread_id for row in await rye.graphs.list()} == {run_id, winner}
 
 
 # Who goes on with what
 
 
-async def failed_run(house: House, rye: Rye) -> str:
+async def failed_run(workspace: Workspace, rye: Rye) -> str:
     """A run that has failed at its first node, which goes well from now on."""
     script = f'{MARK}\ntest -e "$1/../open" || exit 3; echo 1'
-    house.shell("acme/one", script)
+    workspace.shell("acme/one", script)
     action = {"item_id": "tool:acme/one", "params": {"n": "one"}}
-    ref = graph(house, {"one": {"action": action}})
+    ref = graph(workspace, {"one": {"action": action}})
     failed = await rye.graphs.run(ref)
     assert failed.status == "error"
     return failed.run_id
 
 
-async def test_a_run_is_gone_on_with_once_and_then_its_follower_is(house: House) -> None:
-    async with house.open() as rye:
-        first = await failed_run(house, rye)
+async def test_a_run_is_gone_on_with_once_and_then_its_follower_is(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        first = await failed_run(workspace, rye)
         second = await rye.graphs.resume(first)
         with pytest.raises(ThreadConflict, match=second.run_id) as refused:
             await rye.graphs.resume(first)
         assert f"rye graph show {second.run_id}" in str(refused.value.next_step)
-        assert marks(house.root) == {"one": 2}
-        (house.root / "open").touch()
+        assert marks(workspace.root) == {"one": 2}
+        (workspace.root / "open").touch()
         third = await rye.graphs.resume(second.run_id)
         assert third.status == "success"
         with pytest.raises(ThreadConflict):
             await rye.graphs.resume(first)
         await rye.graphs.resume(first, at=0)
         await rye.graphs.resume(first, again=True)
-    assert marks(house.root) == {"one": 5}
+    assert marks(workspace.root) == {"one": 5}
 
 
-async def test_who_died_before_it_began_keeps_nobody_from_going_on(house: House) -> None:
+async def test_who_died_before_it_began_keeps_nobody_from_going_on(workspace: Workspace) -> None:
     nobody = evolve(current_process(), pid=2**22 - 3, start_ticks=1)
-    async with house.open() as rye:
-        first = await failed_run(house, rye)
-        (house.root / "open").touch()
-        store = ThreadStore.open(house.path(""), house.path("", "user"))
+    async with workspace.open() as rye:
+        first = await failed_run(workspace, rye)
+        (workspace.root / "open").touch()
+        store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         follows = Follows(first, first, frozenset())
         idle = store.registry.register(f"{first}-2", FLOW, owner=nobody, follows=follows)
         with pytest.raises(StateError, match="ended before it began") as refused:
@@ -266,9 +268,9 @@ async def test_who_died_before_it_began_keeps_nobody_from_going_on(house: House)
 # Members of a foreach
 
 
-async def test_each_member_that_was_being_done_is_asked_about(house: House) -> None:
+async def test_each_member_that_was_being_done_is_asked_about(workspace: Workspace) -> None:
     script = f'{MARK}\ncase "$said" in *[1-4]*) test -e "$1/../open" || exec sleep 300;; esac'
-    house.shell("acme/one", f'{script}; echo "$said"')
+    workspace.shell("acme/one", f'{script}; echo "$said"')
     nodes = {
         "each": {
             "type": "foreach", "over": "${state.all}", "as": "one", "collect": "done",
@@ -277,8 +279,8 @@ async def test_each_member_that_was_being_done_is_asked_about(house: House) -> N
         },
         "end": {"type": "return", "output": "${state.done}"},
     }  # fmt: skip
-    ref = graph(house, nodes, state={"all": [0, 1, 2, 3, 4, 5], "done": []})
-    async with house.open() as rye:
+    ref = graph(workspace, nodes, state={"all": [0, 1, 2, 3, 4, 5], "done": []})
+    async with workspace.open() as rye:
         run = await rye.graphs.start(ref)
         over = set()
         async for event in run.events():
@@ -287,11 +289,11 @@ async def test_each_member_that_was_being_done_is_asked_about(house: House) -> N
             if over >= {0, 5}:
                 break
         with anyio.fail_after(PATIENCE_S):
-            while len(marks(house.root)) < 6:
+            while len(marks(workspace.root)) < 6:
                 await anyio.sleep(0.02)
         run.cancel()
         await run.result()
-        (house.root / "open").touch()
+        (workspace.root / "open").touch()
         with pytest.raises(StateError, match="member 1-4 of 'each'") as refused:
             await rye.graphs.resume(run.run_id)
         assert refused.value.members == (1, 2, 3, 4)
@@ -302,30 +304,32 @@ async def test_each_member_that_was_being_done_is_asked_about(house: House) -> N
             await rye.graphs.resume(run.run_id, members={2: "x", 5: "x"}, rerun=True)
         done = await rye.graphs.resume(run.run_id, members={2: "two", 3: None}, rerun=True)
     assert done.output == [{"n": 0}, {"n": 1}, "two", None, {"n": 4}, {"n": 5}]
-    assert marks(house.root) == {0: 1, 1: 2, 2: 1, 3: 1, 4: 2, 5: 1}
+    assert marks(workspace.root) == {0: 1, 1: 2, 2: 1, 3: 1, 4: 2, 5: 1}
 
 
 # A full disk
 
 
 @pytest.fixture
-def on_small_disk(tmp_path: Path) -> Iterator[House]:
-    """A house whose project stands on a file system of 2 MiB."""
-    house = House(tmp_path)
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(house.project)]
+def on_small_disk(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace whose project stands on a file system of 2 MiB."""
+    workspace = Workspace(tmp_path)
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(workspace.project)]
     if subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small file system is not permitted here")
     try:
-        yield house
+        yield workspace
     finally:
-        subprocess.run(["umount", "--lazy", str(house.project)], check=True)
+        subprocess.run(["umount", "--lazy", str(workspace.project)], check=True)
 
 
-async def test_a_disk_that_fills_stops_a_run_and_room_lets_it_go_on(on_small_disk: House) -> None:
-    house = on_small_disk
-    house.shell("acme/mark", f'{MARK}\necho "{{\\"got\\": $said}}"')
+async def test_a_disk_that_fills_stops_a_run_and_room_lets_it_go_on(
+    on_small_disk: Workspace,
+) -> None:
+    workspace = on_small_disk
+    workspace.shell("acme/mark", f'{MARK}\necho "{{\\"got\\": $said}}"')
     fill = 'head -c 4M /dev/zero > "$1/filler" 2>/dev/null; echo \'{"got": "filled"}\''
-    house.shell("acme/fill", f"{MARK}\n{fill}")
+    workspace.shell("acme/fill", f"{MARK}\n{fill}")
     nodes: dict[str, Any] = {
         name: {"action": {"item_id": f"tool:acme/{tool}", "params": {"n": name}},
                "assign": {"big": "${inputs.big}"}, "next": following}
@@ -334,18 +338,18 @@ async def test_a_disk_that_fills_stops_a_run_and_room_lets_it_go_on(on_small_dis
         )
     }  # fmt: skip
     nodes["end"] = {"type": "return", "output": "well"}
-    ref = graph(house, nodes, state={"big": ""}, inputs={"big": {"type": "string"}})
-    async with house.open() as rye:
+    ref = graph(workspace, nodes, state={"big": ""}, inputs={"big": {"type": "string"}})
+    async with workspace.open() as rye:
         with pytest.raises(StateError, match="No space") as stopped:
             await rye.graphs.run(ref, {"big": "x" * 50_000})
         assert "room" in str(stopped.value.next_step)
-        assert marks(house.root) == {"one": 1, "two": 1}
-        (house.project / "filler").unlink()
-    async with house.open() as rye:
+        assert marks(workspace.root) == {"one": 1, "two": 1}
+        (workspace.project / "filler").unlink()
+    async with workspace.open() as rye:
         (row,) = await rye.graphs.list()
         assert row.status == "error"
         with pytest.raises(StateError, match="'two' broken off"):
             await rye.graphs.resume(row.thread_id)
         done = await rye.graphs.resume(row.thread_id, result={"got": "filled"})
     assert done.output == "well"
-    assert marks(house.root) == {"one": 1, "two": 1, "three": 1}
+    assert marks(workspace.root) == {"one": 1, "two": 1, "three": 1}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 MIB = 1024 * 1024
 STEPS = 10_000
@@ -21,15 +21,17 @@ def resident_bytes() -> int:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_ten_thousand_steps_take_no_more_memory_than_two_thousand(house: House) -> None:
+async def test_ten_thousand_steps_take_no_more_memory_than_two_thousand(
+    workspace: Workspace,
+) -> None:
     nodes = {
         "a": {"type": "gate", "assign": {"n": "${state.text}"}, "next": "b"},
         "b": {"type": "gate", "assign": {"n": "${state._timestamp}"}, "next": "a"},
     }
     text = "word " * 2_000
-    ref = graph(house, nodes, max_steps=STEPS, state={"n": None, "text": text})
+    ref = graph(workspace, nodes, max_steps=STEPS, state={"n": None, "text": text})
     early = 0
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "node_completed" and event.payload["step"] == STEPS // 5:
@@ -43,8 +45,8 @@ async def test_ten_thousand_steps_take_no_more_memory_than_two_thousand(house: H
 @pytest.mark.anyio
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_many_members_run_fifty_at_a_time(house: House) -> None:
-    house.shell("acme/echo", "cat")
+async def test_many_members_run_fifty_at_a_time(workspace: Workspace) -> None:
+    workspace.shell("acme/echo", "cat")
     nodes = {
         "each": {
             "type": "foreach",
@@ -57,9 +59,9 @@ async def test_many_members_run_fifty_at_a_time(house: House) -> None:
         },
         "done": {"type": "return", "output": "${state.echoed}"},
     }
-    ref = graph(house, nodes, max_concurrency=AT_ONCE, state={"all": list(range(MEMBERS))})
+    ref = graph(workspace, nodes, max_concurrency=AT_ONCE, state={"all": list(range(MEMBERS))})
     started = running = most = 0
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started":

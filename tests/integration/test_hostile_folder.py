@@ -17,9 +17,9 @@ from tests.conformance.starts.starting import Starts
 from tests.detached import end_of, launch
 from tests.graphs import adding
 from tests.hostile import marks, plant, relative_search_paths
-from tests.house import FUNCTION, SCRIPT, House
-from tests.mcp_house import mcp_tool, stdio_server
-from tests.thread_host import Theatre
+from tests.mcp_items import mcp_tool, stdio_server
+from tests.thread_host import PlannedWorkspace
+from tests.workspace import FUNCTION, SCRIPT, Workspace
 
 WORKS = {"it": "works"}
 # A tool that imports whatever it likes, in its call and not before.
@@ -56,41 +56,43 @@ HEADER = 'const __executor_id__ = "rye/core/runtimes/node/node";\n'
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
-    return House(tmp_path_factory.mktemp("hostile"))
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture(scope="module")
-def starts(house: House) -> Iterator[Starts]:
+def starts(workspace: Workspace) -> Iterator[Starts]:
     for name, value in relative_search_paths().items():
-        house.environ[name] = f"{value}{house.environ[name]}" if name == "PATH" else value
-    with Starts(house) as made:
+        workspace.environ[name] = f"{value}{workspace.environ[name]}" if name == "PATH" else value
+    with Starts(workspace) as made:
         yield made
 
 
 @pytest.fixture
-def clean(house: House, starts: Starts) -> Iterator[None]:
+def clean(workspace: Workspace, starts: Starts) -> Iterator[None]:
     """A test in a folder full of planted files, none of which runs."""
-    where = house.root / "marks"
+    where = workspace.root / "marks"
     if not where.exists():
-        for folder in (house.project, house.root):
+        for folder in (workspace.project, workspace.root):
             plant(folder, where)
     yield
     assert marks(where) == []
 
 
-def python_tools(house: House) -> list[str]:
+def python_tools(workspace: Workspace) -> list[str]:
     work = PYTHON.format(names=NAMES, works=WORKS)
     return [
-        house.python("acme/function", work + CALLED, executor_id=FUNCTION),
-        house.python("acme/script", work + PRINTED, executor_id=SCRIPT),
-        house.python("acme/hasty", f"import json, asyncio, re\n{work}{CALLED}"),
+        workspace.python("acme/function", work + CALLED, executor_id=FUNCTION),
+        workspace.python("acme/script", work + PRINTED, executor_id=SCRIPT),
+        workspace.python("acme/hasty", f"import json, asyncio, re\n{work}{CALLED}"),
     ]
 
 
 @pytest.mark.usefixtures("clean")
-def test_python_tools_begin_without_the_folder_cold_and_warm(house: House, starts: Starts) -> None:
-    for ref in python_tools(house):
+def test_python_tools_begin_without_the_folder_cold_and_warm(
+    workspace: Workspace, starts: Starts
+) -> None:
+    for ref in python_tools(workspace):
         for ended in starts.both(ref, {}):
             assert (ended.error, ended.data) == (None, WORKS)
 
@@ -98,18 +100,18 @@ def test_python_tools_begin_without_the_folder_cold_and_warm(house: House, start
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_so_do_the_interpreters_that_a_tool_starts_by_pythons_own_means(
-    house: House, starts: Starts, method: str
+    workspace: Workspace, starts: Starts, method: str
 ) -> None:
-    ref = house.python(f"acme/{method}", SPAWNING.format(method), executor_id=SCRIPT)
+    ref = workspace.python(f"acme/{method}", SPAWNING.format(method), executor_id=SCRIPT)
     assert starts.cold(ref, {}).data == WORKS
 
 
 @pytest.mark.usefixtures("clean")
 def test_shells_and_system_tools_find_no_program_or_profile_there(
-    house: House, starts: Starts
+    workspace: Workspace, starts: Starts
 ) -> None:
     say = 'cat /dev/null; ls . > /dev/null; sh -c true; cd bin; echo "{\\"it\\": \\"works\\"}"'
-    assert starts.cold(house.shell("acme/shell", say), {}).data == WORKS
+    assert starts.cold(workspace.shell("acme/shell", say), {}).data == WORKS
     done = starts.cold("tool:rye/bash", {"command": "cat /dev/null; env true; bash -c 'echo hi'"})
     assert done.data["stdout"] == "hi\n"
 
@@ -118,48 +120,48 @@ def test_shells_and_system_tools_find_no_program_or_profile_there(
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("is_anchored", [True, False])
 def test_a_node_tool_sees_no_package_or_settings_there(
-    house: House, starts: Starts, is_anchored: bool
+    workspace: Workspace, starts: Starts, is_anchored: bool
 ) -> None:
     name = f"node{is_anchored}"
     if is_anchored:
-        house.write(f"tools/{name}/package.json", "{}")
-    house.write(f"tools/{name}/tool.js", HEADER + NODE)
+        workspace.write(f"tools/{name}/package.json", "{}")
+    workspace.write(f"tools/{name}/tool.js", HEADER + NODE)
     ended = starts.cold(f"tool:{name}/tool", {})
     assert (ended.error, ended.data) == (None, WORKS)
 
 
 @pytest.mark.usefixtures("clean")
 def test_a_program_of_its_own_and_an_mcp_server_begin_without_it(
-    house: House, starts: Starts
+    workspace: Workspace, starts: Starts
 ) -> None:
-    house.write("tools/acme/cat", Path("/bin/cat").read_bytes())
-    ref = house.yaml(
+    workspace.write("tools/acme/cat", Path("/bin/cat").read_bytes())
+    ref = workspace.yaml(
         "acme/program",
         executor_id="rye/core/runtimes/rust/runtime",
         config={"binary": "cat", "args": []},
     )
     assert starts.cold(ref, WORKS).data == WORKS
-    stdio_server(house)
+    stdio_server(workspace)
     for is_kept in (False, True):
-        call = mcp_tool(house, warm=is_kept, item_id=f"mcp/test/{is_kept}")
+        call = mcp_tool(workspace, warm=is_kept, item_id=f"mcp/test/{is_kept}")
         assert starts.cold_rye.execute(call, {"text": "hi"}).raise_for_status()
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_graph_begins_without_it(house: House, starts: Starts) -> None:
-    done = starts.cold_rye.execute(adding(house), {"a": 1}).raise_for_status()
+def test_a_graph_begins_without_it(workspace: Workspace, starts: Starts) -> None:
+    done = starts.cold_rye.execute(adding(workspace), {"a": 1}).raise_for_status()
     assert done.data["output"] == {"sum": 2}
 
 
 @pytest.mark.usefixtures("clean", "starts")
-def test_the_command_line_in_the_folder_runs_nothing_of_it(house: House) -> None:
+def test_the_command_line_in_the_folder_runs_nothing_of_it(workspace: Workspace) -> None:
     rye = Path(sys.executable).with_name("rye")
     if not rye.exists():
         pytest.skip("ryecore isn't installed here as a program")
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(house.user), "LANG": "C.UTF-8"}
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(workspace.user), "LANG": "C.UTF-8"}
     command = [str(rye), "execute", "rye/bash", "command=echo hi"]
-    below = house.project / "bin"
-    for folder in (house.project, below):
+    below = workspace.project / "bin"
+    for folder in (workspace.project, below):
         done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, check=True)
         assert b"hi" in done.stdout
 
@@ -167,12 +169,12 @@ def test_the_command_line_in_the_folder_runs_nothing_of_it(house: House) -> None
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is started has a loop of its own
 @pytest.mark.usefixtures("clean", "starts")
-async def test_a_launched_tool_and_a_launched_thread_begin_without_it(house: House) -> None:
-    theatre = Theatre(house)
-    house.environ["PYTHONPATH"] = f":.:{house.environ['PYTHONPATH']}"
-    tools = python_tools(house)[:2]
-    ref = theatre.write("late", *(["rye_execute", {"item_id": tool}] for tool in tools))
-    async with theatre.open() as rye:
+async def test_a_launched_tool_and_a_launched_thread_begin_without_it(workspace: Workspace) -> None:
+    planned = PlannedWorkspace(workspace)
+    workspace.environ["PYTHONPATH"] = f":.:{workspace.environ['PYTHONPATH']}"
+    tools = python_tools(workspace)[:2]
+    ref = planned.write("late", *(["rye_execute", {"item_id": tool}] for tool in tools))
+    async with planned.open() as rye:
         for tool in tools:
             report = await end_of(rye, await launch(rye, tool))
             assert report.status == "completed"

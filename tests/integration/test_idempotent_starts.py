@@ -18,9 +18,9 @@ from ryecore.state.model import Follows, Status
 from ryecore.state.start_keys import StartKey
 from tests.forking import Forked
 from tests.graphs import graph
-from tests.house import House
 from tests.loops import one_loop_each
-from tests.thread_host import Theatre
+from tests.thread_host import PlannedWorkspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 pytest_generate_tests = one_loop_each
@@ -55,18 +55,18 @@ anyio.run(main)
 """
 
 
-def items(theatre: Theatre) -> dict[str, str]:
+def items(planned: PlannedWorkspace) -> dict[str, str]:
     """A tool, a graph and a directive, each of which leaves one mark."""
-    house = theatre.house
-    house.shell("acme/pay", 'echo paid >> "$1/../marks"; echo 1')
-    graph(house, {"pay": {"action": {"item_id": "tool:acme/pay"}}}, "acme/flow")
+    workspace = planned.workspace
+    workspace.shell("acme/pay", 'echo paid >> "$1/../marks"; echo 1')
+    graph(workspace, {"pay": {"action": {"item_id": "tool:acme/pay"}}}, "acme/flow")
     permits = "<execute><tool>host/*</tool></execute>"
-    work = theatre.write("work", ["mark", {"text": "paid"}], permissions=permits)
+    work = planned.write("work", ["mark", {"text": "paid"}], permissions=permits)
     return {"tool": "tool:acme/pay", "graph": "tool:acme/flow", "directive": work}
 
 
-def marks(theatre: Theatre) -> list[str]:
-    return (theatre.root / "marks").read_text().split()
+def marks(planned: PlannedWorkspace) -> list[str]:
+    return (planned.root / "marks").read_text().split()
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the processes' loops are their own
@@ -74,15 +74,15 @@ def marks(theatre: Theatre) -> list[str]:
 async def test_of_eight_processes_that_start_with_one_key_one_does(
     tmp_path: Path, kind: str
 ) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = items(theatre)[kind]
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = items(planned)[kind]
     script = tmp_path / "starts.py"
     script.write_text(STARTS)
     ways = ["graph", "graph_start", "graph_run"] if kind == "graph" else [kind]
     hosts = [
         Forked(
             [str(script), str(tmp_path), ref, ways[number % len(ways)]],
-            env=theatre.environ,
+            env=planned.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -96,8 +96,8 @@ async def test_of_eight_processes_that_start_with_one_key_one_does(
     ids = {host.communicate(timeout=PATIENCE_S)[0].strip() for host in hosts}
     assert len(ids) == 1
     assert b"" not in ids
-    assert marks(theatre) == ["paid"]
-    assert theatre.store().registry.count_threads() == 1
+    assert marks(planned) == ["paid"]
+    assert planned.store().registry.count_threads() == 1
 
 
 async def again(rye: Rye, ref: str, **options: Any) -> dict[str, Any]:
@@ -108,9 +108,9 @@ async def again(rye: Rye, ref: str, **options: Any) -> dict[str, Any]:
 async def test_a_repeated_start_is_answered_with_the_result_once_it_has_ended(
     tmp_path: Path,
 ) -> None:
-    theatre = Theatre(House(tmp_path))
-    refs = items(theatre)
-    async with theatre.open() as rye:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    refs = items(planned)
+    async with planned.open() as rye:
         for kind, ref in refs.items():
             first = await again(rye, ref, idempotency_key=kind)
             assert "already_started" not in first
@@ -120,17 +120,17 @@ async def test_a_repeated_start_is_answered_with_the_result_once_it_has_ended(
             assert (second["already_started"], second["state"]) == (True, "completed")
             assert second["result"] is not None
             json.dumps(second)
-        assert marks(theatre) == ["paid"] * 3
+        assert marks(planned) == ["paid"] * 3
         done = await rye.execute(refs["directive"], thread="fork", idempotency_key="fork")
         same = await rye.execute(refs["directive"], thread="fork", idempotency_key="fork")
         assert done.to_dict()["thread_id"] == same.to_dict()["thread_id"]
-    assert marks(theatre) == ["paid"] * 4
+    assert marks(planned) == ["paid"] * 4
 
 
 async def test_a_key_of_another_request_is_refused_with_both_named(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    refs = items(theatre)
-    async with theatre.open() as rye:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    refs = items(planned)
+    async with planned.open() as rye:
         first = await again(rye, refs["tool"], idempotency_key="k")
         for ref, parameters in ((refs["graph"], {}), (refs["tool"], {"n": 1})):
             with pytest.raises(InputError) as refused:
@@ -143,16 +143,16 @@ async def test_a_key_of_another_request_is_refused_with_both_named(tmp_path: Pat
         with pytest.raises(InputError, match="async"):
             await rye.execute(refs["tool"], idempotency_key="k")
         await rye.threads.wait(first["thread_id"])
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
 
 
 async def test_a_guessed_key_shows_and_blocks_no_run_of_a_caller_that_may_do_more(
     tmp_path: Path,
 ) -> None:
-    theatre = Theatre(House(tmp_path))
-    refs = items(theatre)
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    refs = items(planned)
     less = CallContext(capabilities=frozenset({"rye.execute.tool.acme.*"}))
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         mine = await again(rye, refs["tool"], idempotency_key="nightly")
         other = await again(rye, refs["tool"], idempotency_key="nightly", ctx=less)
         assert other["thread_id"] != mine["thread_id"]
@@ -173,15 +173,15 @@ async def test_a_guessed_key_shows_and_blocks_no_run_of_a_caller_that_may_do_mor
 
 
 async def test_a_start_that_failed_before_it_began_frees_its_key(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = items(theatre)["directive"]
-    async with theatre.open(agent=None, deps_factory=None) as rye:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = items(planned)["directive"]
+    async with planned.open(agent=None, deps_factory=None) as rye:
         with pytest.raises(RyeError, match="model"):
             await rye.start(ref, idempotency_key="k")
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
             assert (await (await rye.start(ref, idempotency_key="k")).result()).success
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
 
 
 FACTORY = """
@@ -202,13 +202,13 @@ def deps():
 async def test_a_start_whose_own_process_failed_before_it_began_frees_its_key(
     tmp_path: Path, kind: str, state: str
 ) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = items(theatre)[kind]
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = items(planned)[kind]
     (tmp_path / "shop_models.py").write_text(FACTORY.format(root=str(tmp_path)))
-    theatre.house.environ["PYTHONPATH"] += f":{tmp_path}"
+    planned.workspace.environ["PYTHONPATH"] += f":{tmp_path}"
     (tmp_path / state).touch()
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open(deps_factory="shop_models:deps") as rye:
+        async with planned.open(deps_factory="shop_models:deps") as rye:
             first = await again(rye, ref, idempotency_key="k")
             ended = await rye.threads.wait(first["thread_id"])
             assert ended.status == "error"
@@ -218,23 +218,23 @@ async def test_a_start_whose_own_process_failed_before_it_began_frees_its_key(
             assert (await rye.threads.wait(second["thread_id"])).status == "completed"
             third = await again(rye, ref, idempotency_key="k")
             assert third["thread_id"] == second["thread_id"]
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
 
 
 async def test_a_start_whose_process_died_before_it_began_frees_its_key(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = items(theatre)["tool"]
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = items(planned)["tool"]
     dead = subprocess.Popen(["true"])
     dead.wait()
     owner = evolve(current_process(), pid=dead.pid, start_ticks=1)
-    registry = theatre.store().registry
+    registry = planned.store().registry
     key = StartKey.of("k", ref, {"parameters": {}, "model": None, "limits": {}})
     registry.register("left", ref, owner=owner, start=key)
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         started = await again(rye, ref, idempotency_key="k")
         assert started["thread_id"] != "left"
         await rye.threads.wait(started["thread_id"])
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
     assert registry.get_thread("left").status == "error"
     with pytest.raises(ThreadConflict):
         registry.claim("left")  # its process comes too late
@@ -242,15 +242,15 @@ async def test_a_start_whose_process_died_before_it_began_frees_its_key(tmp_path
 
 @pytest.mark.parametrize("kind", ["tool", "graph", "directive", "graph_here", "directive_here"])
 async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, kind: str) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = items(theatre)[kind.removesuffix("_here")]
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = items(planned)[kind.removesuffix("_here")]
     plan, limits = ["gate", {"name": "boss"}], 'turns="4" depth="3" spawns="3" spend="1"'
-    boss = theatre.write("boss", plan, limits=limits)
+    boss = planned.write("boss", plan, limits=limits)
     ids: set[str] = set()
 
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         parent = await rye.start(boss)
-        await theatre.begun("boss")
+        await planned.begun("boss")
 
         async def start() -> None:
             ctx = CallContext(budget_account=parent.thread_id)
@@ -264,19 +264,19 @@ async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, ki
         async with anyio.create_task_group() as starts:
             for _ in range(8):
                 starts.start_soon(start)
-        theatre.allow("boss")
+        planned.allow("boss")
         done = await parent.result()
         assert done.success
-    registry = theatre.store().registry
+    registry = planned.store().registry
     (child,) = registry.list_children(done.thread_id)
     assert ids == {child.thread_id}
     assert child.status == "completed"  # its parent has waited for it
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
     assert registry.get_thread(done.thread_id).spawn_count == 1
 
 
 def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path) -> None:
-    registry = Theatre(House(tmp_path)).store().registry
+    registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
     key = StartKey.of("k", "tool:acme/pay", {})
     registry.register("first", "directive:acme/work")
     registry.register("next", "directive:acme/work", follows=Follows("first", "first"))
@@ -290,9 +290,9 @@ def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path)
     registry.register("hosts", "tool:acme/pay", start=key)
 
 
-def counting(theatre: Theatre, on_error: str = "continue") -> str:
+def counting(planned: PlannedWorkspace, on_error: str = "continue") -> str:
     """A graph that leaves a mark, and whose second node fails."""
-    theatre.house.shell("acme/pay", 'echo paid >> "$1/../marks"; echo 1')
+    planned.workspace.shell("acme/pay", 'echo paid >> "$1/../marks"; echo 1')
     nodes = {
         "pay": {
             "action": {"item_id": "tool:acme/pay"},
@@ -304,7 +304,7 @@ def counting(theatre: Theatre, on_error: str = "continue") -> str:
     }
     inputs = {"n": {"type": "integer"}}
     more: dict[str, Any] = {"state": {"count": 0}, "on_error": on_error}
-    return graph(theatre.house, nodes, "acme/count", inputs=inputs, **more)
+    return graph(planned.workspace, nodes, "acme/count", inputs=inputs, **more)
 
 
 @pytest.mark.parametrize(("on_error", "ended", "output"), [
@@ -313,12 +313,12 @@ def counting(theatre: Theatre, on_error: str = "continue") -> str:
 async def test_a_repeated_run_of_a_graph_gives_the_result_that_there_is(
     tmp_path: Path, on_error: str, ended: str, output: object
 ) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = counting(theatre, on_error)
-    async with theatre.open() as rye:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = counting(planned, on_error)
+    async with planned.open() as rye:
         first = await rye.graphs.run(ref, {"n": 3}, idempotency_key="k")
         assert (first.ended, first.output) == (ended, output)
-    with theatre.house.sync() as rye:
+    with planned.workspace.sync() as rye:
         run = rye.graphs.start(ref, {"n": 3}, idempotency_key="k")
         for again in (rye.graphs.run(ref, {"n": 3}, idempotency_key="k"), run.result()):
             assert again.to_dict() == first.to_dict()
@@ -337,20 +337,22 @@ async def test_a_repeated_run_of_a_graph_gives_the_result_that_there_is(
         for inputs, limits in (({"n": 4}, None), ({"n": 3}, {"turns": 3})):
             with pytest.raises(InputError, match="with other parameters"):
                 rye.graphs.run(ref, inputs, limits=limits, idempotency_key="k")
-        (theatre.house.project / ".ai/tools/acme/count.yaml").unlink()  # its run is there still
+        (planned.workspace.project / ".ai/tools/acme/count.yaml").unlink()  # its run is there still
         kept = rye.execute(ref, {"n": 3}, async_=True, idempotency_key="k").to_dict()
         assert (kept["thread_id"], kept["chain"]) == (first.run_id, [])
         assert rye.graphs.run(ref, {"n": 3}, idempotency_key="k").ended == ended
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
 
 
 async def test_a_repeated_run_waits_for_the_one_that_runs_elsewhere(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
+    planned = PlannedWorkspace(Workspace(tmp_path))
     wait = 'touch "$1/../here"; while ! test -e "$1/../go"; do sleep 0.02; done; echo 1'
-    theatre.house.shell("acme/wait", wait)
-    ref = graph(theatre.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2")
+    planned.workspace.shell("acme/wait", wait)
+    ref = graph(
+        planned.workspace, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2"
+    )
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             started = await again(rye, ref, idempotency_key="k")
             found = await rye.graphs.start(ref, idempotency_key="k")
             assert found.run_id == started["thread_id"]
@@ -375,11 +377,13 @@ async def test_a_repeated_run_waits_for_the_one_that_runs_elsewhere(tmp_path: Pa
 
 
 async def test_a_repeated_run_says_how_the_one_stands_that_died(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    theatre.house.shell("acme/wait", "exec sleep 300")
-    ref = graph(theatre.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2")
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    planned.workspace.shell("acme/wait", "exec sleep 300")
+    ref = graph(
+        planned.workspace, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2"
+    )
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             started = await again(rye, ref, idempotency_key="k")
             found = await rye.graphs.start(ref, idempotency_key="k")
             async for event in found.events():
@@ -392,11 +396,13 @@ async def test_a_repeated_run_says_how_the_one_stands_that_died(tmp_path: Path) 
 
 
 async def test_a_found_run_is_cancelled_from_another_process(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    theatre.house.shell("acme/wait", "exec sleep 300")
-    ref = graph(theatre.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2")
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    planned.workspace.shell("acme/wait", "exec sleep 300")
+    ref = graph(
+        planned.workspace, {"wait": {"action": {"item_id": "tool:acme/wait"}}}, "acme/wait2"
+    )
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             await again(rye, ref, idempotency_key="k")
             found = await rye.graphs.start(ref, idempotency_key="k")
             found.cancel()
@@ -405,13 +411,13 @@ async def test_a_found_run_is_cancelled_from_another_process(tmp_path: Path) -> 
 
 
 def test_the_command_finds_the_run_of_its_key(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    ref = counting(theatre)
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    ref = counting(planned)
 
     def rye(*arguments: str) -> dict[str, Any]:
-        project = ["--project", str(theatre.house.project), "--json", "--idempotency-key", "k"]
+        project = ["--project", str(planned.workspace.project), "--json", "--idempotency-key", "k"]
         command = ["ryecore.cli", "graph", "run", ref, *arguments, *project]
-        environ = {**theatre.environ, "USER_SPACE": str(theatre.house.user)}
+        environ = {**planned.environ, "USER_SPACE": str(planned.workspace.user)}
         with Forked(command, env=environ, stdout=subprocess.PIPE) as process:
             return dict(json.loads(process.communicate()[0]))
 
@@ -421,14 +427,14 @@ def test_the_command_finds_the_run_of_its_key(tmp_path: Path) -> None:
     assert again == first
     assert rye("n=3", "--async")["thread_id"] == first["data"]["graph_run_id"]
     assert "with other parameters" in rye("n=4")["error"]
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
 
 
 async def test_a_repeated_start_finds_what_has_resumed_its_run(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    theatre.house.shell("acme/pay", 'test -e "$1/../ok" || exit 3; echo paid >> "$1/../marks"')
-    ref = graph(theatre.house, {"pay": {"action": {"item_id": "tool:acme/pay"}}})
-    async with theatre.open() as rye:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    planned.workspace.shell("acme/pay", 'test -e "$1/../ok" || exit 3; echo paid >> "$1/../marks"')
+    ref = graph(planned.workspace, {"pay": {"action": {"item_id": "tool:acme/pay"}}})
+    async with planned.open() as rye:
         first = await rye.graphs.run(ref, idempotency_key="k")
         assert not first.success
         same = await rye.graphs.run(ref, idempotency_key="k")
@@ -439,7 +445,7 @@ async def test_a_repeated_start_finds_what_has_resumed_its_run(tmp_path: Path) -
         same = await rye.graphs.run(ref, idempotency_key="k")
         assert same.to_dict() == resumed.to_dict()
         assert (await again(rye, ref, idempotency_key="k"))["thread_id"] == resumed.run_id
-    assert marks(theatre) == ["paid"]
+    assert marks(planned) == ["paid"]
 
 
 @pytest.mark.parametrize(("status", "finds"), [
@@ -449,7 +455,7 @@ async def test_a_repeated_start_finds_what_has_resumed_its_run(tmp_path: Path) -
 def test_a_run_that_was_resumed_stands_for_the_one_that_died(
     tmp_path: Path, status: Status, finds: str
 ) -> None:
-    registry = Theatre(House(tmp_path)).store().registry
+    registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
     key = StartKey.of("k", "directive:acme/work", {})
     registry.register("first", "directive:acme/work", start=key)
     registry.settle("first", status, {}, fence=registry.claim("first"))
@@ -466,7 +472,7 @@ def test_a_run_that_was_resumed_stands_for_the_one_that_died(
 
 
 def test_what_resumed_the_last_thread_of_a_handoff_is_found(tmp_path: Path) -> None:
-    registry = Theatre(House(tmp_path)).store().registry
+    registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
     key = StartKey.of("k", "directive:acme/work", {})
     statuses: dict[str, tuple[Status, str]] = {  # each with the one that is found then
         "first": ("continued", "first"),

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.house import PYTHON, House
 from tests.matrix import in_turn
-from tests.mcp_house import mcp_tool, server_item, why
+from tests.mcp_items import mcp_tool, server_item, why
+from tests.workspace import PYTHON, Workspace
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 
@@ -47,22 +47,22 @@ WAYS = [True, False]
 
 
 def odd_tool(
-    house: House, answer: bytes = b"", name: str = "x", *, warm: bool = True, **more: object
+    workspace: Workspace, answer: bytes = b"", name: str = "x", *, warm: bool = True, **more: object
 ) -> str:
     """A tool of a server that gives this answer to each call, from its `result` on."""
     declared = {"name": name, "description": "", "inputSchema": {"type": "object"}, **more}
-    (house.root / "odd.py").write_text(PROGRAM)
-    (house.root / "tools.json").write_text(json.dumps([declared]))
-    (house.root / "answer").write_bytes(answer)
-    args = [str(house.root / "odd.py"), str(house.root)]
-    server_item(house, transport="stdio", command=PYTHON, args=args)
-    return mcp_tool(house, name, declared=declared, item_id="mcp/test/odd", warm=warm)
+    (workspace.root / "odd.py").write_text(PROGRAM)
+    (workspace.root / "tools.json").write_text(json.dumps([declared]))
+    (workspace.root / "answer").write_bytes(answer)
+    args = [str(workspace.root / "odd.py"), str(workspace.root)]
+    server_item(workspace, transport="stdio", command=PYTHON, args=args)
+    return mcp_tool(workspace, name, declared=declared, item_id="mcp/test/odd", warm=warm)
 
 
 @pytest.mark.parametrize(("half", "warm"), in_turn([b"\\ud83d", b"\xff"], WAYS))
-def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bool):
+def test_half_a_character_spoils_only_itself(workspace: Workspace, half: bytes, warm: bool):
     answer = b'"result": {"content": [{"type": "text", "text": "cut here %s"}]}' % half
-    done: Any = house.execute(odd_tool(house, answer, warm=warm))
+    done: Any = workspace.execute(odd_tool(workspace, answer, warm=warm))
     assert done.success
     assert done.data["content"][0]["text"][:-1] == "cut here "
 
@@ -79,52 +79,54 @@ def test_half_a_character_spoils_only_itself(house: House, half: bytes, warm: bo
         WAYS,
     ),
 )
-def test_an_answer_that_is_none_is_a_failure_at_once(house: House, answer: bytes, warm: bool):
-    done: Any = house.execute(odd_tool(house, answer, warm=warm))
+def test_an_answer_that_is_none_is_a_failure_at_once(
+    workspace: Workspace, answer: bytes, warm: bool
+):
+    done: Any = workspace.execute(odd_tool(workspace, answer, warm=warm))
     assert "none of the protocol's" in done.error
 
 
-def test_a_servers_own_error_does_not_end_its_session(house: House):
-    ref = odd_tool(house, b'"error": {"code": -32000, "message": "not today"}')
-    with house.sync() as rye:
+def test_a_servers_own_error_does_not_end_its_session(workspace: Workspace):
+    ref = odd_tool(workspace, b'"error": {"code": -32000, "message": "not today"}')
+    with workspace.sync() as rye:
         assert [rye.execute(ref).error for _ in range(3)] == ["not today"] * 3
-    assert (house.root / "started").read_text() == "!"
+    assert (workspace.root / "started").read_text() == "!"
 
 
 @pytest.mark.parametrize(
     ("name", "warm"),
     in_turn(["-x", "--help", "--keep", "a\nb", "${HOME} {tool_path}"], WAYS),
 )
-def test_any_name_of_a_tool_reaches_the_server(house: House, name: str, warm: bool):
-    done: Any = house.execute(odd_tool(house, name=name, warm=warm))
+def test_any_name_of_a_tool_reaches_the_server(workspace: Workspace, name: str, warm: bool):
+    done: Any = workspace.execute(odd_tool(workspace, name=name, warm=warm))
     assert done.data["content"] == [{"type": "text", "text": name}]
 
 
 @pytest.mark.parametrize("warm", WAYS)
-def test_a_declaration_that_is_no_json_is_refused(house: House, warm: bool):
-    ref = odd_tool(house, warm=warm)
-    tools = house.root / "tools.json"
+def test_a_declaration_that_is_no_json_is_refused(workspace: Workspace, warm: bool):
+    ref = odd_tool(workspace, warm=warm)
+    tools = workspace.root / "tools.json"
     tools.write_text(tools.read_text().replace('{"type"', '{"maximum": Infinity, "type"'))
-    assert "with what is no JSON" in why(house, ref, {})
+    assert "with what is no JSON" in why(workspace, ref, {})
 
 
 @pytest.mark.parametrize(("number", "warm"), in_turn([b"NaN", b"Infinity"], WAYS))
-def test_a_number_that_is_none_of_json_is_null(house: House, number: bytes, warm: bool):
+def test_a_number_that_is_none_of_json_is_null(workspace: Workspace, number: bytes, warm: bool):
     answer = b'"result": {"content": [], "structuredContent": {"n": %s}}' % number
-    done: Any = house.execute(odd_tool(house, answer, warm=warm))
+    done: Any = workspace.execute(odd_tool(workspace, answer, warm=warm))
     assert done.data["structured_content"] == {"n": None}
 
 
-def test_a_line_that_is_no_message_is_shown_without_half_a_secret(house: House):
-    house.environ["A_TOKEN"] = "hunter2-" * 5
+def test_a_line_that_is_no_message_is_shown_without_half_a_secret(workspace: Workspace):
+    workspace.environ["A_TOKEN"] = "hunter2-" * 5
     server_item(
-        house,
+        workspace,
         env={"A_TOKEN": "${A_TOKEN}"},
         transport="stdio",
         command=PYTHON,
         args=["-c", "import os; print('x' * 180 + os.environ['A_TOKEN'])"],
     )
-    told = why(house, mcp_tool(house))
+    told = why(workspace, mcp_tool(workspace))
     assert "xxx***" in told
     assert "hunter2" not in told
 
@@ -147,38 +149,44 @@ HOSTILE_OUTPUTS = {
 
 
 @pytest.mark.parametrize(("case", "warm"), in_turn([*HOSTILE_OUTPUTS], WAYS))
-def test_no_output_schema_keeps_a_connector_busy(house: House, case: str, warm: bool):
+def test_no_output_schema_keeps_a_connector_busy(workspace: Workspace, case: str, warm: bool):
     schema, reason = HOSTILE_OUTPUTS[case]
     structured = {"a": "a" * 5_000 + "!"}
     answer = b'"result": %s' % json.dumps({"content": [], "structuredContent": structured}).encode()
     declared = {"type": "object", **schema}
-    problem = why(house, odd_tool(house, answer, warm=warm, outputSchema=declared), timeout_s=20)
+    problem = why(
+        workspace, odd_tool(workspace, answer, warm=warm, outputSchema=declared), timeout_s=20
+    )
     assert "'mcp/servers/test' answered badly" in problem
     assert reason in problem
 
 
 @pytest.mark.parametrize("warm", WAYS)
-def test_structured_content_that_fits_its_schema_is_handed_on(house: House, warm: bool):
+def test_structured_content_that_fits_its_schema_is_handed_on(workspace: Workspace, warm: bool):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     answer = b'"result": {"content": [], "structuredContent": {"a": 1}}'
-    done: Any = house.execute(odd_tool(house, answer, warm=warm, outputSchema=schema))
+    done: Any = workspace.execute(odd_tool(workspace, answer, warm=warm, outputSchema=schema))
     assert done.data["structured_content"] == {"a": 1}
 
 
-def test_a_result_without_the_structured_content_that_was_promised_is_a_failure(house: House):
+def test_a_result_without_the_structured_content_that_was_promised_is_a_failure(
+    workspace: Workspace,
+):
     answer = b'"result": {"content": []}'
-    problem = why(house, odd_tool(house, answer, outputSchema={"type": "object"}))
+    problem = why(workspace, odd_tool(workspace, answer, outputSchema={"type": "object"}))
     assert "returned no structured content" in problem
 
 
 @pytest.mark.parametrize("warm", WAYS)
-def test_a_server_that_asks_back_is_told_no_and_its_schema_is_not_read(house: House, warm: bool):
+def test_a_server_that_asks_back_is_told_no_and_its_schema_is_not_read(
+    workspace: Workspace, warm: bool
+):
     schema = {"type": "string", "pattern": "^(a|aa)+$", "default": "a" * 5_000 + "!"}
     form = {"type": "object", "properties": {"a": schema}}
     params = {"message": "Your key?", "requestedSchema": form}
     question = {"jsonrpc": "2.0", "id": 7, "method": "elicitation/create", "params": params}
-    (house.root / "question").write_text(json.dumps(question))
-    done: Any = house.execute(odd_tool(house, warm=warm), timeout_s=20)
+    (workspace.root / "question").write_text(json.dumps(question))
+    done: Any = workspace.execute(odd_tool(workspace, warm=warm), timeout_s=20)
     answer = json.loads(done.data["content"][0]["text"])
     assert answer["id"] == 7
     assert "result" not in answer

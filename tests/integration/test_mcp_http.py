@@ -13,11 +13,11 @@ import pytest
 
 from ryecore.errors import McpToolChanged
 from tests.forking import ROOT, SERVERS, Forked
-from tests.house import House
 from tests.matrix import in_turn
-from tests.mcp_house import HTTP, mcp_tool, server_item, why
+from tests.mcp_items import HTTP, mcp_tool, server_item, why
 from tests.npm import npm_set
 from tests.unit.lillux.system import children
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 
@@ -42,28 +42,28 @@ def sdk_server(kind: str, token: str = "", port: int = 0) -> Iterator[str]:
         process.communicate()
 
 
-def pinned(house: House, rye, name: str = "echo", **config: object) -> str:
+def pinned(workspace: Workspace, rye, name: str = "echo", **config: object) -> str:
     """Pin a tool to what the server says of it now."""
     listed = rye.execute("tool:mcp/servers/test").raise_for_status().data["tools"]
     declared = next(one for one in listed if one["name"] == name)
-    return mcp_tool(house, name, runtime=HTTP, declared=declared, **config)
+    return mcp_tool(workspace, name, runtime=HTTP, declared=declared, **config)
 
 
 @pytest.mark.parametrize("kind", ["http", "json", "stateless", "sse"])
-def test_a_server_is_called(house: House, kind: str):
-    with sdk_server(kind) as url, house.sync() as rye:
-        server_item(house, transport="sse" if kind == "sse" else "http", url=url)
-        ref = pinned(house, rye)
+def test_a_server_is_called(workspace: Workspace, kind: str):
+    with sdk_server(kind) as url, workspace.sync() as rye:
+        server_item(workspace, transport="sse" if kind == "sse" else "http", url=url)
+        ref = pinned(workspace, rye)
         for said in ("hello", "again"):
             done = rye.execute(ref, {"text": said})
             assert done.data["content"] == [{"type": "text", "text": said}]
             assert done.metadata["pinned"] is True
 
 
-def test_the_timeout_of_calls_ends_no_stream_that_is_merely_quiet(house: House):
-    with sdk_server("sse") as url, house.sync() as rye:
-        server_item(house, transport="sse", url=url, timeout=1)
-        ref = pinned(house, rye)
+def test_the_timeout_of_calls_ends_no_stream_that_is_merely_quiet(workspace: Workspace):
+    with sdk_server("sse") as url, workspace.sync() as rye:
+        server_item(workspace, transport="sse", url=url, timeout=1)
+        ref = pinned(workspace, rye)
         assert rye.execute(ref, {"text": "one"}).success
         first = children()
         time.sleep(1.5)  # the quiet itself is what is tried
@@ -71,20 +71,20 @@ def test_the_timeout_of_calls_ends_no_stream_that_is_merely_quiet(house: House):
         assert children() == first
 
 
-def test_a_published_server_is_called(house: House):
+def test_a_published_server_is_called(workspace: Workspace):
     package = npm_set("mcp") / "node_modules/@modelcontextprotocol/server-everything"
     process = subprocess.Popen(
         ["node", str(package / "dist/index.js"), "streamableHttp"],
         stderr=subprocess.PIPE,
         text=True,
-        env={"PATH": house.environ["PATH"], "PORT": (port := str(free_port()))},
+        env={"PATH": workspace.environ["PATH"], "PORT": (port := str(free_port()))},
     )
     try:
         while "listening" not in (line := process.stderr.readline()).lower():
             assert line, "it ended"
-        server_item(house, transport="http", url=f"http://127.0.0.1:{port}/mcp")
-        with house.sync() as rye:
-            ref = pinned(house, rye, "get-sum")
+        server_item(workspace, transport="http", url=f"http://127.0.0.1:{port}/mcp")
+        with workspace.sync() as rye:
+            ref = pinned(workspace, rye, "get-sum")
             assert "42" in rye.execute(ref, {"a": 40, "b": 2}).data["content"][0]["text"]
     finally:
         process.kill()
@@ -97,28 +97,28 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("warm", [True, False])
-def test_the_secret_of_a_header_goes_to_the_server_alone(house: House, warm: bool):
-    house.environ["A_TOKEN"] = TOKEN
+def test_the_secret_of_a_header_goes_to_the_server_alone(workspace: Workspace, warm: bool):
+    workspace.environ["A_TOKEN"] = TOKEN
     item = {"transport": "http", "headers": {"Authorization": "Bearer ${A_TOKEN}"}}
-    with sdk_server("http", TOKEN) as url, house.sync() as rye:
-        server_item(house, env={"A_TOKEN": "${A_TOKEN}"}, url=url, **item)
-        ref = pinned(house, rye, warm=warm)
+    with sdk_server("http", TOKEN) as url, workspace.sync() as rye:
+        server_item(workspace, env={"A_TOKEN": "${A_TOKEN}"}, url=url, **item)
+        ref = pinned(workspace, rye, warm=warm)
         done = rye.execute(ref, {"text": "hi"}, trace=True)
         assert done.success
         assert TOKEN not in done.to_json()
         assert TOKEN not in rye.execute(ref, {"text": "hi"}, dry_run=True).to_json()
-    house.environ["A_TOKEN"] = TOKEN + "-but-wrong"
+    workspace.environ["A_TOKEN"] = TOKEN + "-but-wrong"
     with sdk_server("http", TOKEN) as url:
-        server_item(house, env={"A_TOKEN": "${A_TOKEN}"}, url=url, **item)
-        told = why(house, ref)
+        server_item(workspace, env={"A_TOKEN": "${A_TOKEN}"}, url=url, **item)
+        told = why(workspace, ref)
         assert "401" in told
         assert TOKEN not in told
 
 
-def test_a_tool_that_changes_on_the_server_is_refused(house: House):
-    with sdk_server("stateless") as url, house.sync() as rye:
-        server_item(house, transport="http", url=url)
-        ref, change = pinned(house, rye), pinned(house, rye, "change")
+def test_a_tool_that_changes_on_the_server_is_refused(workspace: Workspace):
+    with sdk_server("stateless") as url, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url)
+        ref, change = pinned(workspace, rye), pinned(workspace, rye, "change")
         assert rye.execute(ref, {"text": "hi"}).success
         assert rye.execute(change).success
         with pytest.raises(McpToolChanged, match="Says it to me"):
@@ -210,18 +210,20 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
 
 
 @pytest.mark.parametrize(("name", "warm"), in_turn([*ANSWERS], [True, False]))
-def test_a_bad_answer_is_an_error_that_says_so(house: House, name: str, warm: bool):
+def test_a_bad_answer_is_an_error_that_says_so(workspace: Workspace, name: str, warm: bool):
     answer, said = ANSWERS[name]
     with bad_server(answer) as url:
-        server_item(house, transport="http", url=url, startup_timeout=5 if name != "never" else 1)
-        told = why(house, mcp_tool(house, runtime=HTTP, warm=warm))
+        server_item(
+            workspace, transport="http", url=url, startup_timeout=5 if name != "never" else 1
+        )
+        told = why(workspace, mcp_tool(workspace, runtime=HTTP, warm=warm))
         NEVER.set()
     NEVER.clear()
     assert said.lower() in told.lower()
 
 
-def test_headers_do_not_follow_a_redirect_to_another_host(house: House):
-    house.environ["A_TOKEN"] = TOKEN
+def test_headers_do_not_follow_a_redirect_to_another_host(workspace: Workspace):
+    workspace.environ["A_TOKEN"] = TOKEN
     seen: list[str] = []
 
     def other(request: BaseHTTPRequestHandler) -> None:
@@ -238,19 +240,21 @@ def test_headers_do_not_follow_a_redirect_to_another_host(house: House):
 
         with bad_server(redirect) as url:
             server_item(
-                house,
+                workspace,
                 env={"A_TOKEN": "${A_TOKEN}"},
                 transport="http",
                 url=url,
                 headers={"x-token": "${A_TOKEN}"},
             )
-            assert "redirect" in why(house, mcp_tool(house, runtime=HTTP)).lower()
+            assert "redirect" in why(workspace, mcp_tool(workspace, runtime=HTTP)).lower()
     assert seen == []
 
 
-def test_a_server_that_is_not_there_says_so(house: House):
-    server_item(house, transport="http", url=f"http://127.0.0.1:{free_port()}/mcp?key=a-secret-key")
-    told = why(house, mcp_tool(house, runtime=HTTP))
+def test_a_server_that_is_not_there_says_so(workspace: Workspace):
+    server_item(
+        workspace, transport="http", url=f"http://127.0.0.1:{free_port()}/mcp?key=a-secret-key"
+    )
+    told = why(workspace, mcp_tool(workspace, runtime=HTTP))
     assert "connect" in told.lower()
     assert "a-secret-key" not in told
 
@@ -263,17 +267,17 @@ def test_a_server_that_is_not_there_says_so(house: House):
         ("https://", "not one of http or https"),
     ],
 )
-def test_a_url_that_may_not_be_used_is_refused(house: House, url: str, said: str):
-    server_item(house, transport="http", url=url)
+def test_a_url_that_may_not_be_used_is_refused(workspace: Workspace, url: str, said: str):
+    server_item(workspace, transport="http", url=url)
     try:
-        told = why(house, mcp_tool(house, runtime=HTTP))
+        told = why(workspace, mcp_tool(workspace, runtime=HTTP))
     except Exception as error:
         told = str(error)
     assert said in told
     assert "ada:secret" not in told
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(house: House, tmp_path: Path):
+def test_a_certificate_that_nobody_vouches_for_is_refused(workspace: Workspace, tmp_path: Path):
     import ssl
 
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
@@ -289,8 +293,8 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(house: House, tmp_path
         server.handle_error = lambda *_: None
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        server_item(house, transport="http", url=f"https://localhost:{server.server_port}/mcp")
-        told = why(house, mcp_tool(house, runtime=HTTP))
+        server_item(workspace, transport="http", url=f"https://localhost:{server.server_port}/mcp")
+        told = why(workspace, mcp_tool(workspace, runtime=HTTP))
         server.shutdown()
         thread.join()
     assert "certificate" in told.lower()

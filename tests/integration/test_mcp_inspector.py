@@ -5,16 +5,16 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.house import House
 from tests.mcp_clients import COMMAND, TOKEN, environ, http
 from tests.npm import npm_program
+from tests.workspace import Workspace
 
 
-def inspect(house: House, *args: str) -> dict[str, Any]:
+def inspect(workspace: Workspace, *args: str) -> dict[str, Any]:
     done = subprocess.run(
         [npm_program("mcp", "mcp-inspector"), "--cli", *args],
-        cwd=house.project,
-        env={**environ(house), "PATH": environ(house)["PATH"]},
+        cwd=workspace.project,
+        env={**environ(workspace), "PATH": environ(workspace)["PATH"]},
         check=False,
         capture_output=True,
         text=True,
@@ -25,25 +25,26 @@ def inspect(house: House, *args: str) -> dict[str, Any]:
     return document
 
 
-def test_the_inspector_lists_the_tools_and_calls_one_over_stdio(house: House) -> None:
-    ref = house.shell("a/t", "cat")
+def test_the_inspector_lists_the_tools_and_calls_one_over_stdio(workspace: Workspace) -> None:
+    ref = workspace.shell("a/t", "cat")
     server = [sys.executable, *COMMAND]
-    listed = inspect(house, *server, "--method", "tools/list")
+    listed = inspect(workspace, *server, "--method", "tools/list")
     called = inspect(
-        house, *server, "--method", "tools/call", "--tool-name", "rye_execute",
-        "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={house.project}",
+        workspace, *server, "--method", "tools/call", "--tool-name", "rye_execute",
+        "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={workspace.project}",
         "--tool-arg", 'parameters={"a": 1}',
     )  # fmt: skip
     assert [tool["name"] for tool in listed["tools"]] == ["rye_execute", "rye_fetch"]
     assert called["structuredContent"]["data"] == {"a": 1}
 
 
-def test_the_inspector_calls_a_tool_over_http(house: House) -> None:
-    ref = house.shell("a/t", "cat")
-    with http(house) as served:
+def test_the_inspector_calls_a_tool_over_http(workspace: Workspace) -> None:
+    ref = workspace.shell("a/t", "cat")
+    with http(workspace) as served:
         called = inspect(
-            house, served.url, "--transport", "http", "--header", f"Authorization: Bearer {TOKEN}",
+            workspace, served.url, "--transport", "http",
+            "--header", f"Authorization: Bearer {TOKEN}",
             "--method", "tools/call", "--tool-name", "rye_execute",
-            "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={house.project}",
+            "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={workspace.project}",
         )  # fmt: skip
     assert called["structuredContent"]["status"] == "success"

@@ -17,7 +17,6 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from tests.house import House
 from tests.mcp_clients import (
     INITIALIZE,
     MODES,
@@ -32,6 +31,7 @@ from tests.mcp_clients import (
     read_pid,
     said,
 )
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -54,14 +54,14 @@ async def client_of(served: Served, **options: Any) -> AsyncIterator[Client]:
 
 
 @MODES
-async def test_tools_are_executed_fifty_at_once(house: House, mode: str) -> None:
-    ref = house.shell("a/t", "cat")
+async def test_tools_are_executed_fifty_at_once(workspace: Workspace, mode: str) -> None:
+    ref = workspace.shell("a/t", "cat")
     answers: dict[int, object] = {}
-    with http(house) as served:
+    with http(workspace) as served:
         async with client_of(served, mode=mode) as client:
 
             async def call(number: int) -> None:
-                given = arguments(house, item_id=ref, parameters={"n": number})
+                given = arguments(workspace, item_id=ref, parameters={"n": number})
                 answers[number] = said(await client.call_tool("rye_execute", given))["data"]
 
             async with anyio.create_task_group() as calls:
@@ -71,44 +71,46 @@ async def test_tools_are_executed_fifty_at_once(house: House, mode: str) -> None
 
 
 @MODES
-async def test_a_call_that_is_cancelled_leaves_no_process(house: House, mode: str) -> None:
-    ref, fifo = make_waiting_tool(house)
-    with http(house) as served:
+async def test_a_call_that_is_cancelled_leaves_no_process(workspace: Workspace, mode: str) -> None:
+    ref, fifo = make_waiting_tool(workspace)
+    with http(workspace) as served:
         async with client_of(served, mode=mode) as client:
             async with anyio.create_task_group() as calls:
-                calls.start_soon(client.call_tool, "rye_execute", arguments(house, item_id=ref))
+                calls.start_soon(client.call_tool, "rye_execute", arguments(workspace, item_id=ref))
                 pid = await anyio.to_thread.run_sync(read_pid, fifo)
                 calls.cancel_scope.cancel()
             await ended(pid)
 
 
 @MODES
-async def test_the_person_at_the_client_decides_on_signatures(house: House, mode: str) -> None:
-    house.write("knowledge/k.md", "High tide.\n", sign=False)
+async def test_the_person_at_the_client_decides_on_signatures(
+    workspace: Workspace, mode: str
+) -> None:
+    workspace.write("knowledge/k.md", "High tide.\n", sign=False)
 
     async def approve(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert "High tide." in params.message
         return types.ElicitResult(action="accept", content={"approve": True})
 
-    with http(house, "--allow-sign") as served:
+    with http(workspace, "--allow-sign") as served:
         async with client_of(served, mode=mode, elicitation_callback=approve) as client:
-            given = arguments(house, item_id="knowledge:k")
+            given = arguments(workspace, item_id="knowledge:k")
             signed = said(await client.call_tool("rye_sign", given))
     assert signed["summary"] == "Signed 1/1 items."
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_the_server_ends_by_a_signal_with_all_that_it_started(
-    house: House, number: int
+    workspace: Workspace, number: int
 ) -> None:
-    ref, fifo = make_waiting_tool(house)
+    ref, fifo = make_waiting_tool(workspace)
     body = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
-        "params": {"name": "rye_execute", "arguments": arguments(house, item_id=ref)},
+        "params": {"name": "rye_execute", "arguments": arguments(workspace, item_id=ref)},
     }
-    with http(house) as served:
+    with http(workspace) as served:
         async with anyio.create_task_group() as calls, web(served) as opened:
             begun = await opened.post(served.url, json=INITIALIZE)
             session = {"Mcp-Session-Id": begun.headers["mcp-session-id"]}
@@ -142,9 +144,9 @@ async def web(_served: Served, **headers: str) -> AsyncIterator[httpx2.AsyncClie
         yield opened
 
 
-async def test_nobody_gets_in_without_the_token(house: House) -> None:
+async def test_nobody_gets_in_without_the_token(workspace: Workspace) -> None:
     wrong = ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer é"]
-    with http(house) as served:
+    with http(workspace) as served:
         async with web(served) as opened:
             allowed = await opened.post(served.url, json=INITIALIZE)
             small = {"Authorization": f"bearer {TOKEN}"}
@@ -160,8 +162,8 @@ async def test_nobody_gets_in_without_the_token(house: House) -> None:
     assert allowed.status_code == allowed_too.status_code == 200
 
 
-async def test_a_page_of_another_name_cannot_reach_it(house: House) -> None:
-    with http(house) as served:
+async def test_a_page_of_another_name_cannot_reach_it(workspace: Workspace) -> None:
+    with http(workspace) as served:
         async with web(served) as opened:
             host = await opened.post(served.url, json=INITIALIZE, headers={"Host": "evil.example"})
             origin = await opened.post(
@@ -170,8 +172,10 @@ async def test_a_page_of_another_name_cannot_reach_it(house: House) -> None:
     assert (host.status_code, origin.status_code) == (421, 403)
 
 
-async def test_a_name_that_is_allowed_reaches_it_behind_a_proxy_with_tls_too(house: House) -> None:
-    with http(house, "--allow-host", "rye.example") as served:
+async def test_a_name_that_is_allowed_reaches_it_behind_a_proxy_with_tls_too(
+    workspace: Workspace,
+) -> None:
+    with http(workspace, "--allow-host", "rye.example") as served:
         async with web(served) as opened:
             for origin in ("http://rye.example:8080", "https://rye.example"):
                 headers = {"Host": "rye.example", "Origin": origin}
@@ -179,9 +183,9 @@ async def test_a_name_that_is_allowed_reaches_it_behind_a_proxy_with_tls_too(hou
                 assert answer.status_code == 200, origin
 
 
-async def test_what_is_no_request_is_refused_and_the_server_goes_on(house: House) -> None:
-    ref = house.shell("a/t", "wc -c")
-    with http(house) as served:
+async def test_what_is_no_request_is_refused_and_the_server_goes_on(workspace: Workspace) -> None:
+    ref = workspace.shell("a/t", "wc -c")
+    with http(workspace) as served:
         async with web(served) as opened:
             for content in (b"", b"{", b"[]", b"\xff", b"null", b'{"jsonrpc": "1.0"}'):
                 answer = await opened.post(
@@ -196,21 +200,25 @@ async def test_what_is_no_request_is_refused_and_the_server_goes_on(house: House
             elsewhere = await opened.get(served.url.replace("/mcp", "/other"))
             assert elsewhere.status_code == 404
         async with client_of(served) as client:
-            given = arguments(house, item_id=ref, parameters={"text": "x" * 20_000_000})
+            given = arguments(workspace, item_id=ref, parameters={"text": "x" * 20_000_000})
             done = said(await client.call_tool("rye_execute", given))
     assert int(done["data"]) > 20_000_000
 
 
-async def test_without_authentication_it_lets_everybody_on_this_machine_in(house: House) -> None:
-    with http(house, "--no-auth") as served:
+async def test_without_authentication_it_lets_everybody_on_this_machine_in(
+    workspace: Workspace,
+) -> None:
+    with http(workspace, "--no-auth") as served:
         async with web(served) as opened:
             del opened.headers["Authorization"]
             answer = await opened.post(served.url, json=INITIALIZE)
     assert answer.status_code == 200
 
 
-async def test_a_token_is_made_and_shown_once_or_read_from_a_private_file(house: House) -> None:
-    with process(house, "--http", "0") as server:
+async def test_a_token_is_made_and_shown_once_or_read_from_a_private_file(
+    workspace: Workspace,
+) -> None:
+    with process(workspace, "--http", "0") as server:
         assert server.stderr is not None
         token = server.stderr.readline().decode().rpartition(" ")[2].strip()
         url = server.stderr.readline().decode().rpartition(" ")[2].strip()
@@ -223,36 +231,36 @@ async def test_a_token_is_made_and_shown_once_or_read_from_a_private_file(house:
         assert len(token) > 40
     assert answer.status_code == 200
 
-    file = house.root / "token"
+    file = workspace.root / "token"
     file.write_text("short\n")
     for mode, says in ((0o644, "Others may read"), (0o600, "fewer than 16")):
         file.chmod(mode)
-        with process(house, "--http", "0", "--token-file", str(file)) as server:
+        with process(workspace, "--http", "0", "--token-file", str(file)) as server:
             _, err = server.communicate(timeout=30)
         assert (server.returncode, says in err.decode()) == (2, True)
 
 
-async def test_the_token_reaches_no_tool_and_no_argument(house: House) -> None:
-    ref = house.shell("a/t", "env; cat /proc/$PPID/cmdline")
-    with http(house, fresh=True) as served:
+async def test_the_token_reaches_no_tool_and_no_argument(workspace: Workspace) -> None:
+    ref = workspace.shell("a/t", "env; cat /proc/$PPID/cmdline")
+    with http(workspace, fresh=True) as served:
         async with client_of(served) as client:
-            done = said(await client.call_tool("rye_execute", arguments(house, item_id=ref)))
+            done = said(await client.call_tool("rye_execute", arguments(workspace, item_id=ref)))
     assert TOKEN not in json.dumps(done)
 
 
-async def test_a_port_that_is_taken_is_a_clear_error(house: House) -> None:
+async def test_a_port_that_is_taken_is_a_clear_error(workspace: Workspace) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with process(house, "--http", port, "--no-auth") as server:
+        with process(workspace, "--http", port, "--no-auth") as server:
             out, err = server.communicate(timeout=30)
     assert (server.returncode, out) == (2, b"")
     assert "Nothing can listen" in err.decode()
 
 
-async def test_the_address_may_be_named(house: House) -> None:
+async def test_the_address_may_be_named(workspace: Workspace) -> None:
     if not os.path.exists("/proc/net/if_inet6"):
         pytest.skip("this machine has no IPv6")
-    with process(house, "--http", "[::1]:0", "--no-auth") as server:
+    with process(workspace, "--http", "[::1]:0", "--no-auth") as server:
         assert server.stderr is not None
         line = server.stderr.readline().decode()
     assert "http://[::1]:" in line

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.house import House
 from tests.mcp_clients import MODES, arguments, said, stdio
 from tests.thread_deps import DEPS, furnish
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 SUM = {"item_id": "directive:acme/sum", "parameters": {"x": 4}, "thread": "fork"}
@@ -16,20 +16,22 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
-def furnished(house: House) -> None:
-    furnish(house)
+def furnished(workspace: Workspace) -> None:
+    furnish(workspace)
 
 
 @MODES
-async def test_a_directive_forks_and_its_steps_are_told(house: House, mode: str) -> None:
+async def test_a_directive_forks_and_its_steps_are_told(workspace: Workspace, mode: str) -> None:
     told: list[str] = []
 
     async def tell(_progress: float, _total: float | None, message: str | None) -> None:
         told.append(message or "")
 
-    async with stdio(house, "--deps", DEPS, mode=mode) as client:
+    async with stdio(workspace, "--deps", DEPS, mode=mode) as client:
         done = said(
-            await client.call_tool("rye_execute", arguments(house, **SUM), progress_callback=tell)
+            await client.call_tool(
+                "rye_execute", arguments(workspace, **SUM), progress_callback=tell
+            )
         )
     assert (done["state"], done["outputs"]) == ("completed", {"total": 7})
     steps = [one for one in told if one.split(" ")[0] in ("model_call", "tool_call_start")]
@@ -38,48 +40,48 @@ async def test_a_directive_forks_and_its_steps_are_told(house: House, mode: str)
     assert not any("sk-" in one for one in told)
 
 
-async def test_a_model_and_limits_are_the_caller_s_choice(house: House) -> None:
-    async with stdio(house, "--deps", DEPS) as client:
+async def test_a_model_and_limits_are_the_caller_s_choice(workspace: Workspace) -> None:
+    async with stdio(workspace, "--deps", DEPS) as client:
         for more, code in (
             ({"limit_overrides": {"turns": 1}}, "turns_exceeded"),
             ({"model": "elsewhere/m"}, "internal"),
         ):
-            done = said(await client.call_tool("rye_execute", arguments(house, **SUM, **more)))
+            done = said(await client.call_tool("rye_execute", arguments(workspace, **SUM, **more)))
             assert (done["status"], done["error_code"]) == ("error", code)
         wrong = said(
             await client.call_tool(
-                "rye_execute", arguments(house, **SUM, limit_overrides={"turn": 1})
+                "rye_execute", arguments(workspace, **SUM, limit_overrides={"turn": 1})
             )
         )
     assert "there is no limit 'turn'" in wrong["error"]
 
 
-async def test_an_asynchronous_fork_outlives_the_server(house: House) -> None:
-    async with stdio(house, "--deps", DEPS) as client:
+async def test_an_asynchronous_fork_outlives_the_server(workspace: Workspace) -> None:
+    async with stdio(workspace, "--deps", DEPS) as client:
         done = said(
-            await client.call_tool("rye_execute", arguments(house, **SUM, **{"async": True}))
+            await client.call_tool("rye_execute", arguments(workspace, **SUM, **{"async": True}))
         )
     assert done["state"] == "running"
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         report = await rye.threads.wait(done["thread_id"], timeout_s=60)
     assert report.status == "completed"
     assert report.to_dict()["result"]["outputs"] == {"total": 7}  # type: ignore[index]
 
 
-async def test_a_fork_never_may_more_than_the_client(house: House) -> None:
+async def test_a_fork_never_may_more_than_the_client(workspace: Workspace) -> None:
     grants = ("--grant", "rye.execute.directive.acme.*")
-    async with stdio(house, "--deps", DEPS, *grants) as client:
-        done = said(await client.call_tool("rye_execute", arguments(house, **SUM)))
+    async with stdio(workspace, "--deps", DEPS, *grants) as client:
+        done = said(await client.call_tool("rye_execute", arguments(workspace, **SUM)))
     assert done["status"] == "success"
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         shown = await rye.threads.show(done["thread_id"])
     file = (shown.folder / "thread.json").read_text()
     assert '"capabilities": []' in file  # host/add was not the client's
 
 
-async def test_without_models_the_server_says_what_to_pass(house: House) -> None:
-    async with stdio(house) as client:
-        done = said(await client.call_tool("rye_execute", arguments(house, **SUM)))
-        dry = said(await client.call_tool("rye_execute", arguments(house, **SUM, dry_run=True)))
+async def test_without_models_the_server_says_what_to_pass(workspace: Workspace) -> None:
+    async with stdio(workspace) as client:
+        done = said(await client.call_tool("rye_execute", arguments(workspace, **SUM)))
+        dry = said(await client.call_tool("rye_execute", arguments(workspace, **SUM, dry_run=True)))
     assert "--deps module:function" in done["error"]
     assert dry["status"] == "validation_passed"

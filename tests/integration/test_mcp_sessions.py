@@ -17,7 +17,7 @@ from ryecore.errors import CallCancelled, McpError
 from ryecore.lillux import watch
 from tests.integration.test_mcp_http import bad_server, free_port, pinned, sdk_server, status
 from tests.matrix import in_turn
-from tests.mcp_house import HTTP, assert_gone, mcp_tool, pids, server_item, stdio_server, why
+from tests.mcp_items import HTTP, assert_gone, mcp_tool, pids, server_item, stdio_server, why
 from tests.mcp_server import TOOLS
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.usefixtures("forked_connectors")
 
 
 @pytest.mark.parametrize("kind", ["http", "json", "sse"])
-def test_a_server_that_was_started_again_is_called_at_once(house, kind):
+def test_a_server_that_was_started_again_is_called_at_once(workspace, kind):
     port = free_port()
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         with sdk_server(kind, port=port) as url:
-            server_item(house, transport="sse" if kind == "sse" else "http", url=url)
-            ref = pinned(house, rye)
+            server_item(workspace, transport="sse" if kind == "sse" else "http", url=url)
+            ref = pinned(workspace, rye)
             assert rye.execute(ref, {"text": "one"}).success
         with sdk_server(kind, port=port):
             for said in ("two", "three"):
@@ -40,12 +40,12 @@ def test_a_server_that_was_started_again_is_called_at_once(house, kind):
                 assert done.data["content"][0]["text"] == said
 
 
-def test_a_server_that_is_down_says_so_and_is_called_once_it_is_back(house):
+def test_a_server_that_is_down_says_so_and_is_called_once_it_is_back(workspace):
     port = free_port()
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         with sdk_server("http", port=port) as url:
-            server_item(house, transport="http", url=url)
-            ref = pinned(house, rye)
+            server_item(workspace, transport="http", url=url)
+            ref = pinned(workspace, rye)
         with pytest.raises(McpError, match="connect"):
             rye.execute(ref, {"text": "hi"})
         with sdk_server("http", port=port):
@@ -167,22 +167,22 @@ REFUSALS: dict[str, tuple[int, dict[str, Any] | str]] = {
 @pytest.mark.parametrize(
     ("name", "method"), in_turn([*REFUSALS], ["tools/call", "tools/list", "tools/call"])
 )
-def test_a_session_that_the_server_forgot_is_begun_anew(house, name, method):
+def test_a_session_that_the_server_forgot_is_begun_anew(workspace, name, method):
     server = Forgetful(*REFUSALS[name], method)
-    with forgetful(server) as url, house.sync() as rye:
-        server_item(house, transport="http", url=url)
-        ref = mcp_tool(house, runtime=HTTP)
+    with forgetful(server) as url, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url)
+        ref = mcp_tool(workspace, runtime=HTTP)
         for said in ("one", "two"):
             done = rye.execute(ref, {"text": said})
             assert done.success, done.error
     assert server.ran == ["one", "two"]
 
 
-def test_a_call_that_the_server_has_read_is_not_repeated(house):
+def test_a_call_that_the_server_has_read_is_not_repeated(workspace):
     server = Forgetful(400, error_of(-32602, "I don't like it", "its own"), "tools/call")
-    with forgetful(server) as url, house.sync() as rye:
-        server_item(house, transport="http", url=url)
-        done = rye.execute(mcp_tool(house, runtime=HTTP), {"text": "one"})
+    with forgetful(server) as url, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url)
+        done = rye.execute(mcp_tool(workspace, runtime=HTTP), {"text": "one"})
     assert "I don't like it" in done.error
     assert (server.sessions, server.ran) == (2, [])  # the second is counted by forgetting the first
 
@@ -202,37 +202,37 @@ def test_a_call_that_the_server_has_read_is_not_repeated(house):
         [("http", True), ("sse", False), ("sse", True), ("http", False)],
     ),
 )
-def test_a_server_that_wants_other_credentials_says_what_to_do(house, refusal, way):
+def test_a_server_that_wants_other_credentials_says_what_to_do(workspace, refusal, way):
     (code, headers, said), (transport, warm) = refusal, way
-    house.environ["A_TOKEN"] = "hunter2-hunter2"
+    workspace.environ["A_TOKEN"] = "hunter2-hunter2"
     with bad_server(status(code)) as url:
         item = {"transport": transport, "url": url, "headers": headers}
-        server_item(house, env={"A_TOKEN": "${A_TOKEN}"}, **item)
-        told = why(house, mcp_tool(house, runtime=HTTP, warm=warm))
+        server_item(workspace, env={"A_TOKEN": "${A_TOKEN}"}, **item)
+        told = why(workspace, mcp_tool(workspace, runtime=HTTP, warm=warm))
     assert f"HTTP {code}" in told
     assert all(one in told for one in said)
     assert "hunter2" not in told
 
 
-def test_credentials_that_end_during_a_session_are_told(house):
+def test_credentials_that_end_during_a_session_are_told(workspace):
     server = Forgetful(401, "token expired", "tools/call")
-    with forgetful(server) as url, house.sync() as rye:
-        server_item(house, transport="http", url=url, headers={"x-key": "abcdef"})
+    with forgetful(server) as url, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url, headers={"x-key": "abcdef"})
         with pytest.raises(McpError, match=r"HTTP 401.*\(x-key\)"):
-            rye.execute(mcp_tool(house, runtime=HTTP), {"text": "one"})
+            rye.execute(mcp_tool(workspace, runtime=HTTP), {"text": "one"})
     assert server.ran == []
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-def test_the_time_to_start_bounds_every_transport(house, transport):
+def test_the_time_to_start_bounds_every_transport(workspace, transport):
     never = threading.Event()
 
     def hang(_: BaseHTTPRequestHandler) -> None:
         never.wait(30)
 
     with bad_server(hang) as url:
-        server_item(house, transport=transport, url=url, startup_timeout=0.5)
-        told = why(house, mcp_tool(house, runtime=HTTP))
+        server_item(workspace, transport=transport, url=url, startup_timeout=0.5)
+        told = why(workspace, mcp_tool(workspace, runtime=HTTP))
         never.set()
     assert "was not ready within 0.5 s" in told
 
@@ -245,12 +245,12 @@ def test_the_time_to_start_bounds_every_transport(house, transport):
     ("mode", "anyio_backend"), in_turn(["mute-once", "mute-once-and-tells"], ["asyncio", "trio"])
 )
 async def test_calls_that_were_not_sent_to_a_hung_server_go_to_a_fresh_one(
-    house, mode, anyio_backend
+    workspace, mode, anyio_backend
 ):
-    fifo = house.root / "called"
+    fifo = workspace.root / "called"
     os.mkfifo(fifo)
-    stdio_server(house, mode, str(fifo))
-    hang, echo, token, ends = mcp_tool(house, "hang"), mcp_tool(house), CancelToken(), {}
+    stdio_server(workspace, mode, str(fifo))
+    hang, echo, token, ends = mcp_tool(workspace, "hang"), mcp_tool(workspace), CancelToken(), {}
 
     async def call(name: str, ref: str, ctx: CallContext | None = None) -> None:
         try:
@@ -259,7 +259,7 @@ async def test_calls_that_were_not_sent_to_a_hung_server_go_to_a_fresh_one(
         except CallCancelled:
             ends[name] = "cancelled"
 
-    async with house.open() as rye, anyio.create_task_group() as calls:
+    async with workspace.open() as rye, anyio.create_task_group() as calls:
         calls.start_soon(call, "in flight", hang)
         await anyio.to_thread.run_sync(fifo.read_bytes)
         calls.start_soon(call, "muting", echo, CallContext(cancellation=token))
@@ -270,8 +270,8 @@ async def test_calls_that_were_not_sent_to_a_hung_server_go_to_a_fresh_one(
             await anyio.sleep(0)
         for number in range(10):  # while the server is asked whether it answers
             calls.start_soon(call, str(number), echo)
-        async with watch(house.root / "pids") as watcher:
-            while len(pids(house)) < 4:
+        async with watch(workspace.root / "pids") as watcher:
+            while len(pids(workspace)) < 4:
                 await watcher.changed()
         for number in range(10, 20):  # and once another one has been started
             calls.start_soon(call, str(number), echo)
@@ -280,15 +280,15 @@ async def test_calls_that_were_not_sent_to_a_hung_server_go_to_a_fresh_one(
     assert "stopped answering after a call was cancelled" in told
     assert "may have had its effect" in told
     assert ends == {str(number): str(number) for number in range(20)}
-    assert len(pids(house)) == 4  # two connectors, each with its server
-    assert_gone(pids(house))
+    assert len(pids(workspace)) == 4  # two connectors, each with its server
+    assert_gone(pids(workspace))
 
 
-def test_a_server_that_hangs_is_replaced_after_a_call_timed_out(house):
-    fifo = house.root / "called"
-    stdio_server(house, "mute-once-and-tells", str(fifo), timeout=0.3)
-    ref = mcp_tool(house)
-    with house.sync() as rye:
+def test_a_server_that_hangs_is_replaced_after_a_call_timed_out(workspace):
+    fifo = workspace.root / "called"
+    stdio_server(workspace, "mute-once-and-tells", str(fifo), timeout=0.3)
+    ref = mcp_tool(workspace)
+    with workspace.sync() as rye:
         first = rye.execute(ref, {"text": "one"})
         assert "may have had its effect" in first.error
         assert rye.execute(ref, {"text": "two"}).success
@@ -302,9 +302,9 @@ MORE_STRICT = [-32601, -32602, -32603, -32000, -32020]
 
 
 @pytest.mark.parametrize("code", STRICT + (MORE_STRICT if os.environ.get("RYE_SOAK") else []))
-def test_a_strict_server_of_2026_is_called(house, code):
-    stdio_server(house, f"strict {code}")
-    assert house.execute(mcp_tool(house), {"text": "hi"}).data["content"][0]["text"] == "hi"
+def test_a_strict_server_of_2026_is_called(workspace, code):
+    stdio_server(workspace, f"strict {code}")
+    assert workspace.execute(mcp_tool(workspace), {"text": "hi"}).data["content"][0]["text"] == "hi"
 
 
 @pytest.mark.parametrize(
@@ -317,8 +317,8 @@ def test_a_strict_server_of_2026_is_called(house, code):
         [True, False],
     ),
 )
-def test_a_server_of_no_known_version_says_which(house, server, warm):
+def test_a_server_of_no_known_version_says_which(workspace, server, warm):
     mode, said = server
-    stdio_server(house, mode)
-    told = why(house, mcp_tool(house, warm=warm))
+    stdio_server(workspace, mode)
+    told = why(workspace, mcp_tool(workspace, warm=warm))
     assert all(one in told for one in said), told

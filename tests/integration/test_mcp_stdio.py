@@ -20,11 +20,11 @@ from ryecore.errors import (
     RyeError,
     UnsignedItem,
 )
-from tests.house import PYTHON, House, events
 from tests.matrix import in_turn
-from tests.mcp_house import SERVER, mcp_tool, nothing_left, server_item, stdio_server, why
+from tests.mcp_items import SERVER, mcp_tool, nothing_left, server_item, stdio_server, why
 from tests.npm import npm_set
 from tests.pypi import pypi_program
+from tests.workspace import PYTHON, Workspace, events
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 
@@ -43,10 +43,10 @@ def warm() -> bool:
     return True
 
 
-def told(house: House, ref: str) -> str:
+def told(workspace: Workspace, ref: str) -> str:
     """What a person reads of a call that comes to nothing, whichever leaf the error is."""
     try:
-        return why(house, ref)
+        return why(workspace, ref)
     except RyeError as error:
         return str(error)
 
@@ -54,14 +54,14 @@ def told(house: House, ref: str) -> str:
 # published servers
 
 
-def test_a_server_from_npm_is_called(house: House):
+def test_a_server_from_npm_is_called(workspace: Workspace):
     package = npm_set("mcp") / "node_modules/@modelcontextprotocol/server-everything"
     main = str(package / "dist/index.js")
-    server_item(house, transport="stdio", command="node", args=[main])
-    with house.sync() as rye:
+    server_item(workspace, transport="stdio", command="node", args=[main])
+    with workspace.sync() as rye:
         listed = {one["name"]: one for one in rye.execute("tool:mcp/servers/test").data["tools"]}
         for name in ("get-sum", "get-structured-content", "get-tiny-image"):
-            mcp_tool(house, name, declared=listed[name])
+            mcp_tool(workspace, name, declared=listed[name])
         added = rye.execute("tool:mcp/test/get-sum", {"a": 2, "b": 40})
         weather = rye.execute("tool:mcp/test/get-structured-content", {"location": "New York"})
         image = rye.execute("tool:mcp/test/get-tiny-image")
@@ -71,14 +71,17 @@ def test_a_server_from_npm_is_called(house: House):
     assert any(part["type"] == "image" and part["data"] for part in image.data["content"])
 
 
-def test_a_server_from_pypi_is_called(house: House):
+def test_a_server_from_pypi_is_called(workspace: Workspace):
     program = pypi_program("mcp-server-time")
     server_item(
-        house, transport="stdio", command=str(program), args=["--local-timezone", "Europe/Paris"]
+        workspace,
+        transport="stdio",
+        command=str(program),
+        args=["--local-timezone", "Europe/Paris"],
     )
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         listed = {one["name"]: one for one in rye.execute("tool:mcp/servers/test").data["tools"]}
-        ref = mcp_tool(house, "convert_time", declared=listed["convert_time"])
+        ref = mcp_tool(workspace, "convert_time", declared=listed["convert_time"])
         asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
         done = rye.execute(ref, asked)
     assert "21:00" in done.data["content"][0]["text"]
@@ -89,126 +92,130 @@ def test_a_server_from_pypi_is_called(house: House):
 
 @FRESH
 @BOTH_WAYS
-def test_a_call_leaves_nothing_behind(house: House, warm: bool):
-    stdio_server(house)
-    ref = mcp_tool(house, warm=warm)
-    with nothing_left(house):
-        done = house.execute(ref, {"text": "hello"})
+def test_a_call_leaves_nothing_behind(workspace: Workspace, warm: bool):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, warm=warm)
+    with nothing_left(workspace):
+        done = workspace.execute(ref, {"text": "hello"})
     assert done.data == {"success": True, "content": [{"type": "text", "text": "hello"}]}
 
 
-def test_a_tools_own_failure_is_a_failed_result(house: House, warm: bool):
-    stdio_server(house)
-    done = house.execute(mcp_tool(house, "fail", warm=warm))
+def test_a_tools_own_failure_is_a_failed_result(workspace: Workspace, warm: bool):
+    stdio_server(workspace)
+    done = workspace.execute(mcp_tool(workspace, "fail", warm=warm))
     assert (done.status, done.error) == ("error", "it would not")
 
 
-def test_what_is_no_text_comes_as_it_is(house: House):
-    stdio_server(house)
-    done = house.execute(mcp_tool(house, "image"))
+def test_what_is_no_text_comes_as_it_is(workspace: Workspace):
+    stdio_server(workspace)
+    done = workspace.execute(mcp_tool(workspace, "image"))
     assert done.data["content"] == [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}]
 
 
-def test_a_servers_own_item_lists_its_tools_page_by_page(house: House):
-    stdio_server(house, "pages")
-    listed = [one["name"] for one in house.execute("tool:mcp/servers/test").data["tools"]]
+def test_a_servers_own_item_lists_its_tools_page_by_page(workspace: Workspace):
+    stdio_server(workspace, "pages")
+    listed = [one["name"] for one in workspace.execute("tool:mcp/servers/test").data["tools"]]
     assert listed == ["echo", "env", "fail", "image", "where", "hang", "a b/ü"]
-    assert house.execute(mcp_tool(house, "where")).success
+    assert workspace.execute(mcp_tool(workspace, "where")).success
 
 
-def test_tools_without_an_end_are_refused(house: House, warm: bool):
-    stdio_server(house, "endless-pages")
-    assert "lists tools without an end" in why(house, mcp_tool(house, warm=warm))
+def test_tools_without_an_end_are_refused(workspace: Workspace, warm: bool):
+    stdio_server(workspace, "endless-pages")
+    assert "lists tools without an end" in why(workspace, mcp_tool(workspace, warm=warm))
 
 
 @pytest.mark.parametrize(
     ("mode", "said"),
     [("refuses-to-list", "doesn't list its tools: not today"), ("lists-nonsense", "tools: ")],
 )
-def test_a_server_that_lists_no_tools_is_an_error_that_says_so(house, mode, said, warm):
-    stdio_server(house, mode)
-    error = why(house, mcp_tool(house, warm=warm))
+def test_a_server_that_lists_no_tools_is_an_error_that_says_so(workspace, mode, said, warm):
+    stdio_server(workspace, mode)
+    error = why(workspace, mcp_tool(workspace, warm=warm))
     assert said in error
     assert "Traceback" not in error
 
 
-def test_a_dry_run_starts_nothing(house: House):
-    stdio_server(house)
-    done = house.execute(mcp_tool(house), {"text": "hi"}, dry_run=True)
+def test_a_dry_run_starts_nothing(workspace: Workspace):
+    stdio_server(workspace)
+    done = workspace.execute(mcp_tool(workspace), {"text": "hi"}, dry_run=True)
     assert done.status == "validation_passed"
-    assert not (house.root / "pids").exists()
+    assert not (workspace.root / "pids").exists()
 
 
-def test_parameters_are_checked_before_anything_is_started(house: House):
-    stdio_server(house)
+def test_parameters_are_checked_before_anything_is_started(workspace: Workspace):
+    stdio_server(workspace)
     with pytest.raises(InvalidParameters):
-        house.execute(mcp_tool(house), {"text": 7})
-    assert not (house.root / "pids").exists()
+        workspace.execute(mcp_tool(workspace), {"text": 7})
+    assert not (workspace.root / "pids").exists()
 
 
 # what is signed
 
 
-def test_the_servers_item_is_verified_with_the_chain_and_shown(house: House):
-    server = stdio_server(house)
-    done = house.execute(mcp_tool(house), {"text": "hi"}, trace=True)
+def test_the_servers_item_is_verified_with_the_chain_and_shown(workspace: Workspace):
+    server = stdio_server(workspace)
+    done = workspace.execute(mcp_tool(workspace), {"text": "hi"}, trace=True)
     linked = done.to_dict()["linked_items"]
     assert [(one["item_id"], one["space"]) for one in linked] == [(server, "project")]
     assert server in [event["item_id"] for event in events(done.trace, "verify_integrity")]
 
 
-def test_a_changed_server_is_noticed_between_two_calls(house: House):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    with house.sync() as rye:
+def test_a_changed_server_is_noticed_between_two_calls(workspace: Workspace):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    with workspace.sync() as rye:
         assert rye.execute(ref, {"text": "hi"}).success
-        path = house.path("tools/mcp/servers/test.yaml")
+        path = workspace.path("tools/mcp/servers/test.yaml")
         path.write_text(path.read_text().replace('"good"', '"evil"'))
         with pytest.raises(ContentChanged):
             rye.execute(ref, {"text": "hi"})
 
 
-def test_a_server_that_newly_shadows_another_is_noticed(house: House):
-    stdio_server(house)
-    path = house.path("tools/mcp/servers/test.yaml")
-    house.write("tools/mcp/servers/test.yaml", path.read_text().split("\n", 1)[1], space="user")
+def test_a_server_that_newly_shadows_another_is_noticed(workspace: Workspace):
+    stdio_server(workspace)
+    path = workspace.path("tools/mcp/servers/test.yaml")
+    workspace.write("tools/mcp/servers/test.yaml", path.read_text().split("\n", 1)[1], space="user")
     path.unlink()
-    ref = mcp_tool(house)
-    with house.sync() as rye:
+    ref = mcp_tool(workspace)
+    with workspace.sync() as rye:
         assert rye.execute(ref, {"text": "hi"}).success
-        house.write("tools/mcp/servers/test.yaml", "tool_type: mcp_server\n", sign=False)
+        workspace.write("tools/mcp/servers/test.yaml", "tool_type: mcp_server\n", sign=False)
         with pytest.raises(UnsignedItem):
             rye.execute(ref, {"text": "hi"})
 
 
-def test_a_user_tool_does_not_use_a_projects_server(house: House):
-    stdio_server(house)
-    mcp_tool(house)
-    tool = house.path("tools/mcp/test/echo.yaml").read_text().split("\n", 1)[1]
-    house.write("tools/acme/own.yaml", tool, space="user")
+def test_a_user_tool_does_not_use_a_projects_server(workspace: Workspace):
+    stdio_server(workspace)
+    mcp_tool(workspace)
+    tool = workspace.path("tools/mcp/test/echo.yaml").read_text().split("\n", 1)[1]
+    workspace.write("tools/acme/own.yaml", tool, space="user")
     with pytest.raises((ItemNotFound, ChainError)):
-        house.execute("tool:acme/own", {"text": "hi"})
+        workspace.execute("tool:acme/own", {"text": "hi"})
 
 
-def test_a_tool_that_names_no_server_says_so(house: House):
-    house.yaml("acme/none", executor_id="rye/core/runtimes/mcp/stdio", config={"tool_name": "x"})
+def test_a_tool_that_names_no_server_says_so(workspace: Workspace):
+    workspace.yaml(
+        "acme/none", executor_id="rye/core/runtimes/mcp/stdio", config={"tool_name": "x"}
+    )
     with pytest.raises(ChainError, match="'server'"):
-        house.execute("tool:acme/none", {"server": "mcp/servers/test"})
+        workspace.execute("tool:acme/none", {"server": "mcp/servers/test"})
 
 
-def test_parameters_do_not_choose_server_or_tool(house: House):
-    stdio_server(house)
-    ref = mcp_tool(house, declared={"name": "echo"}, pinned=False)
+def test_parameters_do_not_choose_server_or_tool(workspace: Workspace):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, declared={"name": "echo"}, pinned=False)
     asked = {"text": "hi", "server": "x", "tool_name": "fail", "pin": "y"}
-    assert house.execute(ref, asked).data["content"][0]["text"] == "hi"
+    assert workspace.execute(ref, asked).data["content"][0]["text"] == "hi"
 
 
 @BOTH_WAYS
-def test_a_server_gets_the_secret_that_its_item_names_and_no_other(house: House, warm: bool):
-    house.environ |= {"A_TOKEN": "for-the-server", "OTHER_TOKEN": "for-nobody"}
-    stdio_server(house, env={"A_TOKEN": "${A_TOKEN}"})
-    ref = mcp_tool(house, "env", warm=warm)
-    with house.sync() as rye:
+def test_a_server_gets_the_secret_that_its_item_names_and_no_other(
+    workspace: Workspace, warm: bool
+):
+    workspace.environ |= {"A_TOKEN": "for-the-server", "OTHER_TOKEN": "for-nobody"}
+    stdio_server(workspace, env={"A_TOKEN": "${A_TOKEN}"})
+    ref = mcp_tool(workspace, "env", warm=warm)
+    with workspace.sync() as rye:
         seen = [
             rye.execute(ref, {"name": name}).data["content"][0]["text"]
             for name in ("A_TOKEN", "OTHER_TOKEN")
@@ -216,13 +223,13 @@ def test_a_server_gets_the_secret_that_its_item_names_and_no_other(house: House,
     assert seen == ["for-the-server", "(unset)"]
 
 
-def test_a_server_runs_in_the_project_unless_it_says_otherwise(house: House):
-    stdio_server(house)
-    ref = mcp_tool(house, "where")
-    assert house.execute(ref).data["content"][0]["text"] == str(house.project)
-    (house.project / "below").mkdir()
-    stdio_server(house, cwd="below")
-    assert house.execute(ref).data["content"][0]["text"] == str(house.project / "below")
+def test_a_server_runs_in_the_project_unless_it_says_otherwise(workspace: Workspace):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, "where")
+    assert workspace.execute(ref).data["content"][0]["text"] == str(workspace.project)
+    (workspace.project / "below").mkdir()
+    stdio_server(workspace, cwd="below")
+    assert workspace.execute(ref).data["content"][0]["text"] == str(workspace.project / "below")
 
 
 @pytest.mark.parametrize(
@@ -238,69 +245,69 @@ def test_a_server_runs_in_the_project_unless_it_says_otherwise(house: House):
         ({"transport": "http", "url": "http://127.0.0.1:1/"}, "executor_id be rye/core"),
     ],
 )
-def test_a_server_that_says_nonsense_is_an_error_that_helps(house, config, said, warm):
-    server_item(house, **config)
-    assert said in told(house, mcp_tool(house, warm=warm))
+def test_a_server_that_says_nonsense_is_an_error_that_helps(workspace, config, said, warm):
+    server_item(workspace, **config)
+    assert said in told(workspace, mcp_tool(workspace, warm=warm))
 
 
-def test_a_refusal_names_the_server(house: House):
-    server_item(house, transport="stdio", command="no-such-program")
+def test_a_refusal_names_the_server(workspace: Workspace):
+    server_item(workspace, transport="stdio", command="no-such-program")
     with pytest.raises(McpError) as refusal:
-        house.execute(mcp_tool(house), {"text": "hi"})
+        workspace.execute(mcp_tool(workspace), {"text": "hi"})
     assert refusal.value.server == "mcp/servers/test"
     assert refusal.value.next_step
 
 
-def test_a_program_inside_the_project_runs_when_it_is_trusted(house: House, warm: bool):
-    program = house.project / "server"
+def test_a_program_inside_the_project_runs_when_it_is_trusted(workspace: Workspace, warm: bool):
+    program = workspace.project / "server"
     program.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
     program.chmod(0o755)
-    stdio_server(house, command=str(program), args=[str(SERVER), "good"])
-    ref = mcp_tool(house, warm=warm)
-    assert "rye trust-project" in why(house, ref)
+    stdio_server(workspace, command=str(program), args=[str(SERVER), "good"])
+    ref = mcp_tool(workspace, warm=warm)
+    assert "rye trust-project" in why(workspace, ref)
     trusting = {"trust_project_interpreters": True}
-    assert house.execute(ref, {"text": "hi"}, opened=trusting).success
+    assert workspace.execute(ref, {"text": "hi"}, opened=trusting).success
 
 
-def test_it_is_said_when_the_sdk_is_missing(house: House):
+def test_it_is_said_when_the_sdk_is_missing(workspace: Workspace):
     interpreter = {"type": "own", "var": "X", "modules": {"no_such_module": "mcp"}}
-    house.yaml(
+    workspace.yaml(
         "acme/runtime",
         config={"command": "${X}"},
         env_config={"interpreter": interpreter},
     )
-    house.yaml("acme/tool", executor_id="acme/runtime")
+    workspace.yaml("acme/tool", executor_id="acme/runtime")
     with pytest.raises(MissingExtra, match=r"pip install 'ryecore\[mcp\]'") as refusal:
-        house.execute("tool:acme/tool")
+        workspace.execute("tool:acme/tool")
     assert refusal.value.extra == "mcp"
 
 
 # pins
 
 
-def test_a_tool_without_a_pin_runs_for_the_host_alone(house: House):
-    stdio_server(house)
-    ref = mcp_tool(house, pinned=False)
-    with house.sync() as rye:
+def test_a_tool_without_a_pin_runs_for_the_host_alone(workspace: Workspace):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, pinned=False)
+    with workspace.sync() as rye:
         assert rye.execute(ref, {"text": "hi"}).metadata["pinned"] is False
         with pytest.raises(InputError, match="rye mcp pin mcp/servers/test echo"):
             rye.execute(ref, {"text": "hi"}, ctx=MODEL)
-        mcp_tool(house)
+        mcp_tool(workspace)
         assert rye.execute(ref, {"text": "hi"}, ctx=MODEL).metadata["pinned"] is True
 
 
 @BOTH_WAYS
-def test_a_tool_that_changed_since_is_refused_with_the_difference(house: House, warm: bool):
-    stdio_server(house, "changed", str(house.root / "changed"))
-    ref = mcp_tool(house, warm=warm)
-    assert house.execute(ref, {"text": "hi"}).success
-    (house.root / "changed").touch()
+def test_a_tool_that_changed_since_is_refused_with_the_difference(workspace: Workspace, warm: bool):
+    stdio_server(workspace, "changed", str(workspace.root / "changed"))
+    ref = mcp_tool(workspace, warm=warm)
+    assert workspace.execute(ref, {"text": "hi"}).success
+    (workspace.root / "changed").touch()
     if warm:
         with pytest.raises(McpToolChanged) as refusal:
-            house.execute(ref, {"text": "hi"})
+            workspace.execute(ref, {"text": "hi"})
         document, error = refusal.value.to_dict(), str(refusal.value)
     else:
-        done = house.execute(ref, {"text": "hi"})
+        done = workspace.execute(ref, {"text": "hi"})
         document, error = done.data, str(done.error)
     assert document["error_type"] == "mcp_tool_changed"
     assert "-  Says it again." in document["difference"]
@@ -309,29 +316,31 @@ def test_a_tool_that_changed_since_is_refused_with_the_difference(house: House, 
 
 
 @pytest.mark.parametrize("mode", ["changes-when-told", "changes"])
-def test_a_tool_that_changes_during_a_session_is_refused(house: House, mode: str):
-    stdio_server(house, mode, str(house.root / "changed"))
-    ref = mcp_tool(house)
-    with house.sync() as rye:
+def test_a_tool_that_changes_during_a_session_is_refused(workspace: Workspace, mode: str):
+    stdio_server(workspace, mode, str(workspace.root / "changed"))
+    ref = mcp_tool(workspace)
+    with workspace.sync() as rye:
         assert rye.execute(ref, {"text": "hi"}).success
-        (house.root / "changed").touch()
+        (workspace.root / "changed").touch()
         with pytest.raises(McpToolChanged):
             rye.execute(ref, {"text": "hi"})
 
 
-def test_an_item_that_was_edited_under_its_old_pin_is_its_own_error(house: House, warm: bool):
-    stdio_server(house)
-    ref = mcp_tool(house, warm=warm)
-    path = house.path("tools/mcp/test/echo.yaml")
+def test_an_item_that_was_edited_under_its_old_pin_is_its_own_error(
+    workspace: Workspace, warm: bool
+):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, warm=warm)
+    path = workspace.path("tools/mcp/test/echo.yaml")
     path.write_text(path.read_text().replace("Says it again.", "Says it better."))
-    house.sign(path)
+    workspace.sign(path)
     said = "its pin is not that of its tool_name, description and config_schema"
-    assert said in told(house, ref)
+    assert said in told(workspace, ref)
 
 
-def test_a_tool_that_is_not_there_is_refused_with_those_that_are(house: House, warm: bool):
-    stdio_server(house)
-    error = why(house, mcp_tool(house, "eco", warm=warm))
+def test_a_tool_that_is_not_there_is_refused_with_those_that_are(workspace: Workspace, warm: bool):
+    stdio_server(workspace)
+    error = why(workspace, mcp_tool(workspace, "eco", warm=warm))
     assert 'offers no tool "eco"' in error
     assert '"echo"' in error
 
@@ -350,31 +359,31 @@ def test_a_tool_that_is_not_there_is_refused_with_those_that_are(house: House, w
         [True, False],
     ),
 )
-def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(house, server, warm):
+def test_a_server_that_breaks_off_in_a_call_is_a_failed_result(workspace, server, warm):
     mode, said = server
-    stdio_server(house, mode)
-    ref = mcp_tool(house, warm=warm)
-    with nothing_left(house):
-        done = house.execute(ref, {"text": "hi"})
+    stdio_server(workspace, mode)
+    ref = mcp_tool(workspace, warm=warm)
+    with nothing_left(workspace):
+        done = workspace.execute(ref, {"text": "hi"})
     assert not done.success
     assert said in done.error
 
 
 @BOTH_WAYS
-def test_what_a_dying_server_said_is_told_without_its_secret(house: House, warm: bool):
-    house.environ["A_TOKEN"] = "hunter2-hunter2"
-    stdio_server(house, "dies", env={"A_TOKEN": "${A_TOKEN}"})
-    error = why(house, mcp_tool(house, warm=warm))
+def test_what_a_dying_server_said_is_told_without_its_secret(workspace: Workspace, warm: bool):
+    workspace.environ["A_TOKEN"] = "hunter2-hunter2"
+    stdio_server(workspace, "dies", env={"A_TOKEN": "${A_TOKEN}"})
+    error = why(workspace, mcp_tool(workspace, warm=warm))
     assert "It said: it hurts, ***" in error
     assert "hunter2" not in error
 
 
 @pytest.mark.parametrize("mode", ["never-starts", "garbage", "wrong-id"])
-def test_a_server_that_never_answers_is_given_up(house, mode, warm):
-    stdio_server(house, mode, startup_timeout=0.5)
-    ref = mcp_tool(house, warm=warm)
-    with nothing_left(house):
-        error = why(house, ref)
+def test_a_server_that_never_answers_is_given_up(workspace, mode, warm):
+    stdio_server(workspace, mode, startup_timeout=0.5)
+    ref = mcp_tool(workspace, warm=warm)
+    with nothing_left(workspace):
+        error = why(workspace, ref)
     assert "was not ready within 0.5 s" in error
     if mode != "wrong-id":
         assert {"never-starts": "still thinking", "garbage": "what is this"}[mode] in error
@@ -382,44 +391,44 @@ def test_a_server_that_never_answers_is_given_up(house, mode, warm):
 
 @FRESH
 @BOTH_WAYS
-def test_a_call_that_hangs_ends_at_its_timeout(house: House, warm: bool):
-    stdio_server(house, "hangs", str(house.root / "called"))
-    ref = mcp_tool(house, warm=warm)
-    with nothing_left(house):
-        error = why(house, ref, timeout_s=3)
+def test_a_call_that_hangs_ends_at_its_timeout(workspace: Workspace, warm: bool):
+    stdio_server(workspace, "hangs", str(workspace.root / "called"))
+    ref = mcp_tool(workspace, warm=warm)
+    with nothing_left(workspace):
+        error = why(workspace, ref, timeout_s=3)
     assert "did not end within 3 s" in error
 
 
-def test_a_servers_own_timeout_bounds_its_calls(house: House, warm: bool):
-    stdio_server(house, "hangs", str(house.root / "called"), timeout=0.2)
-    assert "timed out" in why(house, mcp_tool(house, warm=warm))
+def test_a_servers_own_timeout_bounds_its_calls(workspace: Workspace, warm: bool):
+    stdio_server(workspace, "hangs", str(workspace.root / "called"), timeout=0.2)
+    assert "timed out" in why(workspace, mcp_tool(workspace, warm=warm))
 
 
-def test_endless_errors_are_drained_and_cost_nothing(house: House, warm: bool):
-    stdio_server(house, "floods-stderr")
-    assert house.execute(mcp_tool(house, warm=warm), {"text": "hi"}).success
+def test_endless_errors_are_drained_and_cost_nothing(workspace: Workspace, warm: bool):
+    stdio_server(workspace, "floods-stderr")
+    assert workspace.execute(mcp_tool(workspace, warm=warm), {"text": "hi"}).success
 
 
 @FRESH
 @pytest.mark.parametrize(("mode", "warm"), in_turn(["stubborn", "grandchild"], [True, False]))
-def test_a_server_that_will_not_go_is_ended(house, mode, warm):
-    stdio_server(house, mode)
-    ref = mcp_tool(house, warm=warm)
-    with nothing_left(house):
-        assert house.execute(ref, {"text": "hi"}).success
+def test_a_server_that_will_not_go_is_ended(workspace, mode, warm):
+    stdio_server(workspace, mode)
+    ref = mcp_tool(workspace, warm=warm)
+    with nothing_left(workspace):
+        assert workspace.execute(ref, {"text": "hi"}).success
 
 
-def test_an_answer_that_is_too_large_is_a_failed_result(house: House):
-    stdio_server(house, "large")
-    assert "1000000 are kept" in why(house, mcp_tool(house, max_output_bytes=1_000_000))
-    large = house.execute(mcp_tool(house), {"text": ""}).data["content"][0]["text"]
+def test_an_answer_that_is_too_large_is_a_failed_result(workspace: Workspace):
+    stdio_server(workspace, "large")
+    assert "1000000 are kept" in why(workspace, mcp_tool(workspace, max_output_bytes=1_000_000))
+    large = workspace.execute(mcp_tool(workspace), {"text": ""}).data["content"][0]["text"]
     assert len(large) == 3_000_000
 
 
-def test_a_user_program_that_lies_on_the_path_is_found(house: House):
-    folder = house.root / "bin"
+def test_a_user_program_that_lies_on_the_path_is_found(workspace: Workspace):
+    folder = workspace.root / "bin"
     folder.mkdir()
     (folder / "my-server").symlink_to(PYTHON)
-    house.environ["PATH"] += f"{os.pathsep}{folder}"
-    stdio_server(house, command="my-server")
-    assert house.execute(mcp_tool(house), {"text": "hi"}).success
+    workspace.environ["PATH"] += f"{os.pathsep}{folder}"
+    stdio_server(workspace, command="my-server")
+    assert workspace.execute(mcp_tool(workspace), {"text": "hi"}).success

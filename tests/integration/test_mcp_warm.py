@@ -19,10 +19,10 @@ from ryecore.chain.primitives import process_spec
 from ryecore.errors import CallCancelled, RyeError
 from ryecore.lillux import ProcessSpec
 from ryecore.mcp_client.pool import ConnectorPool
-from tests.house import House
 from tests.loops import ON_BOTH_LOOPS
 from tests.matrix import in_turn
-from tests.mcp_house import assert_gone, mcp_tool, nothing_left, pids, stdio_server
+from tests.mcp_items import assert_gone, mcp_tool, nothing_left, pids, stdio_server
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -41,139 +41,139 @@ def text_of(done) -> str:
     return done.data["content"][0]["text"]
 
 
-def servers(house: House) -> int:
+def servers(workspace: Workspace) -> int:
     """How many servers were started; each tells of its connector and of itself."""
-    return len(pids(house)) // 2
+    return len(pids(workspace)) // 2
 
 
 @FORKED
 @ON_BOTH_LOOPS
-async def test_calls_share_one_server(house: House, anyio_backend: str):
-    stdio_server(house)
-    echo, where = mcp_tool(house), mcp_tool(house, "where")
-    async with house.open() as rye:
+async def test_calls_share_one_server(workspace: Workspace, anyio_backend: str):
+    stdio_server(workspace)
+    echo, where = mcp_tool(workspace), mcp_tool(workspace, "where")
+    async with workspace.open() as rye:
         assert text_of(await rye.execute(echo, {"text": "one"})) == "one"
         assert text_of(await rye.execute(echo, {"text": "two"})) == "two"
-        assert text_of(await rye.execute(where)) == str(house.project)
-        assert servers(house) == 1
-    assert_gone(pids(house))
+        assert text_of(await rye.execute(where)) == str(workspace.project)
+        assert servers(workspace) == 1
+    assert_gone(pids(workspace))
 
 
 @FORKED
 @pytest.mark.parametrize(("count", "anyio_backend"), [(500, "asyncio"), (50, "trio")])
-async def test_many_calls_at_once_each_get_their_own_answer(house, count, anyio_backend):
-    stdio_server(house)
-    ref, answers = mcp_tool(house), {}
-    async with house.open() as rye:  # so that all modules are there
+async def test_many_calls_at_once_each_get_their_own_answer(workspace, count, anyio_backend):
+    stdio_server(workspace)
+    ref, answers = mcp_tool(workspace), {}
+    async with workspace.open() as rye:  # so that all modules are there
         await rye.execute(ref, {"text": "hi"})
 
     async def call(number: int) -> None:
         answers[number] = text_of(await rye.execute(ref, {"text": f"hello {number}"}))
 
-    with nothing_left(house):
-        async with house.open() as rye, anyio.create_task_group() as calls:
+    with nothing_left(workspace):
+        async with workspace.open() as rye, anyio.create_task_group() as calls:
             for number in range(count):
                 calls.start_soon(call, number)
             # all of them, the starting one too, at the same time
         await rye.aclose()
     assert answers == {number: f"hello {number}" for number in range(count)}
-    assert servers(house) == 2
+    assert servers(workspace) == 2
 
 
 @FORKED
-async def test_parameters_of_any_size_reach_the_server(house: House):
-    stdio_server(house)
-    ref = mcp_tool(house)
+async def test_parameters_of_any_size_reach_the_server(workspace: Workspace):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
     size = 90_000_000 if os.environ.get("RYE_SOAK") else 20_000_000
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         done = await rye.execute(ref, {"text": "hi", "more": "x" * size})
     assert text_of(done) == "hi"
 
 
 @FORKED
-async def test_two_ryes_share_nothing(house: House, anyio_backend: str):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    async with house.open() as one, house.open() as other:
+async def test_two_ryes_share_nothing(workspace: Workspace, anyio_backend: str):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    async with workspace.open() as one, workspace.open() as other:
         await one.execute(ref, {"text": "hi"})
         await other.execute(ref, {"text": "hi"})
-        assert servers(house) == 2
+        assert servers(workspace) == 2
 
 
 @FORKED
-async def test_another_environment_is_another_server(house: House, anyio_backend: str):
-    stdio_server(house, env={"FAVOURITE": "${FAVOURITE:-none}"})
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_another_environment_is_another_server(workspace: Workspace, anyio_backend: str):
+    stdio_server(workspace, env={"FAVOURITE": "${FAVOURITE:-none}"})
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         await rye.execute(ref, {"text": "hi"})
-        (house.project / ".env").write_text("FAVOURITE=blue\n")
-        env = mcp_tool(house, "env")
+        (workspace.project / ".env").write_text("FAVOURITE=blue\n")
+        env = mcp_tool(workspace, "env")
         assert text_of(await rye.execute(env, {"name": "FAVOURITE"})) == "blue"
-        assert servers(house) == 2
+        assert servers(workspace) == 2
 
 
 @FORKED
-async def test_a_server_that_died_between_calls_is_started_again(house, anyio_backend):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_a_server_that_died_between_calls_is_started_again(workspace, anyio_backend):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         for number in range(3):
             assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
-            connector, server = pids(house)[-2:]
+            connector, server = pids(workspace)[-2:]
             os.kill(server if number else connector, signal.SIGKILL)
             assert_gone([server])
         assert text_of(await rye.execute(ref, {"text": "again"})) == "again"
-        assert servers(house) == 4
+        assert servers(workspace) == 4
 
 
 @FORKED
 @ON_BOTH_LOOPS
-async def test_a_call_during_which_the_server_dies_is_not_repeated(house, anyio_backend):
-    stdio_server(house, "dies-once", str(house.root / "died"))
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_a_call_during_which_the_server_dies_is_not_repeated(workspace, anyio_backend):
+    stdio_server(workspace, "dies-once", str(workspace.root / "died"))
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         done = await rye.execute(ref, {"text": "hi"})
         assert not done.success
         assert "ended with exit code 7" in done.error
-        assert servers(house) == 1
+        assert servers(workspace) == 1
         assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
 
 
-async def test_a_connector_that_is_killed_in_a_call_fails_that_call_alone(house, anyio_backend):
-    fifo = house.root / "called"
+async def test_a_connector_that_is_killed_in_a_call_fails_that_call_alone(workspace, anyio_backend):
+    fifo = workspace.root / "called"
     os.mkfifo(fifo)
-    stdio_server(house, "good", str(fifo))
-    ref, errors = mcp_tool(house, "hang"), []
+    stdio_server(workspace, "good", str(fifo))
+    ref, errors = mcp_tool(workspace, "hang"), []
 
     async def call() -> None:
         errors.append((await rye.execute(ref)).error)
 
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         async with anyio.create_task_group() as calls:
             calls.start_soon(call)
             await anyio.to_thread.run_sync(fifo.read_bytes)
-            os.kill(pids(house)[0], signal.SIGKILL)
+            os.kill(pids(workspace)[0], signal.SIGKILL)
         assert errors == [
             "The MCP server's connector ended while the call ran.\n"
             "Whether it has had its effect is not known."
         ]
-        assert text_of(await rye.execute(mcp_tool(house), {"text": "hi"})) == "hi"
-    assert_gone(pids(house))
+        assert text_of(await rye.execute(mcp_tool(workspace), {"text": "hi"})) == "hi"
+    assert_gone(pids(workspace))
 
 
 @FORKED
 @ON_BOTH_LOOPS
-async def test_a_cancelled_call_is_told_to_the_server_which_goes_on(house, anyio_backend):
-    fifo = house.root / "called"
+async def test_a_cancelled_call_is_told_to_the_server_which_goes_on(workspace, anyio_backend):
+    fifo = workspace.root / "called"
     os.mkfifo(fifo)
-    stdio_server(house, "records", str(fifo))
-    hang, echo, token = mcp_tool(house, "hang"), mcp_tool(house), CancelToken()
+    stdio_server(workspace, "records", str(fifo))
+    hang, echo, token = mcp_tool(workspace, "hang"), mcp_tool(workspace), CancelToken()
 
     async def call() -> None:
         with pytest.raises(CallCancelled):
             await rye.execute(hang, ctx=CallContext(cancellation=token))
 
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         async with anyio.create_task_group() as calls:
             calls.start_soon(call)
             await anyio.to_thread.run_sync(fifo.read_bytes)
@@ -181,15 +181,15 @@ async def test_a_cancelled_call_is_told_to_the_server_which_goes_on(house, anyio
         assert text_of(await rye.execute(echo, {"text": "still here"})) == "still here"
     said = Path(f"{fifo}.said").read_text().split()
     assert "notifications/cancelled" in said
-    assert servers(house) == 1
+    assert servers(workspace) == 1
 
 
 @FORKED
-async def test_a_server_that_goes_mute_after_a_cancelled_call_is_dropped(house, anyio_backend):
-    fifo = house.root / "called"
+async def test_a_server_that_goes_mute_after_a_cancelled_call_is_dropped(workspace, anyio_backend):
+    fifo = workspace.root / "called"
     os.mkfifo(fifo)
-    stdio_server(house, "mute-once", str(fifo))
-    hang, echo, token, ends = mcp_tool(house, "hang"), mcp_tool(house), CancelToken(), {}
+    stdio_server(workspace, "mute-once", str(fifo))
+    hang, echo, token, ends = mcp_tool(workspace, "hang"), mcp_tool(workspace), CancelToken(), {}
 
     async def call(name: str, ref: str, ctx: CallContext | None = None) -> None:
         try:
@@ -198,7 +198,7 @@ async def test_a_server_that_goes_mute_after_a_cancelled_call_is_dropped(house, 
         except CallCancelled:
             ends[name] = "cancelled"
 
-    async with house.open() as rye, anyio.create_task_group() as calls:
+    async with workspace.open() as rye, anyio.create_task_group() as calls:
         calls.start_soon(call, "in flight", hang)
         await anyio.to_thread.run_sync(fifo.read_bytes)
         calls.start_soon(call, "muting", echo, CallContext(cancellation=token))
@@ -209,59 +209,61 @@ async def test_a_server_that_goes_mute_after_a_cancelled_call_is_dropped(house, 
     assert ends["muting"] == "cancelled"
     assert "stopped answering after a call was cancelled" in ends["in flight"]
     assert ends["not begun"] == "not begun"  # another server answered it
-    assert_gone(pids(house))
+    assert_gone(pids(workspace))
 
 
 @FORKED
-async def test_a_server_that_nobody_calls_ends(house: House, anyio_backend: str):
-    stdio_server(house, idle_timeout=0.2)
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_a_server_that_nobody_calls_ends(workspace: Workspace, anyio_backend: str):
+    stdio_server(workspace, idle_timeout=0.2)
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         await rye.execute(ref, {"text": "hi"})
-        assert_gone(pids(house))
+        assert_gone(pids(workspace))
         assert text_of(await rye.execute(ref, {"text": "again"})) == "again"
 
 
 @FORKED
-async def test_the_one_that_was_used_the_longest_time_ago_goes_first(house, anyio_backend):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_the_one_that_was_used_the_longest_time_ago_goes_first(workspace, anyio_backend):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         plan = (await rye.execute(ref, {"text": "hi"}, dry_run=True)).plan
     pool = ConnectorPool(max_kept=2)
     try:
         for name in ("a", "b", "a", "c"):
             await pool.run(*named(plan, name))
-        assert servers(house) == 3
-        assert_gone(pids(house)[2:4])  # that of b
+        assert servers(workspace) == 3
+        assert_gone(pids(workspace)[2:4])  # that of b
         await pool.run(*named(plan, "a"))
-        assert servers(house) == 3
+        assert servers(workspace) == 3
     finally:
         await pool.aclose()
-    assert_gone(pids(house))
+    assert_gone(pids(workspace))
 
 
-async def test_more_than_are_kept_serve_while_they_are_called_and_no_longer(house, anyio_backend):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_more_than_are_kept_serve_while_they_are_called_and_no_longer(
+    workspace, anyio_backend
+):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         plan = (await rye.execute(ref, {"text": "hi"}, dry_run=True)).plan
     pool = ConnectorPool(max_kept=1)
     try:
         async with anyio.create_task_group() as calls:
             for name in ("a", "b", "c"):
                 calls.start_soon(pool.run, *named(plan, name))
-        assert servers(house) == 3
+        assert servers(workspace) == 3
         assert len(pool.pids) == 1
-        assert_gone([pid for pid in pids(house)[::2] if pid not in pool.pids])
+        assert_gone([pid for pid in pids(workspace)[::2] if pid not in pool.pids])
     finally:
         await pool.aclose()
 
 
-async def test_a_forked_child_of_the_host_keeps_no_server(house, anyio_backend):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    rye = house.open()
+async def test_a_forked_child_of_the_host_keeps_no_server(workspace, anyio_backend):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    rye = workspace.open()
     await rye.execute(ref, {"text": "hi"})
     child = os.fork()
     if child == 0:
@@ -269,7 +271,7 @@ async def test_a_forked_child_of_the_host_keeps_no_server(house, anyio_backend):
     started = time.monotonic()
     try:
         await rye.aclose()
-        assert_gone(pids(house))
+        assert_gone(pids(workspace))
         assert time.monotonic() - started < 2.5, "it was ended by force"
     finally:
         os.kill(child, signal.SIGKILL)
@@ -282,23 +284,23 @@ def named(plan: ExecutionPlan, name: str) -> tuple[ProcessSpec, str]:
     return process_spec(evolve(plan, env={**plan.env, "NAME": name})), plan.keep
 
 
-async def test_a_rye_that_was_opened_without_a_block_ends_them_too(house, anyio_backend):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    rye = house.open()
+async def test_a_rye_that_was_opened_without_a_block_ends_them_too(workspace, anyio_backend):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    rye = workspace.open()
     await rye.execute(ref, {"text": "hi"})
     await rye.aclose()
-    assert_gone(pids(house))
+    assert_gone(pids(workspace))
 
 
 @ON_BOTH_LOOPS
-async def test_closing_while_a_call_runs_ends_both(house: House, anyio_backend: str):
-    fifo = house.root / "called"
+async def test_closing_while_a_call_runs_ends_both(workspace: Workspace, anyio_backend: str):
+    fifo = workspace.root / "called"
     os.mkfifo(fifo)
-    stdio_server(house, "hangs", str(fifo))
-    ref = mcp_tool(house)
-    with nothing_left(house):
-        rye = house.open()
+    stdio_server(workspace, "hangs", str(fifo))
+    ref = mcp_tool(workspace)
+    with nothing_left(workspace):
+        rye = workspace.open()
 
         async def call() -> None:
             with pytest.raises(Exception, match="closed"):
@@ -311,10 +313,10 @@ async def test_closing_while_a_call_runs_ends_both(house: House, anyio_backend: 
 
 
 @FORKED
-async def test_a_host_that_may_open_no_more_files_says_so_and_goes_on(house, anyio_backend):
-    stdio_server(house)
-    ref = mcp_tool(house)
-    async with house.open() as rye:
+async def test_a_host_that_may_open_no_more_files_says_so_and_goes_on(workspace, anyio_backend):
+    stdio_server(workspace)
+    ref = mcp_tool(workspace)
+    async with workspace.open() as rye:
         assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         full = [os.open(os.devnull, os.O_RDONLY)]
@@ -326,16 +328,16 @@ async def test_a_host_that_may_open_no_more_files_says_so_and_goes_on(house, any
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             os.close(full[0])
         assert text_of(await rye.execute(ref, {"text": "hi"})) == "hi"
-        assert servers(house) == 1
+        assert servers(workspace) == 1
 
 
-async def test_no_secret_stands_in_a_command_line(house: House, anyio_backend: str):
-    house.environ["A_TOKEN"] = "hunter2-hunter2"
-    stdio_server(house, env={"A_TOKEN": "${A_TOKEN}"})
-    env = mcp_tool(house, "env")
-    async with house.open() as rye:
+async def test_no_secret_stands_in_a_command_line(workspace: Workspace, anyio_backend: str):
+    workspace.environ["A_TOKEN"] = "hunter2-hunter2"
+    stdio_server(workspace, env={"A_TOKEN": "${A_TOKEN}"})
+    env = mcp_tool(workspace, "env")
+    async with workspace.open() as rye:
         assert text_of(await rye.execute(env, {"name": "A_TOKEN"})) == "hunter2-hunter2"
-        for pid in pids(house):
+        for pid in pids(workspace):
             assert b"hunter2" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
@@ -356,22 +358,22 @@ if leave == "killed":
 @pytest.mark.parametrize(
     ("mode", "leave"), in_turn(["stubborn", "grandchild"], ["killed", "without a word"])
 )
-def test_when_the_host_is_gone_so_is_all_of_it(house: House, mode: str, leave: str):
-    stdio_server(house, mode)
-    ref = mcp_tool(house)
+def test_when_the_host_is_gone_so_is_all_of_it(workspace: Workspace, mode: str, leave: str):
+    stdio_server(workspace, mode)
+    ref = mcp_tool(workspace)
     host = subprocess.Popen(
-        [sys.executable, "-c", _HOST, str(house.project), str(house.user), ref, leave],
+        [sys.executable, "-c", _HOST, str(workspace.project), str(workspace.user), ref, leave],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=house.environ,
+        env=workspace.environ,
     )
     with host:
         assert host.stdout.readline() == b"True\n"
-        group = _group_of(pids(house)[0])
+        group = _group_of(pids(workspace)[0])
         if leave == "killed":
             host.kill()
         host.wait(30)
-    assert_gone(sorted({*pids(house), *group}))
+    assert_gone(sorted({*pids(workspace), *group}))
 
 
 _FORKING = """
@@ -393,16 +395,16 @@ anyio.run(rye.aclose)
 """
 
 
-def test_a_forked_host_has_servers_of_its_own(house: House):
-    stdio_server(house)
-    arguments = [str(house.project), str(house.user), mcp_tool(house)]
+def test_a_forked_host_has_servers_of_its_own(workspace: Workspace):
+    stdio_server(workspace)
+    arguments = [str(workspace.project), str(workspace.user), mcp_tool(workspace)]
     done = subprocess.run(
         [sys.executable, "-c", _FORKING, *arguments],
-        env=house.environ, capture_output=True, text=True, check=True, timeout=60,
+        env=workspace.environ, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.split("\n") == ["before", "in the child", "after", ""]
-    assert servers(house) == 2
-    assert_gone(pids(house))
+    assert servers(workspace) == 2
+    assert_gone(pids(workspace))
 
 
 def _group_of(leader: int) -> list[int]:

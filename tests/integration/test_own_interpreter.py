@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.house import House
+from tests.workspace import Workspace
 
 EXECUTE = """
 import json, sys
@@ -16,9 +16,13 @@ with SyncRye.open(sys.argv[1], user_space=sys.argv[2]) as rye:
 """
 
 
-def test_system_and_project_tools_run_on_the_interpreter_that_ryecore_runs_on(house: House) -> None:
-    ref = house.python("acme/which", "import sys\ndef execute(p, q):\n    return sys.executable")
-    venv = house.project / ".venv"
+def test_system_and_project_tools_run_on_the_interpreter_that_ryecore_runs_on(
+    workspace: Workspace,
+) -> None:
+    ref = workspace.python(
+        "acme/which", "import sys\ndef execute(p, q):\n    return sys.executable"
+    )
+    venv = workspace.project / ".venv"
     make = [sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(venv)]
     subprocess.run(make, check=True)
     (packages,) = venv.glob("lib/*/site-packages")
@@ -26,7 +30,14 @@ def test_system_and_project_tools_run_on_the_interpreter_that_ryecore_runs_on(ho
     calls = [("tool:rye/bash", {"command": "echo hi"}), (ref, {})]
     python = venv / "bin/python"
     done = subprocess.run(
-        [str(python), "-c", EXECUTE, str(house.project), str(house.user), json.dumps(calls)],
+        [
+            str(python),
+            "-c",
+            EXECUTE,
+            str(workspace.project),
+            str(workspace.user),
+            json.dumps(calls),
+        ],
         capture_output=True,
         check=True,
         cwd=Path("/"),

@@ -11,8 +11,8 @@ import pytest
 from ryecore.errors import ConfigError, StateError
 from ryecore.state.store import ThreadStore
 from tests.graphs import graph
-from tests.house import House
-from tests.thread_host import FACTORY, Theatre
+from tests.thread_host import FACTORY, PlannedWorkspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
@@ -60,45 +60,45 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def tool_graph(theatre: Theatre, name: str, **node: object) -> None:
+def tool_graph(planned: PlannedWorkspace, name: str, **node: object) -> None:
     """A graph of one tool that waits, until it is let through; then it leaves a mark."""
-    theatre.house.shell(
+    planned.workspace.shell(
         f"acme/{name}er",
         f'touch "$1/../{name}.began"; test -e "$1/../{name}.go" || exec sleep 300\n'
         f'echo {name} >> "$1/../marks"; echo 1',
     )
     action = {"item_id": f"tool:acme/{name}er"}
-    graph(theatre.house, {name: {"action": action, **node}}, f"acme/{name}")
+    graph(planned.workspace, {name: {"action": action, **node}}, f"acme/{name}")
 
 
-async def died(tmp_path: Path) -> tuple[Theatre, dict[str, str]]:
+async def died(tmp_path: Path) -> tuple[PlannedWorkspace, dict[str, str]]:
     """A process was killed that ran two threads, one of them stopped, and two graphs."""
-    theatre = Theatre(House(tmp_path))
+    planned = PlannedWorkspace(Workspace(tmp_path))
     permits = "<execute><tool>host/*</tool></execute>"
     for name in ("work", "left"):
         plan = (["gate", {"name": name}], ["mark", {"text": name}])
-        theatre.write(name, *plan, permissions=permits)
-    tool_graph(theatre, "safe", retry={"max": 2})
-    tool_graph(theatre, "pay")
-    command = [theatre.command()[0], "-c", START, str(tmp_path)]
-    host = subprocess.Popen(command, env=theatre.environ, stdout=subprocess.PIPE)
+        planned.write(name, *plan, permissions=permits)
+    tool_graph(planned, "safe", retry={"max": 2})
+    tool_graph(planned, "pay")
+    command = [planned.command()[0], "-c", START, str(tmp_path)]
+    host = subprocess.Popen(command, env=planned.environ, stdout=subprocess.PIPE)
     with anyio.fail_after(PATIENCE_S):
-        await theatre.begun("work")
-        await theatre.begun("left")
+        await planned.begun("work")
+        await planned.begun("left")
         assert host.stdout
         ids = json.loads(await anyio.to_thread.run_sync(host.stdout.readline))
     host.send_signal(signal.SIGSTOP)  # so that it can't do what is asked of it
     named = dict(zip(("work", "left", "safe", "pay"), ids, strict=True))
-    theatre.store().registry.request_cancel(named["left"])
+    planned.store().registry.request_cancel(named["left"])
     host.kill()
     host.communicate()
     for name in ("work", "left", "safe", "pay"):
-        theatre.allow(name)
-    return theatre, named
+        planned.allow(name)
+    return planned, named
 
 
-def marks(theatre: Theatre) -> list[str]:
-    return sorted((theatre.root / "marks").read_text().split())
+def marks(planned: PlannedWorkspace) -> list[str]:
+    return sorted((planned.root / "marks").read_text().split())
 
 
 def rows(store: ThreadStore) -> int:
@@ -106,19 +106,19 @@ def rows(store: ThreadStore) -> int:
 
 
 async def test_a_host_resumes_all_that_died(tmp_path: Path) -> None:
-    theatre, ids = await died(tmp_path)
-    async with theatre.open(agent=None) as rye:
+    planned, ids = await died(tmp_path)
+    async with planned.open(agent=None) as rye:
         without = {one.thread_id: one for one in await rye.recover(dry_run=True)}
     assert set(without) == {ids["work"], ids["safe"], ids["pay"]}
     assert isinstance(without[ids["work"]].error, ConfigError)  # it has no models
-    before = rows(theatre.store())
-    async with theatre.open() as rye:
+    before = rows(planned.store())
+    async with planned.open() as rye:
         would = await rye.recover(dry_run=True)
         assert [(one.thread_id, one.run, one.error is None) for one in would] == [
             (ids["work"], None, True), (ids["safe"], None, True), (ids["pay"], None, False),
         ]  # fmt: skip
-    assert rows(theatre.store()) == before
-    async with theatre.open(recover=True) as rye:
+    assert rows(planned.store()) == before
+    async with planned.open(recover=True) as rye:
         found = {one.thread_id: one for one in rye.recovered}
         assert set(found) == set(without)
         for name in ("work", "safe"):
@@ -128,20 +128,20 @@ async def test_a_host_resumes_all_that_died(tmp_path: Path) -> None:
         refused = found[ids["pay"]].error
         assert isinstance(refused, StateError)
         assert "--rerun" in refused.next_step
-        assert marks(theatre) == ["safe", "work"]
+        assert marks(planned) == ["safe", "work"]
         assert [one.thread_id for one in await rye.recover()] == [ids["pay"]]
-    with theatre.house.sync(recover=True) as rye:
+    with planned.workspace.sync(recover=True) as rye:
         assert [one.thread_id for one in rye.recovered] == [ids["pay"]]
         assert [one.thread_id for one in rye.recover()] == [ids["pay"]]
-    assert marks(theatre) == ["safe", "work"]
+    assert marks(planned) == ["safe", "work"]
 
 
 async def test_of_several_processes_that_recover_at_once_one_resumes_each(tmp_path: Path) -> None:
-    theatre, ids = await died(tmp_path)
-    command = [theatre.command()[0], "-c", RECOVER, str(tmp_path)]
+    planned, ids = await died(tmp_path)
+    command = [planned.command()[0], "-c", RECOVER, str(tmp_path)]
     hosts = [
         subprocess.Popen(
-            command, env=theatre.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, env=planned.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         for _ in range(4)
     ]
@@ -152,16 +152,16 @@ async def test_of_several_processes_that_recover_at_once_one_resumes_each(tmp_pa
         host.stdin.flush()
     resumed = [json.loads(host.communicate(timeout=PATIENCE_S)[0]) for host in hosts]
     assert sorted(one for some in resumed for one in some) == sorted([ids["work"], ids["safe"]])
-    assert marks(theatre) == ["safe", "work"]
+    assert marks(planned) == ["safe", "work"]
 
 
 async def test_the_command_says_what_each_came_to(tmp_path: Path) -> None:
-    theatre, ids = await died(tmp_path)
+    planned, ids = await died(tmp_path)
 
     def rye(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [theatre.command()[0], "-m", "ryecore.cli", "threads", "recover", *arguments,
-                   "--project", str(theatre.house.project)]  # fmt: skip
-        environ = {**theatre.environ, "USER_SPACE": str(theatre.house.user)}
+        command = [planned.command()[0], "-m", "ryecore.cli", "threads", "recover", *arguments,
+                   "--project", str(planned.workspace.project)]  # fmt: skip
+        environ = {**planned.environ, "USER_SPACE": str(planned.workspace.user)}
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
     without = rye("--json")
@@ -170,9 +170,9 @@ async def test_the_command_says_what_each_came_to(tmp_path: Path) -> None:
     assert set(said) == {ids["work"], ids["safe"], ids["pay"]}
     assert "--deps" in said[ids["work"]]["next_step"]
     assert said[ids["safe"]]["result"]["status"] == "success"
-    assert marks(theatre) == ["safe"]
+    assert marks(planned) == ["safe"]
     done = rye("--deps", FACTORY)
     assert done.returncode == 1  # `pay` waits for somebody to find out
     assert "acme/work" in done.stdout
     assert "--rerun" in done.stdout
-    assert marks(theatre) == ["safe", "work"]
+    assert marks(planned) == ["safe", "work"]

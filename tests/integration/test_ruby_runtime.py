@@ -7,7 +7,7 @@ import pytest
 
 from ryecore.errors import ContentChanged, UnsignedItem, UntrustedKey
 from ryecore.items.signature import CommentForm
-from tests.house import PRIMITIVE, House, events
+from tests.workspace import PRIMITIVE, Workspace, events
 
 pytestmark = pytest.mark.skipif(shutil.which("ruby") is None, reason="Ruby is not installed")
 
@@ -68,36 +68,36 @@ FORMS = {".rb": CommentForm.of("#")}
 REF = "tool:my/ruby/greet"
 
 
-def furnish(house: House, space="project") -> None:
-    house.write("tools/rye/core/runtimes/ruby/ruby.yaml", RUNTIME, space=space)
+def furnish(workspace: Workspace, space="project") -> None:
+    workspace.write("tools/rye/core/runtimes/ruby/ruby.yaml", RUNTIME, space=space)
     for name, text in {
         "greet.rb": TOOL,
         "greeting.rb": 'def greet(name) = "Hello #{name}"\n',
         "Gemfile": "",
     }.items():
-        path = house.write(f"tools/my/ruby/{name}", text, sign=False)
-        house.sign(path, file_types=FORMS)
+        path = workspace.write(f"tools/my/ruby/{name}", text, sign=False)
+        workspace.sign(path, file_types=FORMS)
 
 
 @pytest.mark.parametrize("space", ["project", "user"])
-def test_a_ruby_tool_runs_through_its_verified_chain(house, space):
-    furnish(house, space)
-    done = house.execute(REF, {"name": "Alice"}, trace=True)
+def test_a_ruby_tool_runs_through_its_verified_chain(workspace, space):
+    furnish(workspace, space)
+    done = workspace.execute(REF, {"name": "Alice"}, trace=True)
     assert done.success, done.error
     assert done.data["message"] == "Hello Alice"
-    assert done.data["args"] == ["--project-path", str(house.project)]
+    assert done.data["args"] == ["--project-path", str(workspace.project)]
     assert done.chain.ids == ("my/ruby/greet", "rye/core/runtimes/ruby/ruby", PRIMITIVE)
     sealed = events(done.trace, "seal")[0]
-    assert sealed["anchor"] == str(house.path("tools/my/ruby"))
+    assert sealed["anchor"] == str(workspace.path("tools/my/ruby"))
     assert done.data["cwd"] == done.data["gemfile"].removesuffix("/Gemfile")
     assert json.dumps(done.to_dict())
 
 
-def test_the_rye_signs_ruby_files_once_the_runtime_is_signed(house):
-    furnish(house)
-    path = house.path("tools/my/ruby/greet.rb")
+def test_the_rye_signs_ruby_files_once_the_runtime_is_signed(workspace):
+    furnish(workspace)
+    path = workspace.path("tools/my/ruby/greet.rb")
     path.write_text(TOOL)
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         with pytest.raises(UnsignedItem):
             rye.execute(REF, {"name": "Alice"})
         assert len(rye.sign("tool:my/ruby/*").signed) == 3
@@ -105,39 +105,41 @@ def test_the_rye_signs_ruby_files_once_the_runtime_is_signed(house):
     assert path.read_text().startswith("# rye:signed:")
 
 
-def test_its_parameters_are_checked_from_its_own_header(house):
-    furnish(house)
+def test_its_parameters_are_checked_from_its_own_header(workspace):
+    furnish(workspace)
     from ryecore.errors import InvalidParameters
 
     with pytest.raises(InvalidParameters, match="name"):
-        house.execute(REF, {})
+        workspace.execute(REF, {})
 
 
-def test_a_changed_library_is_refused(house):
-    furnish(house)
-    path = house.path("tools/my/ruby/greeting.rb")
+def test_a_changed_library_is_refused(workspace):
+    furnish(workspace)
+    path = workspace.path("tools/my/ruby/greeting.rb")
     path.write_text(path.read_text().replace("Hello", "Bye"))
     with pytest.raises(ContentChanged, match=str(path)):
-        house.execute(REF, {"name": "Alice"})
+        workspace.execute(REF, {"name": "Alice"})
 
 
-def test_a_runtime_that_is_not_trusted_adds_no_file_type(house):
+def test_a_runtime_that_is_not_trusted_adds_no_file_type(workspace):
     from ryecore import SigningKey
     from ryecore.errors import ItemNotFound
 
-    furnish(house)
-    house.sign(house.path("tools/rye/core/runtimes/ruby/ruby.yaml"), key=SigningKey.generate())
+    furnish(workspace)
+    workspace.sign(
+        workspace.path("tools/rye/core/runtimes/ruby/ruby.yaml"), key=SigningKey.generate()
+    )
     with pytest.raises((ItemNotFound, UntrustedKey)):
-        house.execute(REF, {"name": "Alice"})
+        workspace.execute(REF, {"name": "Alice"})
 
 
-def test_a_runtimes_library_is_found_too(house):
-    furnish(house)
-    house.path("tools/my/ruby/greeting.rb").unlink()
-    library = house.write(
+def test_a_runtimes_library_is_found_too(workspace):
+    furnish(workspace)
+    workspace.path("tools/my/ruby/greeting.rb").unlink()
+    library = workspace.write(
         "tools/rye/core/runtimes/ruby/lib/ruby/greeting.rb",
         'def greet(name) = "Hi #{name}"\n',
         sign=False,
     )
-    house.sign(library, file_types=FORMS)
-    assert house.execute(REF, {"name": "Bob"}).data["message"] == "Hi Bob"
+    workspace.sign(library, file_types=FORMS)
+    assert workspace.execute(REF, {"name": "Bob"}).data["message"] == "Hi Bob"

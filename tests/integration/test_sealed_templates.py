@@ -9,8 +9,8 @@ import pytest
 from ryecore import SyncRye
 from ryecore.items.spaces import built_in_space
 from tests.conformance.starts.starting import PATIENCE_S, started
-from tests.house import FUNCTION, PYTHON, SCRIPT, House
 from tests.warm_hosts import stats_of
+from tests.workspace import FUNCTION, PYTHON, SCRIPT, Workspace
 
 BODIES = {
     FUNCTION: "def execute(params, project):\n    return 'verified'\n",
@@ -33,9 +33,9 @@ WAITS = "open({gate!r}).read(); exec(os.read(3, 1 << 20), {{'script': globals()}
 TEMPLATE = built_in_space().root / "tools/rye/core/runtimes/python/template.py"
 
 
-def gated(house: House) -> tuple[Path, Path]:
+def gated(workspace: Workspace) -> tuple[Path, Path]:
     """An interpreter of which templates wait, and the gate."""
-    gate, python = house.root / "gate", house.root / "python"
+    gate, python = workspace.root / "gate", workspace.root / "python"
     os.mkfifo(gate)
     python.write_text(GATED.format(gate=gate, python=PYTHON))
     python.chmod(0o755)
@@ -83,12 +83,12 @@ def assert_verified_until_warm(rye: SyncRye, ref: str) -> None:
 
 @pytest.mark.parametrize("runtime", [FUNCTION, SCRIPT])
 def test_a_copy_that_is_changed_before_a_template_reads_it_serves_no_call(
-    house: House, runtime: str
+    workspace: Workspace, runtime: str
 ) -> None:
-    python, gate = gated(house)
-    house.environ["RYE_PYTHON"] = str(python)
-    ref = house.python("acme/t", BODIES[runtime], executor_id=runtime)
-    with house.sync() as rye:
+    python, gate = gated(workspace)
+    workspace.environ["RYE_PYTHON"] = str(python)
+    ref = workspace.python("acme/t", BODIES[runtime], executor_id=runtime)
+    with workspace.sync() as rye:
         assert [rye.execute(ref).data for _ in range(2)] == ["verified"] * 2
         tamper(sealed_file(rye, ref))
         open_gate(gate)
@@ -98,13 +98,13 @@ def test_a_copy_that_is_changed_before_a_template_reads_it_serves_no_call(
 
 @pytest.mark.parametrize("is_restored", [True, False])
 def test_so_it_is_with_any_runtime_and_where_the_bytes_are_put_back_in_time(
-    house: House, is_restored: bool
+    workspace: Workspace, is_restored: bool
 ) -> None:
-    python, gate = gated(house)
-    second = house.root / "second"
+    python, gate = gated(workspace)
+    second = workspace.root / "second"
     os.mkfifo(second)
-    house.write("tools/acme/template.py", TEMPLATE.read_text().partition("\n")[2])
-    house.yaml(
+    workspace.write("tools/acme/template.py", TEMPLATE.read_text().partition("\n")[2])
+    workspace.yaml(
         "acme/reader",
         warm={"template": "template.py", "fork_point": WAITS.format(gate=str(second))},
         config={
@@ -113,8 +113,8 @@ def test_so_it_is_with_any_runtime_and_where_the_bytes_are_put_back_in_time(
             "input_data": "{params_json}",
         },
     )
-    ref = house.python("acme/t", BODIES[SCRIPT], executor_id="acme/reader")
-    with house.sync() as rye:
+    ref = workspace.python("acme/t", BODIES[SCRIPT], executor_id="acme/reader")
+    with workspace.sync() as rye:
         assert [rye.execute(ref).data for _ in range(2)] == ["verified"] * 2
         sealed = sealed_file(rye, ref)
         content, times = sealed.read_bytes(), sealed.stat()

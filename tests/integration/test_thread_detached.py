@@ -15,10 +15,16 @@ from ryecore.actions.payload import Fork, Payload
 from ryecore.actions.settings import Settings
 from ryecore.items.spaces import built_in_space
 from ryecore.threads.result import StartedThread
-from tests.house import House
-from tests.integration.test_thread_stopping import PATIENCE_S, family, host, root_of, settled
-from tests.thread_host import COST, FACTORY, Theatre
+from tests.integration.test_thread_stopping import (
+    PATIENCE_S,
+    host,
+    root_of,
+    settled,
+    waiting_parent,
+)
+from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.unit.lillux.system import is_alive, wait_until_dead
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -26,69 +32,69 @@ PARENT = "RYE_PARENT_THREAD_ID"
 
 
 @pytest.fixture
-def theatre(house: House) -> Theatre:
-    return Theatre(house)
+def planned(workspace: Workspace) -> PlannedWorkspace:
+    return PlannedWorkspace(workspace)
 
 
-async def test_a_host_starts_a_thread_that_outlives_it(theatre: Theatre) -> None:
-    ref = theatre.write("late", ["gate", {"name": "late"}], ["mark", {"text": "late"}])
+async def test_a_host_starts_a_thread_that_outlives_it(planned: PlannedWorkspace) -> None:
+    ref = planned.write("late", ["gate", {"name": "late"}], ["mark", {"text": "late"}])
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             started = await rye.execute(ref, thread="fork", async_=True)
             assert isinstance(started, StartedThread)
-            await theatre.begun("late")
+            await planned.begun("late")
         assert started.pid != os.getpid()
         assert is_alive(started.pid)
-        theatre.allow("late")
-        async with theatre.open() as rye:
+        planned.allow("late")
+        async with planned.open() as rye:
             report = await rye.threads.wait(started.thread_id)
     assert report.status == "completed"
     assert report.result["thread_id"] == started.thread_id  # type: ignore[index]
     wait_until_dead(started.pid)
-    assert (theatre.root / "marks").read_text() == "late\n"
-    assert settled(theatre) == {"late": "completed"}
+    assert (planned.root / "marks").read_text() == "late\n"
+    assert settled(planned) == {"late": "completed"}
 
 
-async def test_a_child_knows_its_parent_and_its_tools_do_not(theatre: Theatre) -> None:
-    theatre.house.shell("acme/env", f'echo "parent: ${{{PARENT}-none}}" > ../seen')
+async def test_a_child_knows_its_parent_and_its_tools_do_not(planned: PlannedWorkspace) -> None:
+    planned.workspace.shell("acme/env", f'echo "parent: ${{{PARENT}-none}}" > ../seen')
     env = ["rye_execute", {"item_id": "tool:acme/env"}]
-    child = theatre.write("child", env, ["gate", {"name": "child"}], limits='spend="0.5"')
+    child = planned.write("child", env, ["gate", {"name": "child"}], limits='spend="0.5"')
     fork = {"item_id": child, "thread": "fork", "async": True}
-    ref = theatre.write("parent", ["rye_execute", fork])
+    ref = planned.write("parent", ["rye_execute", fork])
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             thread = await rye.start(ref)
-            await theatre.begun("child")
+            await planned.begun("child")
             (row,) = thread.children
             environ = Path(f"/proc/{row.pid}/environ").read_bytes().split(b"\0")
             assert f"{PARENT}={thread.thread_id}".encode() in environ
             assert row.pid != os.getpid()
-            theatre.allow("child")
+            planned.allow("child")
             result = await thread.result()  # the parent has waited for its child
-    assert (theatre.root / "seen").read_text() == "parent: none\n"
+    assert (planned.root / "seen").read_text() == "parent: none\n"
     assert result.state == "completed"
-    assert settled(theatre) == {"parent": "completed", "child": "completed"}
+    assert settled(planned) == {"parent": "completed", "child": "completed"}
     assert result.total.spend_microcents == 5 * COST
 
 
-async def test_a_parent_waits_for_a_child_no_longer_than_it_may(theatre: Theatre) -> None:
-    child = theatre.write("child", ["gate", {"name": "child"}])
+async def test_a_parent_waits_for_a_child_no_longer_than_it_may(planned: PlannedWorkspace) -> None:
+    child = planned.write("child", ["gate", {"name": "child"}])
     fork = {"item_id": child, "thread": "fork", "async": True}
-    ref = theatre.write("parent", ["rye_execute", fork], limits='duration_seconds="8"')
+    ref = planned.write("parent", ["rye_execute", fork], limits='duration_seconds="8"')
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             assert (await rye.execute(ref, thread="fork")).state == "completed"
-    assert settled(theatre)["child"] in ("cancelled", "error")
+    assert settled(planned)["child"] in ("cancelled", "error")
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
 async def test_a_parents_death_stops_its_child_and_loses_no_money(
-    theatre: Theatre, is_seen: bool
+    planned: PlannedWorkspace, is_seen: bool
 ) -> None:
-    ref = family(theatre, **{"async": True})
-    with host(theatre, ref) as running, anyio.fail_after(PATIENCE_S):
-        await theatre.begun("child")
-        store = theatre.store()
+    ref = waiting_parent(planned, **{"async": True})
+    with host(planned, ref) as running, anyio.fail_after(PATIENCE_S):
+        await planned.begun("child")
+        store = planned.store()
         (root,) = [one for one in store.registry.list_active() if one.parent_id is None]
         (child,) = store.registry.list_children(root.thread_id)
         assert child.pid
@@ -96,7 +102,7 @@ async def test_a_parents_death_stops_its_child_and_loses_no_money(
         await anyio.to_thread.run_sync(running.wait)
         assert is_alive(child.pid)
         if not is_seen:
-            theatre.allow("child")  # it ends by itself, and nobody has looked yet
+            planned.allow("child")  # it ends by itself, and nobody has looked yet
             wait_until_dead(child.pid)
         ended = await store.wait(root.thread_id)
         assert ended.status == "error"
@@ -107,20 +113,22 @@ async def test_a_parents_death_stops_its_child_and_loses_no_money(
         assert spent == (COST if is_seen else 2 * COST)
         assert account.children.spend_microcents == spent
         store.close()
-    assert settled(theatre) == {"parent": "error", "child": "cancelled" if is_seen else "completed"}
+    assert settled(planned) == {"parent": "error", "child": "cancelled" if is_seen else "completed"}
 
 
-def payload(theatre: Theatre, thread_id: str, ref: str, token: str, parent: str | None) -> bytes:
-    house = theatre.house
+def payload(
+    planned: PlannedWorkspace, thread_id: str, ref: str, token: str, parent: str | None
+) -> bytes:
+    workspace = planned.workspace
     settings = Settings(
-        project_path=str(house.project),
-        user_space=str(house.user),
+        project_path=str(workspace.project),
+        user_space=str(workspace.user),
         system_spaces=(built_in_space(),),
         inherit_env=(),
         trusted_keys=(),
         trust_project_interpreters=False,
         config={},
-        cache_dir=str(theatre.root / "cache"),
+        cache_dir=str(planned.root / "cache"),
         durability="process",
         deps_factory=FACTORY,
     )
@@ -140,11 +148,11 @@ def payload(theatre: Theatre, thread_id: str, ref: str, token: str, parent: str 
     ).to_bytes()
 
 
-def detached(theatre: Theatre, document: bytes, **environ: str) -> None:
+def detached(planned: PlannedWorkspace, document: bytes, **environ: str) -> None:
     subprocess.run(
         [sys.executable, "-P", "-m", "ryecore.detached"],
         input=document,
-        env=_joined(theatre.environ, environ),
+        env=_joined(planned.environ, environ),
         check=False,
         timeout=PATIENCE_S,
         capture_output=True,
@@ -155,26 +163,26 @@ def _joined(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
     return {**one, **other}
 
 
-async def test_a_stranger_is_nobodys_child(theatre: Theatre) -> None:
-    victim = theatre.write("victim", ["gate", {"name": "victim"}])
-    ref = theatre.write("thief", ["mark", {"text": "stolen"}])
-    with host(theatre, victim) as running, anyio.fail_after(PATIENCE_S):
-        await theatre.begun("victim")
-        async with theatre.open() as rye:
+async def test_a_stranger_is_nobodys_child(planned: PlannedWorkspace) -> None:
+    victim = planned.write("victim", ["gate", {"name": "victim"}])
+    ref = planned.write("thief", ["mark", {"text": "stolen"}])
+    with host(planned, victim) as running, anyio.fail_after(PATIENCE_S):
+        await planned.begun("victim")
+        async with planned.open() as rye:
             root = await root_of(rye)
-        store = theatre.store()
+        store = planned.store()
         registry = store.registry
 
         # With a token that it has guessed, and with the victim's name in its environment.
         registry.register("child-1", ref, root)
         registry.mint_token("child-1")
-        detached(theatre, payload(theatre, "child-1", ref, "guessed", root), **{PARENT: root})
+        detached(planned, payload(planned, "child-1", ref, "guessed", root), **{PARENT: root})
         assert registry.get_thread("child-1").status == "created"
 
         # With a token of its own, for the budget of another one.
         registry.register("own", ref)
         token = registry.mint_token("own")
-        detached(theatre, payload(theatre, "own", ref, token, root), **{PARENT: root})
+        detached(planned, payload(planned, "own", ref, token, root), **{PARENT: root})
         assert registry.get_thread("own").status == "error"
         assert "not registered as a child" in str(registry.get_result("own"))
 
@@ -182,10 +190,10 @@ async def test_a_stranger_is_nobodys_child(theatre: Theatre) -> None:
         registry.register("child-2", ref, root)
         token = registry.mint_token("child-2")
         registry.claim("child-2", token=token)
-        detached(theatre, payload(theatre, "child-2", ref, token, root), **{PARENT: root})
+        detached(planned, payload(planned, "child-2", ref, token, root), **{PARENT: root})
         assert registry.get_thread("child-2").fence == 1
 
         assert store.ledger.account(root).children.spend_microcents == 0
-        assert not (theatre.root / "marks").exists()
+        assert not (planned.root / "marks").exists()
         store.close()
         running.kill()

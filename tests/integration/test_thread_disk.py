@@ -25,24 +25,24 @@ from ryecore.testing import FunctionProvider, Turn, call, cut, say
 from ryecore.threads.thread import Thread
 from ryecore.tools import ToolRegistry, tool
 from tests.graphs import graph
-from tests.house import House
 from tests.integration.test_thread_stopping import PATIENCE_S, settled
-from tests.thread_host import COST, USAGE, Theatre
+from tests.thread_host import COST, USAGE, PlannedWorkspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def on_small_disk(tmp_path: Path) -> Iterator[Theatre]:
-    """A house whose project stands on a file system of 2 MiB."""
-    house = House(tmp_path)
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(house.project)]
+def on_small_disk(tmp_path: Path) -> Iterator[PlannedWorkspace]:
+    """A workspace whose project stands on a file system of 2 MiB."""
+    workspace = Workspace(tmp_path)
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(workspace.project)]
     if subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small file system is not permitted here")
     try:
-        yield Theatre(house)
+        yield PlannedWorkspace(workspace)
     finally:
-        subprocess.run(["umount", "--lazy", str(house.project)], check=True)
+        subprocess.run(["umount", "--lazy", str(workspace.project)], check=True)
 
 
 def fill(disk: Path) -> Path:
@@ -62,18 +62,18 @@ def fill(disk: Path) -> Path:
 
 
 async def test_a_full_disk_ends_a_thread_with_what_to_do_and_nothing_is_doubled(
-    on_small_disk: Theatre,
+    on_small_disk: PlannedWorkspace,
 ) -> None:
-    theatre = on_small_disk
-    ref = theatre.write(
+    planned = on_small_disk
+    ref = planned.write(
         "long", ["mark", {"text": "one"}], ["gate", {"name": "full"}], ["mark", {"text": "two"}]
     )
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             thread = await rye.start(ref)
-            await theatre.begun("full")
-            filler = await anyio.to_thread.run_sync(fill, theatre.house.project)
-            theatre.allow("full")
+            await planned.begun("full")
+            filler = await anyio.to_thread.run_sync(fill, planned.workspace.project)
+            planned.allow("full")
             with pytest.raises(StateError) as caught:
                 await thread.result()
             assert "disk" in str(caught.value)
@@ -82,85 +82,85 @@ async def test_a_full_disk_ends_a_thread_with_what_to_do_and_nothing_is_doubled(
                 await rye.execute(ref, thread="fork")
             filler.unlink()
         # The Rye that could not write the end has written it now.
-        statuses = settled(theatre)
+        statuses = settled(planned)
         assert set(statuses.values()) == {"error"}
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             done = await rye.threads.resume(thread.thread_id)
             assert done.state == "completed", done
-    assert (theatre.root / "marks").read_text().split() == ["one", "two"]
-    settled(theatre)
+    assert (planned.root / "marks").read_text().split() == ["one", "two"]
+    settled(planned)
 
 
 async def test_whose_process_dies_on_a_full_disk_is_found_dead_once_there_is_room(
-    on_small_disk: Theatre,
+    on_small_disk: PlannedWorkspace,
 ) -> None:
-    theatre = on_small_disk
-    ref = theatre.write("long", ["gate", {"name": "full"}], ["mark", {"text": "two"}])
+    planned = on_small_disk
+    ref = planned.write("long", ["gate", {"name": "full"}], ["mark", {"text": "two"}])
     process = subprocess.Popen(
-        theatre.command([ref]),
-        env=theatre.environ,
+        planned.command([ref]),
+        env=planned.environ,
         stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
     )
     with anyio.fail_after(PATIENCE_S):
-        await theatre.begun("full")
-        filler = await anyio.to_thread.run_sync(fill, theatre.house.project)
-        theatre.allow("full")
+        await planned.begun("full")
+        filler = await anyio.to_thread.run_sync(fill, planned.workspace.project)
+        planned.allow("full")
         _, said = await anyio.to_thread.run_sync(process.communicate)
         assert "StateError" in said
         filler.unlink()
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             assert await rye.threads.list() == ()  # who looks ends it
             (row,) = await rye.threads.list(all=True)
             assert row.status == "error"
             assert (await rye.threads.resume(row.thread_id)).state == "completed"
-    assert (theatre.root / "marks").read_text() == "two\n"
-    settled(theatre)
+    assert (planned.root / "marks").read_text() == "two\n"
+    settled(planned)
 
 
 @pytest.fixture
-def bound(house: House) -> Iterator[tuple[Theatre, list[str]]]:
-    """A house, and what makes a program obey the permissions of files, as root doesn't."""
-    theatre, threads = Theatre(house), house.path("state/threads")
+def bound(workspace: Workspace) -> Iterator[tuple[PlannedWorkspace, list[str]]]:
+    """A workspace, and what makes a program obey the permissions of files, as root doesn't."""
+    planned, threads = PlannedWorkspace(workspace), workspace.path("state/threads")
     prefix: list[str] = []
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
             pytest.skip("root may write everywhere, and setpriv, which forbids it, is missing")
         prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner"]
-    yield theatre, prefix
+    yield planned, prefix
     for folder in (threads, *threads.rglob("*")):
         if folder.is_dir():
             folder.chmod(stat.S_IRWXU)
 
 
 async def test_a_folder_that_becomes_read_only_keeps_no_thread_from_its_end(
-    bound: tuple[Theatre, list[str]],
+    bound: tuple[PlannedWorkspace, list[str]],
 ) -> None:
-    theatre, prefix = bound
-    child = theatre.write("child", ["mark", {"text": "child"}])
+    planned, prefix = bound
+    child = planned.write("child", ["mark", {"text": "child"}])
     fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
-    ref = theatre.write("parent", ["gate", {"name": "locked"}], fork, ["mark", {"text": "end"}])
+    ref = planned.write("parent", ["gate", {"name": "locked"}], fork, ["mark", {"text": "end"}])
     process = subprocess.Popen(
-        [*prefix, *theatre.command([ref])],
-        env=theatre.environ,
+        [*prefix, *planned.command([ref])],
+        env=planned.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
     )
     with anyio.fail_after(PATIENCE_S):
-        await theatre.begun("locked")
-        threads = theatre.house.path("state/threads")
+        await planned.begun("locked")
+        threads = planned.workspace.path("state/threads")
         for folder in (threads, *threads.rglob("[!.]*")):
             if folder.is_dir():
                 folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-        theatre.allow("locked")
+        planned.allow("locked")
         out, said = await anyio.to_thread.run_sync(process.communicate)
     assert process.returncode == 0, said
     assert "can't be made" in out  # the child can't begin, and the model is told why
-    assert (theatre.root / "marks").read_text() == "end\n"
-    assert settled(theatre) == {"parent": "completed", "child": "error"}
+    assert (planned.root / "marks").read_text() == "end\n"
+    assert settled(planned) == {"parent": "completed", "child": "error"}
 
 
 @tool
@@ -173,18 +173,18 @@ async def mark(text: str) -> str:
 @pytest.mark.parametrize("kind", ["thread", "graph"])
 @pytest.mark.parametrize("how", ["answered", "cut", "overspent"])
 async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_was(
-    on_small_disk: Theatre, kind: str, how: str
+    on_small_disk: PlannedWorkspace, kind: str, how: str
 ) -> None:
     """The disk is full from within the second request to the very end."""
-    theatre, fillers = on_small_disk, list[Path]()
+    planned, fillers = on_small_disk, list[Path]()
 
     def model(request: LlmRequest) -> Turn:
         if len(request.messages) < 3:
             return call("mark", {"text": "one"})
-        (registry,) = theatre.house.project.rglob("threads.db")
+        (registry,) = planned.workspace.project.rglob("threads.db")
         with closing(sqlite3.connect(registry)) as database:  # no room is left in its log either
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        fillers.append(fill(theatre.house.project))
+        fillers.append(fill(planned.workspace.project))
         match how:
             case "cut":
                 return say("tw") + cut()
@@ -200,16 +200,16 @@ async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_w
         registry=ToolRegistry([mark]),
         price_of=lambda *_: Price("1", "5"),
     )
-    ref = theatre.write("twice") if kind == "thread" else _asking(theatre.house)
+    ref = planned.write("twice") if kind == "thread" else _asking(planned.workspace)
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open(agent=agent) as rye:
+        async with planned.open(agent=agent) as rye:
             run = await (rye.start(ref) if kind == "thread" else rye.graphs.start(ref))
             with pytest.raises(StateError, match="disk"):
                 await run.result()
             fillers[0].unlink()
         # The Rye wrote what it owed when it was closed.
         thread_id = run.thread_id if isinstance(run, Thread) else run.run_id
-        store = theatre.store()
+        store = planned.store()
         first, second = store.ledger.charges(thread_id)
         assert first.actual.spend_microcents == COST
         assert second.mark == ("estimated" if how == "cut" else "counted")
@@ -220,17 +220,17 @@ async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_w
         assert account.held == Amount()
         row = store.registry.get_thread(thread_id)
         assert row.cost.spend_microcents == account.own.spend_microcents
-        transcript = theatre.house.path(f"state/threads/{thread_id}/transcript.jsonl")
+        transcript = planned.workspace.path(f"state/threads/{thread_id}/transcript.jsonl")
         told = [one.payload for one in read_records(transcript) if one.type == "budget_overspent"]
         assert [one["spent"] for one in told] == ([asdict(second.actual)] if is_over else [])
         assert [one["held"] for one in told] == ([asdict(second.held)] if is_over else [])
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             assert (await rye.threads.verify(thread_id)).ok
-    settled(theatre)
+    settled(planned)
 
 
-def _asking(house: House) -> str:
+def _asking(workspace: Workspace) -> str:
     ask = {"type": "agent", "agent_ref": "writer", "prompt_template": "Go."}
     writer = {"provider": "scripted", "model": "m-1", "tools": ["mark"]}
     permissions = ("rye.execute.*",)
-    return graph(house, {"ask": ask}, permissions=permissions, agents={"writer": writer})
+    return graph(workspace, {"ask": ask}, permissions=permissions, agents={"writer": writer})

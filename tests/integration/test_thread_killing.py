@@ -13,9 +13,9 @@ import pytest
 from ryecore import Rye
 from tests.detached import run_rye, until_printed
 from tests.graphs import graph
-from tests.house import House
-from tests.thread_host import Theatre
+from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import is_alive
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
@@ -28,21 +28,21 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def theatre(tmp_path: Path) -> Theatre:
-    theatre = Theatre(House(tmp_path))
-    pids = theatre.root / "pids"
+def planned(tmp_path: Path) -> PlannedWorkspace:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    pids = planned.root / "pids"
     # It ignores TERM, as does what it has started; that stands in a session of its own.
-    theatre.house.shell(
+    planned.workspace.shell(
         "acme/hang",
         f"trap '' TERM; sleep 300 & echo $! $$ end >> {pids}\nwhile :; do wait; done",
     )
-    graph(theatre.house, {"stay": {"action": {"item_id": "tool:acme/hang"}}})
-    theatre.write("hang", ["rye_execute", {"item_id": "tool:acme/hang"}])
-    return theatre
+    graph(planned.workspace, {"stay": {"action": {"item_id": "tool:acme/hang"}}})
+    planned.write("hang", ["rye_execute", {"item_id": "tool:acme/hang"}])
+    return planned
 
 
-async def pids_of(theatre: Theatre) -> list[int]:
-    said = await until_printed(theatre.root / "pids", "end")
+async def pids_of(planned: PlannedWorkspace) -> list[int]:
+    said = await until_printed(planned.root / "pids", "end")
     return [int(one) for one in said.split() if one != "end"]
 
 
@@ -56,12 +56,12 @@ async def launched(rye: Rye, what: str) -> str:
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["owner alive", "owner stopped"])
 @pytest.mark.parametrize("what", ["tool", "graph", "thread"])
 async def test_kill_ends_what_the_tools_have_started_too(
-    theatre: Theatre, what: str, is_stopped: bool
+    planned: PlannedWorkspace, what: str, is_stopped: bool
 ) -> None:
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
             thread_id = await launched(rye, what)
-            pids = await pids_of(theatre)
+            pids = await pids_of(planned)
             (row,) = [one for one in await rye.threads.list() if one.thread_id == thread_id]
             assert row.pid
             if is_stopped:  # its end is never written by itself, and TERM never arrives
@@ -72,11 +72,11 @@ async def test_kill_ends_what_the_tools_have_started_too(
     assert report.status == "killed"
 
 
-async def test_kill_finds_what_a_dead_owner_has_left(theatre: Theatre) -> None:
-    async with theatre.open() as rye:
+async def test_kill_finds_what_a_dead_owner_has_left(planned: PlannedWorkspace) -> None:
+    async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
             thread_id = await launched(rye, "graph")
-            pids = await pids_of(theatre)
+            pids = await pids_of(planned)
             (row,) = await rye.threads.list()
             assert row.pid
             os.kill(row.pid, signal.SIGKILL)
@@ -88,21 +88,21 @@ async def test_kill_finds_what_a_dead_owner_has_left(theatre: Theatre) -> None:
 
 
 async def test_a_thread_among_others_is_killed_with_its_tools_and_without_its_process(
-    theatre: Theatre,
+    planned: PlannedWorkspace,
 ) -> None:
-    other = theatre.write("other", ["gate", {"name": "g"}])
-    host = subprocess.Popen(theatre.command(["directive:acme/hang", other]), env=theatre.environ)
+    other = planned.write("other", ["gate", {"name": "g"}])
+    host = subprocess.Popen(planned.command(["directive:acme/hang", other]), env=planned.environ)
     try:
         with anyio.fail_after(PATIENCE_S):
-            pids = await pids_of(theatre)
-            await theatre.begun("g")
-            async with theatre.open() as rye:
+            pids = await pids_of(planned)
+            await planned.begun("g")
+            async with planned.open() as rye:
                 rows = {row.item_id: row for row in await rye.threads.list()}
                 report = await rye.threads.kill(rows["directive:acme/hang"].thread_id, grace_s=30)
                 assert report.status == "killed"
                 assert [pid for pid in pids if is_alive(pid)] == []
                 assert (await rye.threads.show(rows[other].thread_id)).status == "running"
-        theatre.allow("g")
+        planned.allow("g")
         assert await anyio.to_thread.run_sync(host.wait) == 0
     finally:
         host.kill()
@@ -110,10 +110,10 @@ async def test_a_thread_among_others_is_killed_with_its_tools_and_without_its_pr
 
 
 async def test_no_process_of_a_killed_thread_lives_when_its_row_has_ended_first(
-    theatre: Theatre,
+    planned: PlannedWorkspace,
 ) -> None:
-    theatre.house.shell("acme/nap", "sleep 300")
-    async with theatre.open() as rye:
+    planned.workspace.shell("acme/nap", "sleep 300")
+    async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
             done = [await rye.execute("tool:acme/nap", async_=True) for _ in range(6)]
             for one in done:
@@ -124,29 +124,29 @@ async def test_no_process_of_a_killed_thread_lives_when_its_row_has_ended_first(
 
 @pytest.mark.parametrize("how", ["rye threads kill", "rye threads cancel"])
 async def test_a_thread_that_was_handed_off_is_stopped_in_what_goes_on(
-    theatre: Theatre, how: str
+    planned: PlannedWorkspace, how: str
 ) -> None:
     """The id that was printed at the start is the one that a person has."""
-    ref = theatre.write(
+    ref = planned.write(
         "off",
         ["gate", {"name": "first"}],
         ["mark", {"text": "within this turn the wish is seen, at the latest"}],
         ["rye_execute", {"item_id": "tool:acme/hang"}],
     )
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
             done = await rye.execute(ref, async_=True, thread="fork")
             first = str(done.to_dict()["thread_id"])
-            await theatre.begun("first")
+            await planned.begun("first")
             (owner,) = [one.pid for one in await rye.threads.list() if one.thread_id == first]
             asked = {"operation": "handoff_thread", "thread_id": first}
             told = await rye.execute("tool:rye/agent/threads/orchestrator", asked)
             assert told.success, told
-            theatre.allow("first")
+            planned.allow("first")
             assert (await rye.threads.wait(first)).status == "continued"
-            pids = await pids_of(theatre)
+            pids = await pids_of(planned)
             more = ["--grace", "0.2"] if how.endswith("kill") else []
-            printed = await run_rye(theatre.house, *how.split()[1:], first, *more)
+            printed = await run_rye(planned.workspace, *how.split()[1:], first, *more)
             assert printed.exit_code == 0, printed.stderr
             last = (await rye.threads.show(first)).chain[-1]
             assert last != first
@@ -159,15 +159,17 @@ async def test_a_thread_that_was_handed_off_is_stopped_in_what_goes_on(
 
 @pytest.mark.parametrize("what", ["tool", "graph", "thread"])
 async def test_the_command_returns_once_every_process_has_ended(
-    theatre: Theatre, what: str
+    planned: PlannedWorkspace, what: str
 ) -> None:
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
             thread_id = await launched(rye, what)
-            pids = await pids_of(theatre)
+            pids = await pids_of(planned)
             (row,) = [one for one in await rye.threads.list() if one.thread_id == thread_id]
             assert row.pid
-            printed = await run_rye(theatre.house, "threads", "kill", thread_id, "--grace", "0.2")
+            printed = await run_rye(
+                planned.workspace, "threads", "kill", thread_id, "--grace", "0.2"
+            )
             alive = [pid for pid in (*pids, row.pid) if is_alive(pid)]
     assert (alive, printed.exit_code) == ([], 0)
     assert b"killed" in printed.stdout

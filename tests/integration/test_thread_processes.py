@@ -6,24 +6,24 @@ import subprocess
 from pathlib import Path
 
 from tests.forking import ROOT, Forked
-from tests.house import House
-from tests.thread_host import COST, Theatre
+from tests.thread_host import COST, PlannedWorkspace
+from tests.workspace import Workspace
 
 PROCESSES = 8
 PARENTS = 4 if os.environ.get("RYE_SOAK") else 2
 CHILDREN = 3
 
 
-def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(house: House) -> None:
+def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(workspace: Workspace) -> None:
     before = _below(os.getpid())
-    theatre = Theatre(house)
-    child = theatre.write("child", ["mark", {"text": "child"}], limits='spend="0.5"')
+    planned = PlannedWorkspace(workspace)
+    child = planned.write("child", ["mark", {"text": "child"}], limits='spend="0.5"')
     fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
-    ref = theatre.write("parent", [fork] * CHILDREN, ["mark", {"text": "parent"}])
+    ref = planned.write("parent", [fork] * CHILDREN, ["mark", {"text": "parent"}])
     hosts = [
         Forked(
-            theatre.command([ref] * PARENTS)[2:],
-            env=theatre.environ,
+            planned.command([ref] * PARENTS)[2:],
+            env=planned.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -36,11 +36,11 @@ def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(house: Hous
     assert [one["state"] for one in results] == ["completed"] * (PROCESSES * PARENTS), results
     assert len({one["thread_id"] for one in results}) == PROCESSES * PARENTS
     assert all(json.loads(out)["leaked"] <= 0 for out, _ in said)
-    marks = (theatre.root / "marks").read_text().split()
+    marks = (planned.root / "marks").read_text().split()
     assert marks.count("child") == PROCESSES * PARENTS * CHILDREN
     assert marks.count("parent") == PROCESSES * PARENTS
 
-    store = theatre.store()
+    store = planned.store()
     rows = store.registry.list_threads(limit=1000)
     assert len(rows) == PROCESSES * PARENTS * (1 + CHILDREN)
     assert {row.status for row in rows} == {"completed"}

@@ -10,8 +10,8 @@ import pytest
 
 from ryecore.errors import ThreadConflict
 from ryecore.state.model import Follows
-from tests.house import House
-from tests.thread_host import Theatre
+from tests.thread_host import PlannedWorkspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
@@ -23,32 +23,32 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def killed(theatre: Theatre) -> str:
+async def killed(planned: PlannedWorkspace) -> str:
     """A thread whose process was killed while a tool ran; behind it, it leaves a mark."""
-    ref = theatre.write(
+    ref = planned.write(
         "work",
         ["gate", {"name": "g"}],
         ["mark", {"text": "done"}],
         permissions="<execute><tool>host/*</tool></execute>",
     )
-    host = subprocess.Popen(theatre.command([ref]), env=theatre.environ)
+    host = subprocess.Popen(planned.command([ref]), env=planned.environ)
     with anyio.fail_after(PATIENCE_S):
-        await theatre.begun("g")
+        await planned.begun("g")
     host.send_signal(signal.SIGKILL)
     host.wait()
-    theatre.allow("g")
-    (row,) = theatre.store().look_at_all(lambda registry: registry.list_threads())
+    planned.allow("g")
+    (row,) = planned.store().look_at_all(lambda registry: registry.list_threads())
     assert row.status == "error"
     return row.thread_id
 
 
-def marks(theatre: Theatre) -> list[str]:
-    return (theatre.root / "marks").read_text().split()
+def marks(planned: PlannedWorkspace) -> list[str]:
+    return (planned.root / "marks").read_text().split()
 
 
 async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    thread_id = await killed(theatre)
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    thread_id = await killed(planned)
     # Processes of their own, which begin together: they wait for the same line on their inputs.
     script = (
         "import sys, anyio\n"
@@ -69,10 +69,10 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
         "            print('refused', error.thread_id, flush=True)\n"
         "anyio.run(main)\n"
     )
-    command = [theatre.command()[0], "-c", script, str(tmp_path), thread_id]
+    command = [planned.command()[0], "-c", script, str(tmp_path), thread_id]
     hosts = [
         subprocess.Popen(
-            command, env=theatre.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, env=planned.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         for _ in range(4)
     ]
@@ -83,8 +83,8 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
         host.stdin.flush()
     said = sorted(host.communicate(timeout=PATIENCE_S)[0].split()[0] for host in hosts)
     assert said == ["refused", "refused", "refused", "resumed"]
-    assert marks(theatre) == ["done"]
-    async with theatre.open() as rye:
+    assert marks(planned) == ["done"]
+    async with planned.open() as rye:
         old, *others = reversed(await rye.threads.list(all=True))
         (new,) = others
         assert (old.thread_id, new.continuation_of) == (thread_id, thread_id)
@@ -100,15 +100,15 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
 
 
 async def test_who_died_before_it_resumed_a_thread_keeps_nobody_from_it(tmp_path: Path) -> None:
-    theatre = Theatre(House(tmp_path))
-    thread_id = await killed(theatre)
-    store = theatre.store()
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    thread_id = await killed(planned)
+    store = planned.store()
     store.registry.register(
         "late", "directive:acme/work", follows=Follows(thread_id, thread_id, frozenset())
     )
-    async with theatre.open() as rye:
+    async with planned.open() as rye:
         with pytest.raises(ThreadConflict, match="late"):
             await rye.threads.resume(thread_id)  # it is about to begin
         store.settle("late", "error", {"error": "It died."}, 0)
         assert (await rye.threads.resume(thread_id)).state == "completed"
-    assert marks(theatre) == ["done"]
+    assert marks(planned) == ["done"]

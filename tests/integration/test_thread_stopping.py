@@ -13,9 +13,9 @@ import pytest
 from ryecore import Rye
 from ryecore.errors import StateError
 from tests.forking import ROOT, Forked
-from tests.house import House
-from tests.thread_host import Theatre
+from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import open_fds, wait_until_dead
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -24,23 +24,23 @@ PATIENCE_S = 60
 
 
 @pytest.fixture
-def theatre(house: House) -> Theatre:
-    return Theatre(house)
+def planned(workspace: Workspace) -> PlannedWorkspace:
+    return PlannedWorkspace(workspace)
 
 
-def family(theatre: Theatre, **fork: object) -> str:
+def waiting_parent(planned: PlannedWorkspace, **fork: object) -> str:
     """A parent whose child waits at a gate for ever."""
-    child = theatre.write("child", ["gate", {"name": "child"}], limits='spend="0.5"')
-    return theatre.write("parent", ["rye_execute", {"item_id": child, "thread": "fork", **fork}])
+    child = planned.write("child", ["gate", {"name": "child"}], limits='spend="0.5"')
+    return planned.write("parent", ["rye_execute", {"item_id": child, "thread": "fork", **fork}])
 
 
 @contextmanager
-def host(theatre: Theatre, *refs: str) -> Iterator[Forked]:
+def host(planned: PlannedWorkspace, *refs: str) -> Iterator[Forked]:
     """Another process that runs threads as tasks."""
-    _, _, *command = theatre.command(list(refs))
+    _, _, *command = planned.command(list(refs))
     process = Forked(
         command,
-        env=theatre.environ,
+        env=planned.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,9 +53,9 @@ def host(theatre: Theatre, *refs: str) -> Iterator[Forked]:
         process.communicate()
 
 
-def settled(theatre: Theatre) -> dict[str, str]:
+def settled(planned: PlannedWorkspace) -> dict[str, str]:
     """The status of each directive's thread, once it is sure that nothing of any stays open."""
-    store = theatre.store()
+    store = planned.store()
     rows = store.registry.list_threads()
     for row in rows:
         assert row.ended, row
@@ -76,12 +76,14 @@ async def root_of(rye: Rye) -> str:
 
 
 @pytest.mark.parametrize("how", ["cancel", "kill"])
-async def test_another_process_stops_a_whole_tree_at_once(theatre: Theatre, how: str) -> None:
-    ref = family(theatre)
-    with host(theatre, ref) as running:
+async def test_another_process_stops_a_whole_tree_at_once(
+    planned: PlannedWorkspace, how: str
+) -> None:
+    ref = waiting_parent(planned)
+    with host(planned, ref) as running:
         with anyio.fail_after(PATIENCE_S / 2):
-            await theatre.begun("child")
-            async with theatre.open() as rye:
+            await planned.begun("child")
+            async with planned.open() as rye:
                 root = await root_of(rye)
                 await getattr(rye.threads, how)(root)
                 report = await rye.threads.wait(root)
@@ -90,23 +92,25 @@ async def test_another_process_stops_a_whole_tree_at_once(theatre: Theatre, how:
     wanted = "cancelled" if how == "cancel" else "killed"
     assert report.status == wanted
     assert f'"state": "{wanted}"' in out
-    assert settled(theatre) == {"parent": wanted, "child": wanted}
+    assert settled(planned) == {"parent": wanted, "child": wanted}
 
 
 @pytest.mark.parametrize("way", ["handle", "close", "task", "kill"])
-async def test_whatever_ends_a_thread_here_leaves_nothing(theatre: Theatre, way: str) -> None:
-    ref = family(theatre)
+async def test_whatever_ends_a_thread_here_leaves_nothing(
+    planned: PlannedWorkspace, way: str
+) -> None:
+    ref = waiting_parent(planned)
     before = open_fds()
     with anyio.fail_after(PATIENCE_S / 2):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             if way == "task":
                 async with anyio.create_task_group() as group:
                     group.start_soon(lambda: rye.execute(ref, thread="fork"))
-                    await theatre.begun("child")
+                    await planned.begun("child")
                     group.cancel_scope.cancel()
             else:
                 thread = await rye.start(ref)
-                await theatre.begun("child")
+                await planned.begun("child")
                 if way == "handle":
                     thread.cancel()
                     assert (await thread.result()).state == "cancelled"
@@ -114,43 +118,43 @@ async def test_whatever_ends_a_thread_here_leaves_nothing(theatre: Theatre, way:
                     await rye.threads.kill(thread.thread_id)
                     assert (await thread.result()).state == "killed"
     wanted = "killed" if way == "kill" else "cancelled"
-    assert settled(theatre) == {"parent": wanted, "child": wanted}
+    assert settled(planned) == {"parent": wanted, "child": wanted}
     assert open_fds() <= before
 
 
 async def test_a_parent_that_is_stopped_stops_its_child_in_another_process(
-    theatre: Theatre,
+    planned: PlannedWorkspace,
 ) -> None:
-    ref = family(theatre, **{"async": True})
+    ref = waiting_parent(planned, **{"async": True})
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye:
+        async with planned.open() as rye:
             thread = await rye.start(ref)
-            await theatre.begun("child")
+            await planned.begun("child")
             (child,) = thread.children
             assert child.pid != os.getpid()
             thread.cancel()
             assert (await thread.result()).state == "cancelled"
     assert child.pid is not None
     wait_until_dead(child.pid)
-    assert settled(theatre) == {"parent": "cancelled", "child": "cancelled"}
+    assert settled(planned) == {"parent": "cancelled", "child": "cancelled"}
 
 
-async def test_who_waits_for_children_is_cancelled_with_them(theatre: Theatre) -> None:
-    ref = family(theatre, **{"async": True})
+async def test_who_waits_for_children_is_cancelled_with_them(planned: PlannedWorkspace) -> None:
+    ref = waiting_parent(planned, **{"async": True})
     with anyio.fail_after(PATIENCE_S):
-        async with theatre.open() as rye, anyio.create_task_group() as group:
+        async with planned.open() as rye, anyio.create_task_group() as group:
             group.start_soon(lambda: rye.execute(ref, thread="fork"))
-            await theatre.begun("child")
-            await until_said(theatre, "parent")
+            await planned.begun("child")
+            await until_said(planned, "parent")
             group.cancel_scope.cancel()
-    assert settled(theatre) == {"parent": "cancelled", "child": "cancelled"}
+    assert settled(planned) == {"parent": "cancelled", "child": "cancelled"}
 
 
-async def until_said(theatre: Theatre, name: str) -> None:
+async def until_said(planned: PlannedWorkspace, name: str) -> None:
     """Wait until a thread's model has said its last word."""
     from ryecore.lillux import watch
 
-    store = theatre.store()
+    store = planned.store()
     (row,) = [one for one in store.registry.list_threads() if one.item_id.endswith(name)]
     path = store.folder_of(row.thread_id) / "transcript.jsonl"
     store.close()
@@ -159,16 +163,16 @@ async def until_said(theatre: Theatre, name: str) -> None:
             await watcher.changed()
 
 
-async def test_a_thousand_threads_are_watched_by_one_watcher(theatre: Theatre) -> None:
-    ref = theatre.write("waiting", ["gate", {"name": "all"}])
-    async with theatre.open() as rye:
+async def test_a_thousand_threads_are_watched_by_one_watcher(planned: PlannedWorkspace) -> None:
+    ref = planned.write("waiting", ["gate", {"name": "all"}])
+    async with planned.open() as rye:
         first = await rye.start(ref)
-        await theatre.begun("all")
+        await planned.begun("all")
         watchers = _inotify()
         more = [await rye.start(ref) for _ in range(20)]
         # Each waits at a gate, which is the test's own watcher.
         assert _inotify() - watchers <= len(more)
-        store = theatre.store()
+        store = planned.store()
         for one in (first, *more):
             store.cancel(one.thread_id)  # as another process does
         with anyio.fail_after(PATIENCE_S / 2):
@@ -181,18 +185,18 @@ def _inotify() -> int:
     return sum(os.path.lexists(one) and "inotify" in os.readlink(one) for one in links)
 
 
-async def test_another_process_hands_a_thread_off(theatre: Theatre) -> None:
-    ref = theatre.write("long", ["gate", {"name": "first"}], ["mark", {"text": "second"}])
-    with host(theatre, ref) as running, anyio.fail_after(PATIENCE_S):
-        await theatre.begun("first")
-        async with theatre.open() as rye:
+async def test_another_process_hands_a_thread_off(planned: PlannedWorkspace) -> None:
+    ref = planned.write("long", ["gate", {"name": "first"}], ["mark", {"text": "second"}])
+    with host(planned, ref) as running, anyio.fail_after(PATIENCE_S):
+        await planned.begun("first")
+        async with planned.open() as rye:
             root = await root_of(rye)
             done = await rye.execute(
                 "tool:rye/agent/threads/orchestrator",
                 {"operation": "handoff_thread", "thread_id": root},
             )
             assert done.success, done
-            theatre.allow("first")
+            planned.allow("first")
             report = await rye.threads.wait(root)
             assert report.status == "continued"
             following = report.record.continuation_thread_id
@@ -201,10 +205,10 @@ async def test_another_process_hands_a_thread_off(theatre: Theatre) -> None:
             with pytest.raises(StateError, match="can't be handed off"):
                 await rye.threads._service().hand_off(root, None)  # type: ignore[arg-type]
         await anyio.to_thread.run_sync(running.communicate)
-    store = theatre.store()
+    store = planned.store()
     row = store.registry.get_thread(following)
     assert (row.continuation_of, row.chain_root_id) == (root, root)
-    assert (theatre.root / "marks").read_text() == "second\n"
+    assert (planned.root / "marks").read_text() == "second\n"
     old, new = store.ledger.account(root), store.ledger.account(following)
     assert new.ceiling.spend_microcents == old.ceiling.spend_microcents - old.own.spend_microcents
     store.close()

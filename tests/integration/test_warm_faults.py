@@ -123,9 +123,9 @@ def reach(root: Path, say: Say, state: str) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_host_that_is_killed_leaves_no_process(hosts: Hosts, tmp_path: Path, state: str) -> None:
-    house = furnish(tmp_path)
+    workspace = furnish(tmp_path)
     if state == "starting":
-        wrap_python(house, "[ $template = 0 ] || exec sleep 20")
+        wrap_python(workspace, "[ $template = 0 ] || exec sleep 20")
     with hosts.start(reach, tmp_path, state) as host:
         assert host.hear() == state
         host.kill()

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from ryecore import Rye
-from tests.house import House
 from tests.warm_hosts import (
     MARK,
     Hosts,
@@ -27,6 +26,7 @@ from tests.warm_hosts import (
     stats_of,
     warm_up,
 )
+from tests.workspace import Workspace
 
 SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 MIB: Final = 1024 * 1024
@@ -234,12 +234,12 @@ def test_callers_of_every_kind_at_the_same_time(hosts: Hosts, tmp_path: Path) ->
     assert sorted(one for one in effects(tmp_path) if one >= 0) == list(range(3 * calls))
 
 
-def with_tools(root: Path, count: int) -> House:
-    house = furnish(root)
-    source = house.path("tools/a/mark.py").read_text().partition("\n")[2]
+def with_tools(root: Path, count: int) -> Workspace:
+    workspace = furnish(root)
+    source = workspace.path("tools/a/mark.py").read_text().partition("\n")[2]
     for number in range(count):
-        house.write(f"tools/a/mark{number}.py", source)
-    return house
+        workspace.write(f"tools/a/mark{number}.py", source)
+    return workspace
 
 
 @pytest.mark.parametrize(("memory_mib", "tools", "rounds"), [(256, 18, 3), (16, 6, 4)])

@@ -118,9 +118,9 @@ def within_processes(root: Path, say: Say, folder: str) -> None:
 
 
 def test_when_processes_are_short_spares_make_way(hosts: Hosts, tmp_path: Path) -> None:
-    house = furnish(tmp_path)
-    source = house.path("tools/a/mark.py").read_text().partition("\n")[2]
-    house.write("tools/a/other.py", source)
+    workspace = furnish(tmp_path)
+    source = workspace.path("tools/a/mark.py").read_text().partition("\n")[2]
+    workspace.write("tools/a/other.py", source)
     with control_group("pids") as folder:
         ended, left = hosts.run(within_processes, tmp_path, str(folder))
     assert left == []
@@ -181,7 +181,7 @@ def on_a_full_disk(root: Path, say: Say) -> None:
 
 def test_on_a_full_disk_calls_stay_warm(hosts: Hosts, small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
-    root = small_disk / "house"
+    root = small_disk / "workspace"
     root.mkdir()
     furnish(root)
     full, failing, free, left = hosts.run(on_a_full_disk, root)

@@ -6,17 +6,17 @@ import pytest
 
 from ryecore import CallContext, rye_execute, rye_fetch, rye_sign
 from ryecore.calls import answer
-from tests.house import House
 from tests.thread_deps import DEPS, furnish
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def home(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
-    for name, value in (*house.environ.items(), ("USER_SPACE", str(house.user))):
+def home(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    for name, value in (*workspace.environ.items(), ("USER_SPACE", str(workspace.user))):
         monkeypatch.setenv(name, value)
-    return house
+    return workspace
 
 
 async def test_rye_fetch_gives_the_item(home):
@@ -79,11 +79,11 @@ async def test_rye_fetch_says_what_a_query_needs(home, wrong, message):
     assert message in str(response["error"])
 
 
-async def test_an_open_rye_answers_within_a_callers_capabilities(house):
-    house.write("knowledge/k.md", "High.\n")
-    house.write("knowledge/l.md", "Low.\n")
+async def test_an_open_rye_answers_within_a_callers_capabilities(workspace):
+    workspace.write("knowledge/k.md", "High.\n")
+    workspace.write("knowledge/l.md", "Low.\n")
     ctx = CallContext(capabilities=frozenset({"rye.fetch.knowledge.k"}))
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         good = await answer("rye_fetch", rye, {"item_id": "knowledge:k"}, ctx)
         bad = await answer("rye_fetch", rye, {"item_id": "knowledge:l"}, ctx)
     assert good["status"] == "success"
@@ -109,10 +109,10 @@ async def test_rye_sign_never_raises_for_what_a_caller_did_wrong(home, wrong):
     assert response["error"]
 
 
-async def test_signing_for_a_caller_with_capabilities_asks_the_host(house):
-    house.write("knowledge/k.md", "High.\n", sign=False)
+async def test_signing_for_a_caller_with_capabilities_asks_the_host(workspace):
+    workspace.write("knowledge/k.md", "High.\n", sign=False)
     ctx = CallContext(capabilities=frozenset({"rye.sign.knowledge.k"}))
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         response = await answer("rye_sign", rye, {"item_id": "knowledge:k"}, ctx)
     assert response["error_type"] == "not_approved"
 
@@ -127,12 +127,12 @@ def nested(levels: int) -> object:
 @pytest.mark.parametrize("call", ["rye_execute", "rye_fetch", "rye_sign"])
 @pytest.mark.parametrize("name", ["item_id", "source", "model", "target", "query", "timeout_s"])
 @pytest.mark.parametrize("value", [7, True, 0.5, "\0", nested(3000)], ids="ibfsn")
-async def test_no_argument_of_any_form_makes_a_call_raise(house, call, name, value):
-    house.write(
+async def test_no_argument_of_any_form_makes_a_call_raise(workspace, call, name, value):
+    workspace.write(
         "directives/d.md", '# D\n\n```xml\n<directive name="d"/>\n```\n\nDo it.\n', sign=True
     )
     given = {"item_id": "directive:d"} | {name: value}
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         response = await answer(call, rye, given)
     assert response["status"] == "error"
     assert json.loads(json.dumps(response)) == response

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.forking import COMMAND, ROOT, Forked, address_of
-from tests.house import House
+from tests.workspace import Workspace
 
 STREAMS: dict[str, Any] = {
     "stdin": subprocess.PIPE,
@@ -18,8 +18,8 @@ STREAMS: dict[str, Any] = {
 }
 
 
-def forked(house: House, *args: str) -> Forked:
-    return Forked(["ryecore.cli", *args], cwd=house.project, env=house.environ, **STREAMS)
+def forked(workspace: Workspace, *args: str) -> Forked:
+    return Forked(["ryecore.cli", *args], cwd=workspace.project, env=workspace.environ, **STREAMS)
 
 
 @pytest.mark.parametrize(
@@ -27,42 +27,42 @@ def forked(house: House, *args: str) -> Forked:
     [["--help"], ["threads", "--help"], ["no-such-command"], ["execute", "tool:a/none"],
      ["execute", "tool:a/t", "--json", "--params", "-"]],
 )  # fmt: skip
-def test_it_says_what_a_fresh_one_says(house: House, args: list[str]) -> None:
-    house.shell("a/t", "cat")
+def test_it_says_what_a_fresh_one_says(workspace: Workspace, args: list[str]) -> None:
+    workspace.shell("a/t", "cat")
     fresh = subprocess.run(
         [sys.executable, "-m", "ryecore.cli", *args],
         input=b'{"a": 1}',
         capture_output=True,
         check=False,
-        cwd=house.project,
-        env=house.environ,
+        cwd=workspace.project,
+        env=workspace.environ,
     )
-    with forked(house, *args) as process:
+    with forked(workspace, *args) as process:
         out, err = process.communicate(b'{"a": 1}')
     assert (process.returncode, err) == (fresh.returncode, fresh.stderr)
     if "--json" not in args:  # which tells how long it took
         assert out == fresh.stdout
 
 
-def test_it_is_ended_by_a_signal_and_says_so(house: House) -> None:
-    fifo = house.project / "began"
+def test_it_is_ended_by_a_signal_and_says_so(workspace: Workspace) -> None:
+    fifo = workspace.project / "began"
     os.mkfifo(fifo)
-    house.shell("a/t", 'echo > "$1/began"; exec sleep 1000')
-    with forked(house, "execute", "tool:a/t") as process:
+    workspace.shell("a/t", 'echo > "$1/began"; exec sleep 1000')
+    with forked(workspace, "execute", "tool:a/t") as process:
         fifo.read_text()
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=20) == -signal.SIGKILL
 
 
-def test_by_its_command_line_it_ends_as_it_would(house: House) -> None:
+def test_by_its_command_line_it_ends_as_it_would(workspace: Workspace) -> None:
     start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(COMMAND)]
     done = subprocess.run(
         [*start, "ryecore.cli", "execute", "tool:a/none"],
         capture_output=True,
         check=False,
-        cwd=house.project,
-        env=house.environ,
+        cwd=workspace.project,
+        env=workspace.environ,
     )
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"tool:a/none" in done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ryecore.notices import RyeWarning, warn
-from tests.house import House
+from tests.workspace import Workspace
 
 STEERING = "\x1b]0;owned\x07\x1b[2J\u202e\r\nfake"
 
@@ -32,24 +32,24 @@ def test_a_warning_is_shown_once_and_can_be_filtered_by_its_module() -> None:
     assert [str(one.message) for one in caught] == ["one", "two"]
 
 
-def hostile_clone(house: House) -> Path:
+def hostile_clone(workspace: Workspace) -> Path:
     """A clone whose name steers a terminal, with an unsigned tool."""
-    clone = house.root / f"clone{STEERING}"
+    clone = workspace.root / f"clone{STEERING}"
     tool = clone / ".ai/tools/acme/x.sh"
     tool.parent.mkdir(parents=True)
     tool.write_text("# __executor_id__ = 'rye/core/runtimes/bash/bash'\necho hi\n")
     return clone
 
 
-def test_a_folders_name_steers_no_terminal_of_a_program_in_it(house: House) -> None:
-    clone = hostile_clone(house)
+def test_a_folders_name_steers_no_terminal_of_a_program_in_it(workspace: Workspace) -> None:
+    clone = hostile_clone(workspace)
     script = clone / "run.py"
     script.write_text(
         "from ryecore import SyncRye\n"
         "with SyncRye.open('.') as rye:\n"
         "    rye.execute('tool:acme/x')\n"
     )
-    environ = {**house.environ, "RYE_DEV_MODE": "1", "USER_SPACE": str(house.user)}
+    environ = {**workspace.environ, "RYE_DEV_MODE": "1", "USER_SPACE": str(workspace.user)}
     done = subprocess.run(
         [sys.executable, script], cwd=clone, env=environ, capture_output=True, text=True, check=True
     )

@@ -10,7 +10,7 @@ import pytest
 from ryecore import CallContext, Rye, Space, rye_execute
 from ryecore.errors import ConfigError, RyeClosed, RyeError, SigningError, UnsignedItem
 from ryecore.items.spaces import built_in_space
-from tests.house import BASH, PRIMITIVE, House
+from tests.workspace import BASH, PRIMITIVE, Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -29,18 +29,18 @@ async def test_a_file_is_no_project(tmp_path):
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "~nobody-of-that-name/x", 3, b"x"])
 @pytest.mark.parametrize("argument", ["user_space", "cache_dir"])
-async def test_another_path_that_can_be_no_folder_is_refused(house, path, argument):
+async def test_another_path_that_can_be_no_folder_is_refused(workspace, path, argument):
     with pytest.raises(ConfigError, match="can't be a folder"):
-        house.open(**{argument: path})
+        workspace.open(**{argument: path})
 
 
-async def test_a_user_space_in_the_home_folder_of_nobody_is_refused(house):
+async def test_a_user_space_in_the_home_folder_of_nobody_is_refused(workspace):
     with pytest.raises(ConfigError, match="user space '~nobody-of-that-name'"):
-        Rye.open(house.project, environ={"USER_SPACE": "~nobody-of-that-name"})
+        Rye.open(workspace.project, environ={"USER_SPACE": "~nobody-of-that-name"})
 
 
-async def test_a_project_needs_no_folder_of_items(house):
-    async with house.open() as rye:
+async def test_a_project_needs_no_folder_of_items(workspace):
+    async with workspace.open() as rye:
         done = await rye.execute("tool:rye/bash", {"command": "echo hi"})
     assert done.data["stdout"] == "hi\n"
 
@@ -56,44 +56,44 @@ async def test_user_space_is_the_argument_then_the_variable_then_the_home_folder
     assert opened.spaces.user.root == tmp_path / "argument/.ai"
 
 
-async def test_opening_writes_nothing(house):
-    before = sorted(house.root.rglob("*"))
-    async with house.open():
+async def test_opening_writes_nothing(workspace):
+    before = sorted(workspace.root.rglob("*"))
+    async with workspace.open():
         pass
-    assert sorted(house.root.rglob("*")) == before
+    assert sorted(workspace.root.rglob("*")) == before
 
 
-async def test_a_key_that_the_host_passes_counts(house, tmp_path):
+async def test_a_key_that_the_host_passes_counts(workspace, tmp_path):
     (tmp_path / "other").mkdir()
-    author = House(tmp_path / "other")
+    author = Workspace(tmp_path / "other")
     author.shell("a/t", "echo x")
     signed = author.path("tools/a/t.sh").read_bytes()
-    house.write("tools/a/t.sh", signed, sign=False)
-    async with house.open() as rye:
+    workspace.write("tools/a/t.sh", signed, sign=False)
+    async with workspace.open() as rye:
         with pytest.raises(RyeError):
             await rye.execute("tool:a/t")
     for form in (author.key.public, author.key.public.pem, author.key.public.pem.decode()):
-        async with house.open(trusted_keys=[form]) as rye:
+        async with workspace.open(trusted_keys=[form]) as rye:
             assert (await rye.execute("tool:a/t")).success
 
 
-async def test_sealed_files_go_where_the_host_says(house, tmp_path):
-    ref = house.shell("a/t", "true")
-    async with house.open(cache_dir=tmp_path / "cache") as rye:
+async def test_sealed_files_go_where_the_host_says(workspace, tmp_path):
+    ref = workspace.shell("a/t", "true")
+    async with workspace.open(cache_dir=tmp_path / "cache") as rye:
         await rye.execute(ref)
     assert list((tmp_path / "cache").iterdir())
-    assert not (house.user / ".ai/cache").exists()
+    assert not (workspace.user / ".ai/cache").exists()
 
 
-async def test_dev_mode_is_the_letter_one_alone_and_says_so(house):
-    house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\necho x\n", sign=False)
+async def test_dev_mode_is_the_letter_one_alone_and_says_so(workspace):
+    workspace.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\necho x\n", sign=False)
     for value in ("0", "true", "yes", ""):
-        async with house.open(environ={**house.environ, "RYE_DEV_MODE": value}) as rye:
+        async with workspace.open(environ={**workspace.environ, "RYE_DEV_MODE": value}) as rye:
             with pytest.raises(UnsignedItem):
                 await rye.execute("tool:a/t")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        async with house.open(environ={**house.environ, "RYE_DEV_MODE": "1"}) as rye:
+        async with workspace.open(environ={**workspace.environ, "RYE_DEV_MODE": "1"}) as rye:
             done = await rye.execute("tool:a/t")
     assert done.success
     assert done.to_dict()["metadata"]["integrity"] == "unverified"
@@ -102,13 +102,13 @@ async def test_dev_mode_is_the_letter_one_alone_and_says_so(house):
     assert "unverified" in str(done)
 
 
-async def test_a_result_has_the_documented_form(house):
-    ref = house.shell("a/t", "echo '{\"a\": 1}'")
-    async with house.open() as rye:
+async def test_a_result_has_the_documented_form(workspace):
+    ref = workspace.shell("a/t", "echo '{\"a\": 1}'")
+    async with workspace.open() as rye:
         document = (await rye.execute(ref)).to_dict()
     duration = document["metadata"]["duration_ms"]
     assert isinstance(duration, int)
-    path = str(house.path("tools/a/t.sh"))
+    path = str(workspace.path("tools/a/t.sh"))
     elements = document.pop("chain_elements")
     assert document == {
         "status": "success",
@@ -124,24 +124,24 @@ async def test_a_result_has_the_documented_form(house):
     assert [one["space"] for one in elements] == ["project", "system:ryecore", "built-in"]
 
 
-async def test_a_failed_run_has_the_documented_form(house):
-    ref = house.shell("a/t", "echo why >&2; exit 1")
-    async with house.open() as rye:
+async def test_a_failed_run_has_the_documented_form(workspace):
+    ref = workspace.shell("a/t", "echo why >&2; exit 1")
+    async with workspace.open() as rye:
         document = (await rye.execute(ref)).to_dict()
     assert (document["status"], document["error"]) == ("error", "why")
     assert document["data"]["return_code"] == 1
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "256", None, 2**40], ids=repr)
-async def test_a_bound_for_warm_starts_that_is_none_is_refused(house, wrong):
+async def test_a_bound_for_warm_starts_that_is_none_is_refused(workspace, wrong):
     with pytest.raises(ConfigError, match="warm_memory_mib") as refusal:
-        house.open(warm_memory_mib=wrong)
+        workspace.open(warm_memory_mib=wrong)
     assert "0 (every process starts cold)" in refusal.value.next_step
 
 
-async def test_trace_shows_the_chain_and_runs_nothing(house):
-    ref = house.shell("a/t", "touch ran")
-    async with house.open() as rye:
+async def test_trace_shows_the_chain_and_runs_nothing(workspace):
+    ref = workspace.shell("a/t", "touch ran")
+    async with workspace.open() as rye:
         traced = await rye.trace(ref)
         assert traced.item_id == ref
         assert traced.chain.ids == ("a/t", BASH, PRIMITIVE)
@@ -149,41 +149,41 @@ async def test_trace_shows_the_chain_and_runs_nothing(house):
         with pytest.raises(RyeError) as refusal:
             await rye.trace("tool:a/nowhere")
     assert refusal.value.trace[-1]["failed"]
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
-async def test_the_schema_of_a_tool_is_what_it_declares(house):
+async def test_the_schema_of_a_tool_is_what_it_declares(workspace):
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    async with house.open() as rye:
-        assert await rye.schema(house.shell("a/t", "true", config_schema=schema)) == schema
-        assert await rye.schema(house.shell("a/u", "true")) is None
+    async with workspace.open() as rye:
+        assert await rye.schema(workspace.shell("a/t", "true", config_schema=schema)) == schema
+        assert await rye.schema(workspace.shell("a/u", "true")) is None
 
 
-async def test_system_space_is_the_built_in_bundle_whichever_bundles_there_are(house):
-    other = Space("system", house.root / "other/.ai", "other")
+async def test_system_space_is_the_built_in_bundle_whichever_bundles_there_are(workspace):
+    other = Space("system", workspace.root / "other/.ai", "other")
     for bundles in ((), (other,), (other, built_in_space())):
-        house.yaml("a/r", config={"command": "/bin/echo", "args": ["{system_space}"]})
-        async with house.open(system_spaces=bundles) as rye:
+        workspace.yaml("a/r", config={"command": "/bin/echo", "args": ["{system_space}"]})
+        async with workspace.open(system_spaces=bundles) as rye:
             done = await rye.execute("tool:a/r")
         assert done.data["stdout"].strip() == str(built_in_space().root)
 
 
-async def test_a_closed_rye_refuses_every_verb_that_needs_it(house):
-    ref = house.shell("a/t", "touch ran")
-    rye = house.open()
+async def test_a_closed_rye_refuses_every_verb_that_needs_it(workspace):
+    ref = workspace.shell("a/t", "touch ran")
+    rye = workspace.open()
     await rye.aclose()
     await rye.aclose()
     for call in (rye.execute, rye.trace, rye.schema):
         with pytest.raises(RyeClosed):
             await call(ref)
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
     assert "closed" in repr(rye)
 
 
-async def test_closing_cancels_what_runs_and_leaves_no_process(house):
-    ref = house.shell("a/t", "echo $$ > new; mv new pid; read -r < <(sleep 600)")
+async def test_closing_cancels_what_runs_and_leaves_no_process(workspace):
+    ref = workspace.shell("a/t", "echo $$ > new; mv new pid; read -r < <(sleep 600)")
     refused: list[BaseException] = []
-    rye = house.open()
+    rye = workspace.open()
 
     async def call() -> None:
         try:
@@ -194,17 +194,17 @@ async def test_closing_cancels_what_runs_and_leaves_no_process(house):
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            while not (house.project / "pid").exists():
+            while not (workspace.project / "pid").exists():
                 await anyio.lowlevel.checkpoint()
             await rye.aclose()
             with pytest.raises(ProcessLookupError):
-                os.kill(int((house.project / "pid").read_text()), 0)
+                os.kill(int((workspace.project / "pid").read_text()), 0)
     assert len(refused) == 1
 
 
-async def test_all_who_close_it_at_once_come_back(house):
-    ref = house.shell("a/t", "touch begun; read -r < <(sleep 600)")
-    rye = house.open()
+async def test_all_who_close_it_at_once_come_back(workspace):
+    ref = workspace.shell("a/t", "touch begun; read -r < <(sleep 600)")
+    rye = workspace.open()
 
     async def call() -> None:
         with pytest.raises(RyeClosed):
@@ -213,33 +213,33 @@ async def test_all_who_close_it_at_once_come_back(house):
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            while not (house.project / "begun").exists():
+            while not (workspace.project / "begun").exists():
                 await anyio.lowlevel.checkpoint()
             for _ in range(3):
                 tasks.start_soon(rye.aclose)
 
 
-async def test_rye_shows_nothing_secret(house):
-    house.environ["GITHUB_TOKEN"] = "hunter2"
-    async with house.open() as rye:
+async def test_rye_shows_nothing_secret(workspace):
+    workspace.environ["GITHUB_TOKEN"] = "hunter2"
+    async with workspace.open() as rye:
         assert "hunter2" not in repr(rye) + repr(vars(rye).keys())
         assert "hunter2" not in repr(rye.keys)
 
 
-async def test_signing_needs_a_key(house):
-    (house.keys.folder / "private_key.pem").unlink()
-    house.write("tools/a/t.sh", "", sign=False)
-    async with house.open() as rye:
+async def test_signing_needs_a_key(workspace):
+    (workspace.keys.folder / "private_key.pem").unlink()
+    workspace.write("tools/a/t.sh", "", sign=False)
+    async with workspace.open() as rye:
         with pytest.raises(SigningError):
             rye.sign("tool:a/t")
         with pytest.raises(SigningError):
             rye.trust_project()
 
 
-async def test_one_rye_serves_many_calls_at_once(house):
-    ref = house.shell("a/t", "cat")
+async def test_one_rye_serves_many_calls_at_once(workspace):
+    ref = workspace.shell("a/t", "cat")
     answers: dict[int, object] = {}
-    async with house.open() as rye, anyio.create_task_group() as tasks:
+    async with workspace.open() as rye, anyio.create_task_group() as tasks:
 
         async def call(number: int) -> None:
             answers[number] = (await rye.execute(ref, {"n": number})).data
@@ -253,10 +253,10 @@ async def test_one_rye_serves_many_calls_at_once(house):
 
 
 @pytest.fixture
-def environ(house, monkeypatch):
-    for name, value in {**house.environ, "USER_SPACE": str(house.user)}.items():
+def environ(workspace, monkeypatch):
+    for name, value in {**workspace.environ, "USER_SPACE": str(workspace.user)}.items():
         monkeypatch.setenv(name, value)
-    return house
+    return workspace
 
 
 async def test_rye_execute_gives_the_same_dict_as_to_dict(environ):
@@ -343,8 +343,8 @@ async def test_rye_execute_gives_a_dict_for_what_a_tool_did_wrong(environ):
         assert json.dumps(answer)
 
 
-async def test_a_capability_context_reaches_the_action(house):
-    ref = house.shell("a/t", "true")
-    async with house.open() as rye:
+async def test_a_capability_context_reaches_the_action(workspace):
+    ref = workspace.shell("a/t", "true")
+    async with workspace.open() as rye:
         with pytest.raises(RyeError, match="capability"):
             await rye.execute(ref, ctx=CallContext(capabilities=frozenset()))

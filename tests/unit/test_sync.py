@@ -16,18 +16,18 @@ from ryecore.errors import ConfigError, RyeClosed
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_it_works_inside_a_running_event_loop(house, loop):
-    ref = house.shell("a/t", "echo hi")
+def test_it_works_inside_a_running_event_loop(workspace, loop):
+    ref = workspace.shell("a/t", "echo hi")
 
     async def cell() -> object:
-        with house.sync() as rye:
+        with workspace.sync() as rye:
             return rye.execute(ref).data["stdout"]
 
     assert anyio.run(cell, backend=loop) == "hi\n"
 
 
-def test_a_call_sees_the_context_variables_of_its_caller(house):
-    house.write("tools/a/t.sh", "true\n", sign=False)
+def test_a_call_sees_the_context_variables_of_its_caller(workspace):
+    workspace.write("tools/a/t.sh", "true\n", sign=False)
     request_number = ContextVar("request_number", default=0)
     seen = []
 
@@ -36,24 +36,24 @@ def test_a_call_sees_the_context_variables_of_its_caller(house):
         return True
 
     model = CallContext(capabilities=frozenset({"rye.sign.tool.a.t"}))
-    with house.sync(approve=approve) as rye:
+    with workspace.sync(approve=approve) as rye:
         request_number.set(7)
         rye.request_signing("tool:a/t", ctx=model)
     assert seen == [7]
 
 
-def test_many_threads_may_call_it_at_once(house):
-    ref = house.shell("a/t", "cat")
-    with house.sync() as rye, ThreadPoolExecutor(8) as pool:
+def test_many_threads_may_call_it_at_once(workspace):
+    ref = workspace.shell("a/t", "cat")
+    with workspace.sync() as rye, ThreadPoolExecutor(8) as pool:
         done = list(pool.map(lambda number: rye.execute(ref, {"n": number}).data, range(40)))
     assert done == [{"n": number} for number in range(40)]
 
 
-def test_it_has_the_verbs_of_rye(house):
-    ref = house.shell("a/t", "cat", config_schema={"type": "object"})
-    with house.sync() as rye:
-        assert rye.project == house.project
-        assert rye.keys.load().public == house.key.public
+def test_it_has_the_verbs_of_rye(workspace):
+    ref = workspace.shell("a/t", "cat", config_schema={"type": "object"})
+    with workspace.sync() as rye:
+        assert rye.project == workspace.project
+        assert rye.keys.load().public == workspace.key.public
         assert rye.trace(ref).chain.ids[0] == "a/t"
         assert rye.schema(ref) == {"type": "object"}
         assert rye.sign(ref).signed[0].relative == "a/t.sh"
@@ -64,8 +64,8 @@ def test_it_has_the_verbs_of_rye(house):
     assert asynchronous - blocking == {"aclose"}
 
 
-def test_a_person_is_asked_before_a_model_signs(house):
-    house.write("tools/a/t.sh", "true\n", sign=False)
+def test_a_person_is_asked_before_a_model_signs(workspace):
+    workspace.write("tools/a/t.sh", "true\n", sign=False)
     asked = []
 
     async def approve(request):
@@ -73,7 +73,7 @@ def test_a_person_is_asked_before_a_model_signs(house):
         return True
 
     model = CallContext(capabilities=frozenset({"rye.sign.tool.a.t"}))
-    with house.sync(approve=approve) as rye:
+    with workspace.sync(approve=approve) as rye:
         assert len(rye.request_signing("tool:a/t", ctx=model).signed) == 1
     assert asked == ["sign"]
 
@@ -85,10 +85,10 @@ def test_a_project_that_is_none_is_refused_and_leaves_no_thread():
     assert not set(threading.enumerate()) - before
 
 
-def test_closing_ends_its_thread_and_may_be_repeated(house):
+def test_closing_ends_its_thread_and_may_be_repeated(workspace):
     before = set(threading.enumerate())
-    rye = house.sync()
-    rye.execute(house.shell("a/t", "true"))
+    rye = workspace.sync()
+    rye.execute(workspace.shell("a/t", "true"))
     rye.close()
     rye.close()
     for thread in set(threading.enumerate()) - before:
@@ -97,19 +97,19 @@ def test_closing_ends_its_thread_and_may_be_repeated(house):
     assert "closed" in repr(rye)
 
 
-def test_after_closing_every_verb_that_needs_it_is_refused(house):
-    ref = house.shell("a/t", "true")
-    rye = house.sync()
+def test_after_closing_every_verb_that_needs_it_is_refused(workspace):
+    ref = workspace.shell("a/t", "true")
+    rye = workspace.sync()
     rye.close()
     for verb in (rye.execute, rye.trace, rye.schema):
         with pytest.raises(RyeClosed):
             verb(ref)
 
 
-def test_closing_from_another_thread_cancels_what_runs_and_leaves_no_process(house):
-    os.mkfifo(house.project / "pipe")
-    ref = house.shell("a/t", "echo $$ > pipe; read -r < <(sleep 600)")
-    rye = house.sync()
+def test_closing_from_another_thread_cancels_what_runs_and_leaves_no_process(workspace):
+    os.mkfifo(workspace.project / "pipe")
+    ref = workspace.shell("a/t", "echo $$ > pipe; read -r < <(sleep 600)")
+    rye = workspace.sync()
     refused: list[BaseException] = []
 
     def call() -> None:
@@ -120,7 +120,7 @@ def test_closing_from_another_thread_cancels_what_runs_and_leaves_no_process(hou
 
     caller = threading.Thread(target=call)
     caller.start()
-    pid = int((house.project / "pipe").read_text())
+    pid = int((workspace.project / "pipe").read_text())
     rye.close()
     caller.join(20)
     assert not caller.is_alive()
@@ -129,9 +129,9 @@ def test_closing_from_another_thread_cancels_what_runs_and_leaves_no_process(hou
         os.kill(pid, 0)
 
 
-def test_an_error_in_the_block_closes_it(house):
+def test_an_error_in_the_block_closes_it(workspace):
     before = set(threading.enumerate())
-    with pytest.raises(ZeroDivisionError), house.sync():
+    with pytest.raises(ZeroDivisionError), workspace.sync():
         raise ZeroDivisionError
     assert not set(threading.enumerate()) - before
 
@@ -162,9 +162,9 @@ def test_one_that_is_never_closed_keeps_no_interpreter_from_its_end(tmp_path, ho
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_one_that_is_garbage_is_closed(house):
+def test_one_that_is_garbage_is_closed(workspace):
     before = set(threading.enumerate())
-    rye = house.sync()
+    rye = workspace.sync()
     rye.execute("tool:rye/bash", {"command": "true"})
     assert any(thread.name == "ryecore-loop" for thread in threading.enumerate())
     del rye

@@ -13,7 +13,7 @@ import pytest
 from ryecore import SyncRye
 from ryecore.errors import InputError, RyeClosed
 from tests.graphs import adding
-from tests.house import House
+from tests.workspace import Workspace
 
 _TIMEOUT_S = 30
 
@@ -45,8 +45,8 @@ def in_fork(body: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def cat(house: House) -> str:
-    return house.shell("a/cat", "cat")
+def cat(workspace: Workspace) -> str:
+    return workspace.shell("a/cat", "cat")
 
 
 def call(rye: SyncRye, ref: str, number: int) -> int:
@@ -54,15 +54,15 @@ def call(rye: SyncRye, ref: str, number: int) -> int:
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-def test_it_works_in_a_forked_child_and_goes_on_in_the_parent(house, cat, is_used):
-    with house.sync() as rye:
+def test_it_works_in_a_forked_child_and_goes_on_in_the_parent(workspace, cat, is_used):
+    with workspace.sync() as rye:
         if is_used:
             assert call(rye, cat, 1) == 1
         assert in_fork(lambda: [call(rye, cat, 2), call(rye, cat, 3)]) == [2, 3]
         assert call(rye, cat, 4) == 4
 
 
-def test_several_threads_of_a_child_may_call_it_first(house, cat):
+def test_several_threads_of_a_child_may_call_it_first(workspace, cat):
     def body() -> list[int]:
         with ThreadPoolExecutor(8) as pool:
             numbers = list(pool.map(lambda n: call(rye, cat, n), range(24)))
@@ -70,13 +70,13 @@ def test_several_threads_of_a_child_may_call_it_first(house, cat):
         assert len(loops) == 1
         return numbers
 
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         call(rye, cat, 1)
         assert in_fork(body) == list(range(24))
 
 
-def test_it_works_in_a_worker_of_multiprocessing(house, cat):
-    with house.sync() as rye:
+def test_it_works_in_a_worker_of_multiprocessing(workspace, cat):
+    with workspace.sync() as rye:
         call(rye, cat, 1)
         answers = multiprocessing.get_context("fork").SimpleQueue()
         worker = multiprocessing.get_context("fork").Process(
@@ -91,30 +91,30 @@ def test_it_works_in_a_worker_of_multiprocessing(house, cat):
             worker.kill()
 
 
-def test_a_child_may_be_forked_while_calls_are_under_way(house, cat):
-    os.mkfifo(house.project / "pipe")
-    slow = house.shell("a/slow", "cat pipe")
-    with house.sync() as rye, ThreadPoolExecutor(4) as pool:
+def test_a_child_may_be_forked_while_calls_are_under_way(workspace, cat):
+    os.mkfifo(workspace.project / "pipe")
+    slow = workspace.shell("a/slow", "cat pipe")
+    with workspace.sync() as rye, ThreadPoolExecutor(4) as pool:
         waiting = pool.submit(lambda: rye.execute(slow).data["stdout"])
         others = [pool.submit(call, rye, cat, number) for number in range(3)]
         assert in_fork(lambda: call(rye, cat, 5)) == 5
-        (house.project / "pipe").write_text("done\n")
+        (workspace.project / "pipe").write_text("done\n")
         assert waiting.result(_TIMEOUT_S) == "done\n"
         assert [one.result(_TIMEOUT_S) for one in others] == [0, 1, 2]
 
 
-def test_a_grandchild_and_a_child_that_forks_from_another_thread_work(house, cat):
+def test_a_grandchild_and_a_child_that_forks_from_another_thread_work(workspace, cat):
     def from_a_thread() -> int:
         with ThreadPoolExecutor(1) as pool:
             return int(pool.submit(in_fork, lambda: call(rye, cat, 3)).result())
 
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         assert in_fork(lambda: [call(rye, cat, 1), in_fork(lambda: call(rye, cat, 2))]) == [1, 2]
         assert from_a_thread() == 3
         assert call(rye, cat, 4) == 4
 
 
-def test_closing_in_a_child_closes_nothing_of_the_parent(house, cat):
+def test_closing_in_a_child_closes_nothing_of_the_parent(workspace, cat):
     def body() -> str:
         call(rye, cat, 2)
         rye.close()
@@ -122,15 +122,15 @@ def test_closing_in_a_child_closes_nothing_of_the_parent(house, cat):
             call(rye, cat, 3)
         return repr(rye)
 
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         call(rye, cat, 1)
         assert in_fork(body).endswith(", closed)")
         assert in_fork(rye.close) is None
         assert call(rye, cat, 4) == 4
 
 
-def test_one_that_was_closed_before_the_fork_stays_so(house, cat):
-    rye = house.sync()
+def test_one_that_was_closed_before_the_fork_stays_so(workspace, cat):
+    rye = workspace.sync()
     rye.close()
 
     def body() -> bool:
@@ -141,9 +141,9 @@ def test_one_that_was_closed_before_the_fork_stays_so(house, cat):
     assert in_fork(body)
 
 
-def test_what_was_taken_before_the_fork_works_in_a_child_or_says_what_to_do(house):
-    ref = adding(house)
-    with house.sync() as rye:
+def test_what_was_taken_before_the_fork_works_in_a_child_or_says_what_to_do(workspace):
+    ref = adding(workspace)
+    with workspace.sync() as rye:
         graphs, threads = rye.graphs, rye.threads
         run = graphs.start(ref, {"a": 1})
         assert run.result().success

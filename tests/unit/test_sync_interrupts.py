@@ -61,44 +61,44 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_the_process_of_an_interrupted_call_is_gone_and_the_next_call_works(house, interrupt):
+def test_the_process_of_an_interrupted_call_is_gone_and_the_next_call_works(workspace, interrupt):
     number, kind = interrupt
-    slow, quick = house.shell("a/slow", SLEEPS), house.shell("a/quick", "echo hi")
-    with house.sync() as rye, interrupted_by(number, house.project / "pipe") as found:
+    slow, quick = workspace.shell("a/slow", SLEEPS), workspace.shell("a/quick", "echo hi")
+    with workspace.sync() as rye, interrupted_by(number, workspace.project / "pipe") as found:
         with pytest.raises(kind):
             rye.execute(slow)
         assert is_gone(found[0])
         assert rye.execute(quick).data["stdout"] == "hi\n"
 
 
-def test_an_interrupted_graph_has_ended_and_says_so(house, interrupt):
+def test_an_interrupted_graph_has_ended_and_says_so(workspace, interrupt):
     number, kind = interrupt
-    house.shell("acme/slow", SLEEPS)
+    workspace.shell("acme/slow", SLEEPS)
     nodes = {"wait": {"action": {"item_id": "tool:acme/slow"}, "next": "done"},
              "done": {"type": "return"}}  # fmt: skip
-    ref = graph(house, nodes)
-    with house.sync() as rye, interrupted_by(number, house.project / "pipe") as found:
+    ref = graph(workspace, nodes)
+    with workspace.sync() as rye, interrupted_by(number, workspace.project / "pipe") as found:
         with pytest.raises(kind):
             rye.graphs.run(ref)
         assert is_gone(found[0])
         assert [one.status for one in rye.threads.list(all=True)] == ["cancelled"]
 
 
-def test_other_threads_calls_are_left_alone(house, interrupt):
+def test_other_threads_calls_are_left_alone(workspace, interrupt):
     number, kind = interrupt
-    slow, other = house.shell("a/slow", SLEEPS), house.shell("a/other", "cat other")
-    os.mkfifo(house.project / "other")
-    with house.sync() as rye, ThreadPoolExecutor(1) as pool:
+    slow, other = workspace.shell("a/slow", SLEEPS), workspace.shell("a/other", "cat other")
+    os.mkfifo(workspace.project / "other")
+    with workspace.sync() as rye, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: rye.execute(other).data["stdout"])
-        with interrupted_by(number, house.project / "pipe"), pytest.raises(kind):
+        with interrupted_by(number, workspace.project / "pipe"), pytest.raises(kind):
             rye.execute(slow)
-        (house.project / "other").write_text("done\n")
+        (workspace.project / "other").write_text("done\n")
         assert waiting.result(20) == "done\n"
 
 
-def test_a_second_interrupt_is_not_kept_waiting(house, interrupt):
+def test_a_second_interrupt_is_not_kept_waiting(workspace, interrupt):
     number, kind = interrupt
-    house.write("tools/a/t.sh", "true\n", sign=False)
+    workspace.write("tools/a/t.sh", "true\n", sign=False)
     release = anyio.Event()
 
     async def approve(request: object) -> bool:
@@ -111,17 +111,17 @@ def test_a_second_interrupt_is_not_kept_waiting(house, interrupt):
                 await release.wait()
 
     model = CallContext(capabilities=frozenset({"rye.sign.tool.a.t"}))
-    with house.sync(approve=approve) as rye:
+    with workspace.sync(approve=approve) as rye:
         with pytest.raises(kind):
             rye.request_signing("tool:a/t", ctx=model)
         assert rye.execute("tool:rye/bash", {"command": "echo hi"}).success
         release.set()
 
 
-def test_an_interrupt_at_any_moment_leaves_nothing_and_breaks_nothing(house, interrupt):
+def test_an_interrupt_at_any_moment_leaves_nothing_and_breaks_nothing(workspace, interrupt):
     number, kind = interrupt
-    quick, interrupted = house.shell("a/quick", "true"), 0
-    with house.sync() as rye:
+    quick, interrupted = workspace.shell("a/quick", "true"), 0
+    with workspace.sync() as rye:
         rye.execute(quick)
         kept = set(children())
         for number_of_call in range(60):

@@ -4,16 +4,16 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.peers.script import Run
-from tests.house import House
+from tests.workspace import Workspace
 
 GRAPH = "bench/steps"
 
 
-def furnished(steps: int) -> House:
-    """A house with the graph in it."""
-    house = House(Path(tempfile.mkdtemp()))
+def furnished(steps: int) -> Workspace:
+    """A workspace with the graph in it."""
+    workspace = Workspace(Path(tempfile.mkdtemp()))
     end = {"to": "end", "when": {"path": "state.text", "op": "eq", "value": "stop"}}
-    house.write(
+    workspace.write(
         f"tools/{GRAPH}.yaml",
         {
             "version": "1.0.0",
@@ -41,15 +41,15 @@ def furnished(steps: int) -> House:
             },
         },
     )
-    return house
+    return workspace
 
 
 def walker(steps: int) -> Run:
     """Walks; each step is kept."""
-    house = furnished(steps)
+    workspace = furnished(steps)
 
     async def run() -> int:
-        async with house.open() as rye:
+        async with workspace.open() as rye:
             return (await rye.graphs.run(GRAPH)).steps
 
     return run

@@ -9,7 +9,7 @@ from typing import Any
 from ryecore import Rye
 from tests.benchmarks.peers.ryecore_agents import Fake
 from tests.benchmarks.peers.script import PIECE, PROMPT, Run, add
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 
 class _Threads:
@@ -22,7 +22,7 @@ class _Threads:
         self._rye: Rye | None = None
         folder = self._kept.enter_context(tempfile.TemporaryDirectory())
         model.provider_id = "scripted"
-        self._stage = Stage(Path(folder), model=model)
+        self._stage = ScriptedHost(Path(folder), model=model)
         granted = {} if has_tools else {"permissions": ""}
         limits = f'turns="{model.turns + 2}"'
         self.ref = self._stage.write("acme/adder", PROMPT, limits=limits, **granted)
@@ -34,7 +34,7 @@ class _Threads:
 
 
 def runner(turns: int) -> Run:
-    assert add(1, 1) == 2  # the stage's own `add` does the same
+    assert add(1, 1) == 2  # the host's own `add` does the same
     threads = _Threads(Fake(turns), has_tools=True)
 
     async def run() -> Any:

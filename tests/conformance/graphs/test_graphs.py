@@ -14,9 +14,9 @@ from ryecore.errors import RyeError
 from tests.conformance.graphs.cases import CASES, Case
 from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
-from tests.house import House
 from tests.matrix import in_turn
 from tests.thread_deps import DEPS, deps, furnish
+from tests.workspace import Workspace
 
 # How a fresh interpreter walks, `tests/integration/test_graph_child.py` shows.
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
@@ -38,25 +38,27 @@ def execute(params, project):
   return {'tries': count}"""
 
 
-def furnished(house: House) -> House:
-    """A house with the tools that the cases call."""
-    furnish(house)
-    house.python("acme/add", ADD)
-    house.python("acme/positive", POSITIVE)
-    house.python("acme/flaky", FLAKY)
-    house.shell("acme/echo", "cat")
-    house.shell("acme/bad", "echo 'oh no' >&2; exit 3")
-    house.python("acme/sleep", "import time\ndef execute(params, project): time.sleep(params['s'])")
-    house.write("tools/acme/unsigned.sh", "# __executor_id__ = 'rye/core/runtimes/bash/bash'\ntrue",
-                sign=False)  # fmt: skip
+def furnished(workspace: Workspace) -> Workspace:
+    """A workspace with the tools that the cases call."""
+    furnish(workspace)
+    workspace.python("acme/add", ADD)
+    workspace.python("acme/positive", POSITIVE)
+    workspace.python("acme/flaky", FLAKY)
+    workspace.shell("acme/echo", "cat")
+    workspace.shell("acme/bad", "echo 'oh no' >&2; exit 3")
+    workspace.python(
+        "acme/sleep", "import time\ndef execute(params, project): time.sleep(params['s'])"
+    )
+    unsigned = "# __executor_id__ = 'rye/core/runtimes/bash/bash'\ntrue"
+    workspace.write("tools/acme/unsigned.sh", unsigned, sign=False)
     inner = {
         "add": {"action": {"item_id": "tool:acme/add",
                            "params": {"a": "${inputs.n}", "b": "${inputs.n}"}},
                 "assign": {"twice": "${result.sum}"}, "next": "done"},
         "done": {"type": "return", "output": {"doubled": "${state.twice}"}},
     }  # fmt: skip
-    graph(house, inner, "acme/inner", state={"twice": 0})
-    return house
+    graph(workspace, inner, "acme/inner", state={"twice": 0})
+    return workspace
 
 
 async def walked(
@@ -92,13 +94,13 @@ def compared(document: Mapping[str, Any], place: str) -> Any:
         for case, loop in in_turn(CASES, ["asyncio", "trio"])
     ],
 )
-async def test_it_comes_to_the_same_both_ways(house: House, case: Case) -> None:
-    ref = graph(furnished(house), case.nodes, **{**case.declared, **case.config})
+async def test_it_comes_to_the_same_both_ways(workspace: Workspace, case: Case) -> None:
+    ref = graph(furnished(workspace), case.nodes, **{**case.declared, **case.config})
     found: dict[str, Any] = {}
     ways: tuple[Way, ...] = ("here", "child")
-    async with house.open(**deps(), deps_factory=DEPS) as rye:
+    async with workspace.open(**deps(), deps_factory=DEPS) as rye:
         for way in ways:
-            place = house.root / way
+            place = workspace.root / way
             place.mkdir()
             own = {} if "inputs" in case.declared else {"place": str(place)}
             inputs = {**case.inputs, **own}
@@ -123,32 +125,32 @@ def expect(case: Case, document: Mapping[str, Any]) -> None:
     assert document.get("errors_suppressed", 0) == case.suppressed
 
 
-async def test_what_one_way_remembers_the_other_knows(house: House) -> None:
+async def test_what_one_way_remembers_the_other_knows(workspace: Workspace) -> None:
     nodes = {
         "once": {"action": {"item_id": "tool:acme/flaky",
                             "params": {"place": "${inputs.place}", "fails": 0}},
                  "cache_result": True, "assign": {"got": "${result}"}, "next": "done"},
         "done": {"type": "return", "output": "${state.got}"},
     }  # fmt: skip
-    ref = graph(furnished(house), nodes, state={"got": None})
-    async with house.open() as rye:
+    ref = graph(furnished(workspace), nodes, state={"got": None})
+    async with workspace.open() as rye:
         for way in ("child", "here", "child"):
-            _, document = await walked(rye, way, ref, {"place": str(house.root)})
+            _, document = await walked(rye, way, ref, {"place": str(workspace.root)})
             assert document["output"] == {"tries": 1}
-    assert (house.root / "tried").read_text() == "x"
+    assert (workspace.root / "tried").read_text() == "x"
 
 
 @pytest.mark.parametrize("way", ["here", "child"])
-async def test_a_cancel_is_honoured_inside_a_long_foreach(house: House, way: Way) -> None:
-    mark = house.root / "mark"
-    house.shell("acme/hang", f"echo $$ begun >> {mark}\nexec sleep 300")
+async def test_a_cancel_is_honoured_inside_a_long_foreach(workspace: Workspace, way: Way) -> None:
+    mark = workspace.root / "mark"
+    workspace.shell("acme/hang", f"echo $$ begun >> {mark}\nexec sleep 300")
     nodes = {
         "each": {"type": "foreach", "over": "${inputs.list}", "parallel": True,
                  "action": {"item_id": "tool:acme/hang"}, "next": "done"},
         "done": {"type": "return", "output": "never"},
     }  # fmt: skip
-    ref, run_id, found = graph(house, nodes), "", list[Any]()
-    async with house.open() as rye:
+    ref, run_id, found = graph(workspace, nodes), "", list[Any]()
+    async with workspace.open() as rye:
 
         async def run() -> None:
             found.append(await walked(rye, way, ref, {"list": list(range(1000))}))
@@ -162,7 +164,7 @@ async def test_a_cancel_is_honoured_inside_a_long_foreach(house: House, way: Way
         report = await rye.threads.show(run_id)
     status, document = found[0]
     assert (status, report.status) == ("cancelled", "cancelled")
-    assert compared(document, str(house.root)) == {
+    assert compared(document, str(workspace.root)) == {
         "success": False, "status": "cancelled",
         "error": f"The run was cancelled.\n{EFFECT_UNKNOWN}", "effect_unknown": True,
         "error_code": "cancelled", "node": "each", "state": {}, "steps": 0,

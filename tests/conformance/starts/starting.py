@@ -1,4 +1,4 @@
-"""A house with two Ryes, one that starts every process cold, and what comes of a call in both."""
+"""Two Ryes in a workspace, one of which starts every process cold, and a call's result in both."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from attrs import field, frozen
 
 from ryecore import ExecutionResult
-from tests.house import FUNCTION, SCRIPT, House, events
+from tests.workspace import FUNCTION, SCRIPT, Workspace, events
 
 __all__ = ["INHERENT", "VARIANTS", "Ended", "Starts", "cases_of", "started"]
 
@@ -71,11 +71,11 @@ class Starts:
         place: A folder for what a tool leaves; empty before each call.
     """
 
-    def __init__(self, house: House, **options: Any) -> None:
-        self.house = house
-        self.cold_rye = house.sync(warm_memory_mib=0, **options)
-        self.rye = house.sync(**options)
-        self.place = house.root / "place"
+    def __init__(self, workspace: Workspace, **options: Any) -> None:
+        self.workspace = workspace
+        self.cold_rye = workspace.sync(warm_memory_mib=0, **options)
+        self.rye = workspace.sync(**options)
+        self.place = workspace.root / "place"
         self._tools: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class Starts:
             text = Path(str(module.__file__)).read_text()
             name = f"acme/{module.__name__.rpartition('.')[2]}_{variant.replace(' ', '_')}"
             bare, _, runtime = variant.rpartition(" ")
-            known = self.house.python(
+            known = self.workspace.python(
                 name, (BARELY if bare else "") + text, executor_id=RUNTIMES[runtime]
             )
             self._tools[module.__name__, variant] = known

@@ -11,7 +11,7 @@ import pytest
 
 from ryecore import Rye
 from ryecore.items.spaces import built_in_space
-from tests.house import PYTHON, House
+from tests.workspace import PYTHON, Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -46,52 +46,52 @@ def _bounds_of_the_host() -> Iterator[None]:
 Change = Callable[[str], None]
 
 
-def tool(house: House) -> Change:
-    return lambda value: _written(house, TELL.replace('"0"', repr(value)))
+def tool(workspace: Workspace) -> Change:
+    return lambda value: _written(workspace, TELL.replace('"0"', repr(value)))
 
 
-def _written(house: House, body: str) -> None:
-    house.python("acme/tell", body)
+def _written(workspace: Workspace, body: str) -> None:
+    workspace.python("acme/tell", body)
 
 
-def module(house: House) -> Change:
-    house.write("tools/acme/__init__.py", "")
-    house.write("tools/acme/tide.py", "VALUE = '0'")
-    _written(house, TELL.replace('VALUE = "0"', "from tide import VALUE"))
-    return lambda value: house.write("tools/acme/tide.py", f"VALUE = {value!r}") and None
+def module(workspace: Workspace) -> Change:
+    workspace.write("tools/acme/__init__.py", "")
+    workspace.write("tools/acme/tide.py", "VALUE = '0'")
+    _written(workspace, TELL.replace('VALUE = "0"', "from tide import VALUE"))
+    return lambda value: workspace.write("tools/acme/tide.py", f"VALUE = {value!r}") and None
 
 
-def a_file_of_variables(house: House) -> Change:
-    house.python("acme/tell", LEVEL, env_config={"env": {"LEVEL": "${LEVEL:-0}"}})
-    return lambda value: (house.project / ".env").write_text(f"LEVEL={value}\n") and None
+def a_file_of_variables(workspace: Workspace) -> Change:
+    workspace.python("acme/tell", LEVEL, env_config={"env": {"LEVEL": "${LEVEL:-0}"}})
+    return lambda value: (workspace.project / ".env").write_text(f"LEVEL={value}\n") and None
 
 
-def _own_runtime(house: House) -> dict[str, str]:
+def _own_runtime(workspace: Workspace) -> dict[str, str]:
     texts = {}
     for name in ("function.yaml", "template.py"):
         ours = (built_in_space().root / RUNTIMES / name).read_text()
         texts[name] = ours.partition("\n")[2]
-        house.write(f"{RUNTIMES}/{name}", texts[name])
-    _written(house, LEVEL)
+        workspace.write(f"{RUNTIMES}/{name}", texts[name])
+    _written(workspace, LEVEL)
     return texts
 
 
-def runtime(house: House) -> Change:
-    text = _own_runtime(house)["function.yaml"]
+def runtime(workspace: Workspace) -> Change:
+    text = _own_runtime(workspace)["function.yaml"]
 
     def change(value: str) -> None:
         line = '    PYTHONUNBUFFERED: "1"\n'
         assert line in text
         edited = text.replace(line, f'{line}    LEVEL: "{value}"\n')
-        house.write(f"{RUNTIMES}/function.yaml", edited)
+        workspace.write(f"{RUNTIMES}/function.yaml", edited)
 
     return change
 
 
-def interpreter_in_its_place(house: House) -> Change:
-    program = house.project / ".venv/bin/python"
+def interpreter_in_its_place(workspace: Workspace) -> Change:
+    program = workspace.project / ".venv/bin/python"
     program.parent.mkdir(parents=True)
-    _written(house, LEVEL)
+    _written(workspace, LEVEL)
 
     def change(value: str) -> None:
         program.write_text(f'#!/bin/sh\nLEVEL={value} exec {PYTHON} "$@"\n')
@@ -101,9 +101,9 @@ def interpreter_in_its_place(house: House) -> Change:
     return change
 
 
-def interpreter_by_another(house: House) -> Change:
-    in_place = interpreter_in_its_place(house)
-    program = house.project / ".venv/bin/python"
+def interpreter_by_another(workspace: Workspace) -> Change:
+    in_place = interpreter_in_its_place(workspace)
+    program = workspace.project / ".venv/bin/python"
 
     def change(value: str) -> None:
         program.unlink()
@@ -112,25 +112,25 @@ def interpreter_by_another(house: House) -> Change:
     return change
 
 
-def project(house: House) -> Change:
-    _written(house, TELL)
+def project(workspace: Workspace) -> Change:
+    _written(workspace, TELL)
 
     def change(value: str) -> None:
-        before = house.project.rename(house.root / f"before {value}")
-        shutil.copytree(before, house.project)
-        _written(house, TELL.replace('"0"', repr(value)))
+        before = workspace.project.rename(workspace.root / f"before {value}")
+        shutil.copytree(before, workspace.project)
+        _written(workspace, TELL.replace('"0"', repr(value)))
 
     return change
 
 
-def mask_of_files(house: House) -> Change:
-    _written(house, TELL.replace("return VALUE", "return str(os.umask(0))"))
+def mask_of_files(workspace: Workspace) -> Change:
+    _written(workspace, TELL.replace("return VALUE", "return str(os.umask(0))"))
     return lambda value: os.umask(int(value)) and None
 
 
-def bound_of_the_host(house: House) -> Change:
+def bound_of_the_host(workspace: Workspace) -> Change:
     asked = "return str(resource.getrlimit(resource.RLIMIT_CORE)[0])"
-    _written(house, TELL.replace("return VALUE", asked))
+    _written(workspace, TELL.replace("return VALUE", asked))
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     return lambda value: resource.setrlimit(resource.RLIMIT_CORE, (int(value), hard))
 
@@ -181,10 +181,10 @@ async def many(rye: Rye, count: int = AT_ONCE) -> list[str]:
 
 @pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
 async def test_the_next_call_sees_what_was_changed(
-    house: House, kind: Callable[[House], Change]
+    workspace: Workspace, kind: Callable[[Workspace], Change]
 ) -> None:
-    change = kind(house)
-    async with house.open(trust_project_interpreters=True) as rye:
+    change = kind(workspace)
+    async with workspace.open(trust_project_interpreters=True) as rye:
         # Nothing is there yet; a template starts; one is ready; many calls run.
         change("1")
         assert (await call(rye))[0] == "1"
@@ -206,16 +206,16 @@ async def test_the_next_call_sees_what_was_changed(
         await warmed(rye, "6")
 
 
-async def test_a_template_that_was_edited_serves_nobody_any_more(house: House) -> None:
-    text = _own_runtime(house)["template.py"]
+async def test_a_template_that_was_edited_serves_nobody_any_more(workspace: Workspace) -> None:
+    text = _own_runtime(workspace)["template.py"]
 
     def change(value: str) -> None:
         mark = "\nserve(script"
         assert mark in text
-        house.write(f"{RUNTIMES}/template.py", text.replace(
+        workspace.write(f"{RUNTIMES}/template.py", text.replace(
             mark, f"\nos.environ['LEVEL'] = '{value}'{mark}"))  # fmt: skip
 
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         for value in ("1", "2", "3"):
             change(value)
             with anyio.fail_after(30):
@@ -226,11 +226,11 @@ async def test_a_template_that_was_edited_serves_nobody_any_more(house: House) -
                         break
 
 
-async def test_two_that_are_open_see_their_own_environment(house: House) -> None:
-    _written(house, LEVEL)
+async def test_two_that_are_open_see_their_own_environment(workspace: Workspace) -> None:
+    _written(workspace, LEVEL)
     async with (
-        house.open(environ={**house.environ, "LEVEL": "1"}) as one,
-        house.open(environ={**house.environ, "LEVEL": "2"}) as other,
+        workspace.open(environ={**workspace.environ, "LEVEL": "1"}) as one,
+        workspace.open(environ={**workspace.environ, "LEVEL": "2"}) as other,
     ):
         await warmed(one, "1")
         await warmed(other, "2")
@@ -238,10 +238,10 @@ async def test_two_that_are_open_see_their_own_environment(house: House) -> None
         assert (await call(other))[0] == "2"
 
 
-async def test_a_change_between_two_calls_in_one_moment_is_seen(house: House) -> None:
+async def test_a_change_between_two_calls_in_one_moment_is_seen(workspace: Workspace) -> None:
     """Files that are written as fast as calls are made have stamps that barely differ."""
-    change = module(house)
-    async with house.open() as rye:
+    change = module(workspace)
+    async with workspace.open() as rye:
         await warmed(rye, "0")
         for number in range(8):
             change(str(number))

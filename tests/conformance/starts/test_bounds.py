@@ -13,7 +13,7 @@ from ryecore import CallContext, CancelToken, Rye, SyncRye
 from ryecore.errors import CallCancelled
 from tests.conformance.starts.starting import VARIANTS, Starts, cases_of, started
 from tests.conformance.starts.tools import waits
-from tests.house import House
+from tests.workspace import Workspace
 
 CASES = [name for name in cases_of(waits) if name != "nothing"]
 TIMEOUT_S = 2
@@ -21,7 +21,7 @@ TIMEOUT_S = 2
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
-    with Starts(House(tmp_path_factory.mktemp("bounds"))) as made:
+    with Starts(Workspace(tmp_path_factory.mktemp("bounds"))) as made:
         yield made
 
 
@@ -83,13 +83,13 @@ async def cancelled(rye: Rye, ref: str, case: str, place: Path) -> tuple[object,
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("variant", VARIANTS)
-async def test_a_call_that_is_cancelled(house: House, variant: str, tmp_path: Path) -> None:
-    starts = Starts(house)
+async def test_a_call_that_is_cancelled(workspace: Workspace, variant: str, tmp_path: Path) -> None:
+    starts = Starts(workspace)
     ref = starts.tool(waits, variant)
     starts.cold_rye.close()
     starts.rye.close()
     place = tmp_path / "places"
-    async with house.open(warm_memory_mib=0) as cold, house.open() as warm:
+    async with workspace.open(warm_memory_mib=0) as cold, workspace.open() as warm:
         with anyio.fail_after(60):
             while started(await warm.execute(ref, {"case": "nothing"}, trace=True)) != "warm":
                 await anyio.sleep(0.02)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
 from tests.conformance.starts.tools import ends, partings
-from tests.house import House
 from tests.matrix import in_turn
+from tests.workspace import Workspace
 
 ASKED: dict[str, list[dict[str, Any]]] = {
     "exits": [{"which": n} for n in range(20)],
@@ -31,7 +31,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
-    with Starts(House(tmp_path_factory.mktemp("ends"))) as made:
+    with Starts(Workspace(tmp_path_factory.mktemp("ends"))) as made:
         yield made
 
 

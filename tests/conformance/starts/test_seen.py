@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.starts.starting import INHERENT, Starts, cases_of
 from tests.conformance.starts.tools import seen
-from tests.house import House
+from tests.workspace import Workspace
 
 Facts = dict[str, Any]
 SHOWN = ("function", "script", "bare script")
@@ -18,7 +18,7 @@ NAMES = [name for name in cases_of(seen) if name not in CHANCE]
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
-    with Starts(House(tmp_path_factory.mktemp("seen"))) as made:
+    with Starts(Workspace(tmp_path_factory.mktemp("seen"))) as made:
         yield made
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.starts.starting import INHERENT, VARIANTS, Starts, cases_of
 from tests.conformance.starts.tools import leftovers, others, streams
-from tests.house import SCRIPT, House
 from tests.matrix import in_turn
+from tests.workspace import SCRIPT, Workspace
 
 GIVEN: dict[str, dict[str, Any]] = {
     "little": {"a": 1},
@@ -32,7 +32,7 @@ READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
-    with Starts(House(tmp_path_factory.mktemp("streams"))) as made:
+    with Starts(Workspace(tmp_path_factory.mktemp("streams"))) as made:
         yield made
 
 
@@ -46,7 +46,7 @@ def test_a_call_is_given_the_same(starts: Starts, name: str, variant: str) -> No
 
 @pytest.mark.parametrize("size", [0, 1 << 20])
 def test_what_nobody_reads_is_no_matter(starts: Starts, size: int) -> None:
-    starts.house.write("tools/acme/unread.py", READS_NOTHING)
+    starts.workspace.write("tools/acme/unread.py", READS_NOTHING)
     cold, warm = starts.both("tool:acme/unread", {"text": "x" * size} if size else {})
     assert warm == cold
     assert warm.status == "success"

@@ -10,14 +10,14 @@ import pytest
 
 from tests.conformance.starts.starting import Starts, cases_of
 from tests.conformance.starts.tools import havoc
-from tests.house import House
+from tests.workspace import Workspace
 
 FOUND_IT = {"kills_its_template", "stops_its_template", "tells_its_template_to_end"}
 
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
-    with Starts(House(tmp_path_factory.mktemp("untouched"))) as made:
+    with Starts(Workspace(tmp_path_factory.mktemp("untouched"))) as made:
         yield made
 
 
@@ -62,16 +62,16 @@ def lasting(data: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def on_small_disk(small_disk: Path) -> Iterator[Starts]:
-    """A house whose project, seals and all lie on a disk that a tool can fill."""
+    """A workspace whose project, seals and all lie on a disk that a tool can fill."""
     subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
-    with Starts(House(small_disk)) as made:
+    with Starts(Workspace(small_disk)) as made:
         yield made
 
 
 def test_the_next_call_is_right_on_a_disk_that_a_call_has_filled(on_small_disk: Starts) -> None:
     starts = on_small_disk
     ref = starts.tool(havoc, "function")
-    disk = str(starts.house.project)
+    disk = str(starts.workspace.project)
     starts.warmed(ref, {"case": "state"})
     assert starts.rye.execute(ref, {"case": "fills_the_disk", "disk": disk}).data == 28
     found = [starts.rye.execute(ref, {"case": "state"}, trace=True) for _ in range(3)]

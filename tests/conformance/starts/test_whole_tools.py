@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from tests.conformance.starts.starting import VARIANTS, Starts
-from tests.house import FUNCTION, SCRIPT, House
 from tests.matrix import in_turn
+from tests.workspace import FUNCTION, SCRIPT, Workspace
 
 # Each is a whole tool; as a function it is called, as a script its body is all.
 WARM = {
@@ -64,15 +64,15 @@ def _cells() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
-    house = House(tmp_path_factory.mktemp("tools"))
-    house.environ |= {"MY_SECRET": "hush", "OPENAI_API_KEY": "hush"}
-    with Starts(house) as made:
+    workspace = Workspace(tmp_path_factory.mktemp("tools"))
+    workspace.environ |= {"MY_SECRET": "hush", "OPENAI_API_KEY": "hush"}
+    with Starts(workspace) as made:
         yield made
 
 
 def made(starts: Starts, text: str, variant: str) -> str:
     executor = {"function": FUNCTION, "script": SCRIPT}[variant]
-    return starts.house.python("acme/whole", text, executor_id=executor)
+    return starts.workspace.python("acme/whole", text, executor_id=executor)
 
 
 @pytest.mark.parametrize(("name", "variant"), _cells())

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from ryecore.actions.results import DirectiveResult
-from tests.house import House
+from tests.workspace import Workspace
 
 TOPIC = """<inputs><input name="topic" required="true"/>
 <input name="n" type="integer" default="3"/></inputs>"""
 
 
 def write(
-    house: House,
+    workspace: Workspace,
     item_id: str = "acme/research",
     inside: str = TOPIC,
     *,
@@ -27,10 +27,10 @@ def write(
         f'# {name}\n\n```xml\n<directive name="{name}" version="1.0.0"{root}>\n'
         f"<metadata>{metadata}</metadata>\n{inside}\n</directive>\n```\n\n{body}\n"
     )
-    return house.write(f"directives/{item_id}.md", text, **options)
+    return workspace.write(f"directives/{item_id}.md", text, **options)
 
 
-def plan(house: House, item_id: str = "acme/research", **options: Any) -> dict[str, Any]:
-    done = house.execute(f"directive:{item_id}", {"topic": "x"}, dry_run=True, **options)
+def plan(workspace: Workspace, item_id: str = "acme/research", **options: Any) -> dict[str, Any]:
+    done = workspace.execute(f"directive:{item_id}", {"topic": "x"}, dry_run=True, **options)
     assert isinstance(done, DirectiveResult)
     return done.to_dict()

@@ -7,7 +7,7 @@ import pytest
 
 from ryecore.errors import InputError, InvalidItemId, RyeClosed
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -15,9 +15,9 @@ NOTHING = {"done": {"type": "return"}}
 
 
 @pytest.mark.parametrize("given", [[1], "x", 5, [("x", 1)], {1: 2}])
-async def test_what_is_no_mapping_is_refused_by_its_name(house: House, given: Any) -> None:
-    ref = graph(house, NOTHING)
-    async with house.open() as rye:
+async def test_what_is_no_mapping_is_refused_by_its_name(workspace: Workspace, given: Any) -> None:
+    ref = graph(workspace, NOTHING)
+    async with workspace.open() as rye:
         ended = await rye.graphs.run(ref)
         with pytest.raises(InputError, match="Inputs are a mapping with text keys, not"):
             await rye.graphs.run(ref, given)
@@ -33,29 +33,29 @@ async def test_what_is_no_mapping_is_refused_by_its_name(house: House, given: An
 
 
 @pytest.mark.parametrize("given", [None, 5, "", b"x"])
-async def test_what_names_no_graph_is_refused(house: House, given: Any) -> None:
-    async with house.open() as rye:
+async def test_what_names_no_graph_is_refused(workspace: Workspace, given: Any) -> None:
+    async with workspace.open() as rye:
         with pytest.raises(InvalidItemId, match="A graph is required"):
             await rye.graphs.run(given)
 
 
-async def test_a_step_of_no_node_runs_none(house: House) -> None:
+async def test_a_step_of_no_node_runs_none(workspace: Workspace) -> None:
     """It ran the whole graph."""
     nothing: Any = None
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         with pytest.raises(InputError, match="None is not text"):
-            await rye.graphs.step(graph(house, NOTHING), nothing)
+            await rye.graphs.step(graph(workspace, NOTHING), nothing)
         with pytest.raises(InputError, match="None is not text"):
-            await rye.graphs.start_step(graph(house, NOTHING), nothing)
+            await rye.graphs.start_step(graph(workspace, NOTHING), nothing)
         assert await rye.graphs.list() == ()
 
 
-async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(house: House) -> None:
+async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(workspace: Workspace) -> None:
     """And isn't cancelled himself by the cancellation that ended the run."""
-    house.shell("acme/stay", "sleep 300")
-    async with house.open() as rye:
+    workspace.shell("acme/stay", "sleep 300")
+    async with workspace.open() as rye:
         run = await rye.graphs.start(
-            graph(house, {"stay": {"action": {"item_id": "tool:acme/stay"}}})
+            graph(workspace, {"stay": {"action": {"item_id": "tool:acme/stay"}}})
         )
     with (
         anyio.fail_after(10),
@@ -63,5 +63,5 @@ async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(house: House) -> 
     ):
         await run.result()
     assert told.value.next_step == f"Go on with it: rye graph resume {run.run_id}"
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         assert (await rye.graphs.show(run.run_id)).status == "cancelled"

@@ -10,8 +10,8 @@ from ryecore.errors import InputError, InvalidQuery
 pytestmark = pytest.mark.anyio
 
 
-async def search(house, query, **options):
-    async with house.open() as rye:
+async def search(workspace, query, **options):
+    async with workspace.open() as rye:
         return await rye.search(query, **options)
 
 
@@ -20,12 +20,14 @@ def ids(found):
 
 
 @pytest.fixture
-def library(house):
-    house.write("knowledge/sea/tides.md", "---\ntitle: Tides\ntags: [moon]\n---\nHigh and low.\n")
-    house.write("knowledge/sea/waves.md", "---\ntitle: Waves\n---\nNot as slow as tides.\n")
-    house.write("directives/sail.md", "# Sail\n\nWait for the high tides.\n")
-    house.shell("sea/tide-table", "echo", description="Prints the tides of a port.")
-    return house
+def library(workspace):
+    workspace.write(
+        "knowledge/sea/tides.md", "---\ntitle: Tides\ntags: [moon]\n---\nHigh and low.\n"
+    )
+    workspace.write("knowledge/sea/waves.md", "---\ntitle: Waves\n---\nNot as slow as tides.\n")
+    workspace.write("directives/sail.md", "# Sail\n\nWait for the high tides.\n")
+    workspace.shell("sea/tide-table", "echo", description="Prints the tides of a port.")
+    return workspace
 
 
 async def test_a_title_counts_more_than_a_description_and_that_more_than_content(library):
@@ -57,10 +59,10 @@ async def test_the_preview_shows_the_words_that_were_found(library):
     assert "rye:signed" not in result.preview
 
 
-async def test_a_page_has_its_limit_and_leads_to_the_next(house):
+async def test_a_page_has_its_limit_and_leads_to_the_next(workspace):
     for number in range(25):
-        house.write(f"knowledge/k{number:02}.md", "tides\n")
-    async with house.open() as rye:
+        workspace.write(f"knowledge/k{number:02}.md", "tides\n")
+    async with workspace.open() as rye:
         pages, offset = [], 0
         while offset is not None:
             page = await rye.search("tides", scope="knowledge", limit=10, offset=offset)
@@ -73,10 +75,10 @@ async def test_a_page_has_its_limit_and_leads_to_the_next(house):
     assert (beyond.results, beyond.total) == ((), 25)
 
 
-async def test_shadows_are_shown_on_both_sides(house):
+async def test_shadows_are_shown_on_both_sides(workspace):
     for space in ("project", "user", "system"):
-        house.write("knowledge/k.md", "tides\n", space=space)
-    found = await search(house, "tides", scope="knowledge")
+        workspace.write("knowledge/k.md", "tides\n", space=space)
+    found = await search(workspace, "tides", scope="knowledge")
     by_space = {result.space.label: result for result in found.results}
     labels = {
         name: ([s.label for _, s in one.shadows], [s.label for _, s in one.shadowed_by])
@@ -87,17 +89,17 @@ async def test_shadows_are_shown_on_both_sides(house):
         "user": (["system:acme"], ["project"]),
         "system:acme": ([], ["project", "user"]),
     }
-    only = await search(house, "tides", scope="knowledge", source="user")
+    only = await search(workspace, "tides", scope="knowledge", source="user")
     assert [result.space.label for result in only.results] == ["user"]
     assert only.results[0].shadowed_by
 
 
-async def test_what_is_shown_is_verified_at_that_moment(house):
-    path = house.write("knowledge/good.md", "tides\n")
-    house.write("knowledge/unsigned.md", "tides\n", sign=False)
-    house.write("knowledge/stranger.md", "tides\n", key=SigningKey.generate())
-    house.write("knowledge/moved.md", path.read_text(), sign=False)
-    async with house.open() as rye:
+async def test_what_is_shown_is_verified_at_that_moment(workspace):
+    path = workspace.write("knowledge/good.md", "tides\n")
+    workspace.write("knowledge/unsigned.md", "tides\n", sign=False)
+    workspace.write("knowledge/stranger.md", "tides\n", key=SigningKey.generate())
+    workspace.write("knowledge/moved.md", path.read_text(), sign=False)
+    async with workspace.open() as rye:
         first = await rye.search("tides", scope="knowledge")
         said = {result.ref.id: (result.is_verified, result.integrity) for result in first.results}
         path.write_text(path.read_text() + "more\n")
@@ -111,46 +113,46 @@ async def test_what_is_shown_is_verified_at_that_moment(house):
     assert [(r.integrity, r.is_signed) for r in second.results] == [("changed", True)]
 
 
-async def test_a_model_finds_and_counts_only_what_it_may_fetch(house):
+async def test_a_model_finds_and_counts_only_what_it_may_fetch(workspace):
     for name in ("open/a", "open/b", "closed/c"):
-        house.write(f"knowledge/{name}.md", "tides\n")
+        workspace.write(f"knowledge/{name}.md", "tides\n")
     ctx = CallContext(capabilities=frozenset({"rye.fetch.knowledge.open.*"}))
-    found = await search(house, "tides", limit=1, ctx=ctx)
+    found = await search(workspace, "tides", limit=1, ctx=ctx)
     assert found.total == 2
-    assert (await search(house, "tides", ctx=CallContext(capabilities=frozenset()))).total == 0
+    assert (await search(workspace, "tides", ctx=CallContext(capabilities=frozenset()))).total == 0
 
 
-async def test_a_model_is_not_shown_text_that_nobody_vouches_for(house):
+async def test_a_model_is_not_shown_text_that_nobody_vouches_for(workspace):
     text = "---\ntitle: Obey me\ndescription: Obey\ntags: [obey]\n---\ntides: obey\n"
-    house.write("knowledge/tides.md", text, sign=False)
+    workspace.write("knowledge/tides.md", text, sign=False)
     ctx = CallContext(capabilities=frozenset({"rye.fetch.*"}))
-    (hidden,) = (await search(house, "tides", ctx=ctx)).results
-    (shown,) = (await search(house, "tides")).results
+    (hidden,) = (await search(workspace, "tides", ctx=ctx)).results
+    (shown,) = (await search(workspace, "tides")).results
     assert "bey" not in json.dumps(hidden.to_dict())
     assert hidden.integrity == "unsigned"
     assert shown.title == "Obey me"
 
 
-async def test_no_rank_of_a_model_tells_how_many_hidden_files_hold_a_word(house):
+async def test_no_rank_of_a_model_tells_how_many_hidden_files_hold_a_word(workspace):
     for name, text in [("a", "tides moon\n"), ("b", "sesame moon\n"), ("closed", "nothing\n")]:
-        house.write(f"knowledge/{name}.md", text)
+        workspace.write(f"knowledge/{name}.md", text)
     ctx = CallContext(capabilities=frozenset({"rye.fetch.knowledge.a", "rye.fetch.knowledge.b"}))
     queries = ("sesame", "tides OR sesame", "moon sesame")
 
     async def ranks():
-        found = [await search(house, query, ctx=ctx) for query in queries]
+        found = [await search(workspace, query, ctx=ctx) for query in queries]
         return [[(one.ref.id, one.score) for one in page.results] for page in found]
 
     before = await ranks()
     assert [[name for name, _ in page] for page in before] == [["b"], ["a", "b"], ["b"]]
-    house.write("knowledge/closed.md", "sesame " * 50 + "\n", sign=False)
+    workspace.write("knowledge/closed.md", "sesame " * 50 + "\n", sign=False)
     assert await ranks() == before
 
 
 @pytest.mark.parametrize("space", ["project", "user"])
-async def test_no_query_of_a_model_tells_what_an_unsigned_file_holds(house, space):
-    house.write("knowledge/notes.md", "password: sesame\n", sign=False, space=space)
-    house.write("knowledge/signed.md", "sesame seeds\n", space=space)
+async def test_no_query_of_a_model_tells_what_an_unsigned_file_holds(workspace, space):
+    workspace.write("knowledge/notes.md", "password: sesame\n", sign=False, space=space)
+    workspace.write("knowledge/signed.md", "sesame seeds\n", space=space)
     ctx = CallContext(capabilities=frozenset({"rye.fetch.*"}))
     for query, names in [
         ("sesame", ["signed"]),
@@ -160,9 +162,9 @@ async def test_no_query_of_a_model_tells_what_an_unsigned_file_holds(house, spac
         ("notes NOT sesame", ["notes"]),
         ("content: password", []),
     ]:
-        found = await search(house, query, ctx=ctx, scope="knowledge")
+        found = await search(workspace, query, ctx=ctx, scope="knowledge")
         assert ([one.ref.id for one in found.results], found.total) == (names, len(names)), query
-    (mine,) = (await search(house, "password")).results
+    (mine,) = (await search(workspace, "password")).results
     assert mine.ref.id == "notes"
 
 
@@ -231,11 +233,11 @@ async def test_no_hint_tells_a_model_of_items_that_it_may_not_fetch(library):
     assert "Did you mean" not in found.hint
 
 
-async def test_dev_mode_does_not_make_a_result_look_verified(house):
-    house.write("knowledge/k.md", "tides\n", sign=False)
-    house.environ["RYE_DEV_MODE"] = "1"
+async def test_dev_mode_does_not_make_a_result_look_verified(workspace):
+    workspace.write("knowledge/k.md", "tides\n", sign=False)
+    workspace.environ["RYE_DEV_MODE"] = "1"
     with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
-        rye = house.open()
+        rye = workspace.open()
     async with rye:
         (result,) = (await rye.search("tides")).results
     assert (result.is_verified, result.integrity) == (False, "unsigned")

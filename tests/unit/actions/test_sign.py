@@ -18,13 +18,13 @@ TOOL = "# __executor_id__ = 'rye/core/runtimes/bash/bash'\necho signed\n"
 
 
 @pytest.fixture
-def rye(house):
-    with house.sync() as opened:
+def rye(workspace):
+    with workspace.sync() as opened:
         yield opened
 
 
-def test_one_item_is_signed_by_its_ref_and_runs_then(house, rye):
-    house.write("tools/a/t.sh", TOOL, sign=False)
+def test_one_item_is_signed_by_its_ref_and_runs_then(workspace, rye):
+    workspace.write("tools/a/t.sh", TOOL, sign=False)
     with pytest.raises(UnsignedItem, match="rye sign tool:a/t"):
         rye.execute("tool:a/t")
     report = rye.sign("tool:a/t")
@@ -32,8 +32,8 @@ def test_one_item_is_signed_by_its_ref_and_runs_then(house, rye):
     assert rye.execute("tool:a/t").data["stdout"] == "signed\n"
 
 
-def test_the_error_names_the_very_command_that_mends_it(house, rye):
-    house.write("tools/a/t.sh", TOOL, sign=False, space="user")
+def test_the_error_names_the_very_command_that_mends_it(workspace, rye):
+    workspace.write("tools/a/t.sh", TOOL, sign=False, space="user")
     with pytest.raises(UnsignedItem, match="rye sign tool:a/t --user"):
         rye.execute("tool:a/t")
     rye.sign("tool:a/t", space="user")
@@ -41,8 +41,8 @@ def test_the_error_names_the_very_command_that_mends_it(house, rye):
 
 
 @pytest.mark.parametrize("pattern", ["tool:a/t.sh", "path"])
-def test_one_item_is_signed_by_its_file(house, rye, pattern):
-    path = house.write("tools/a/t.sh", TOOL, sign=False)
+def test_one_item_is_signed_by_its_file(workspace, rye, pattern):
+    path = workspace.write("tools/a/t.sh", TOOL, sign=False)
     rye.sign(str(path) if pattern == "path" else pattern)
     assert rye.verify(str(path)).is_verified
     assert rye.verify("tool:a/t.sh").is_verified
@@ -50,9 +50,9 @@ def test_one_item_is_signed_by_its_file(house, rye, pattern):
     assert rye.verify("a/t").is_verified
 
 
-def test_a_glob_recurses_and_takes_libraries_and_empty_files(house, rye):
+def test_a_glob_recurses_and_takes_libraries_and_empty_files(workspace, rye):
     for name in ("a/t.sh", "a/lib/__init__.py", "a/lib/deep/x.py", "b/other.sh"):
-        house.write(f"tools/{name}", "" if name.endswith(".py") else TOOL, sign=False)
+        workspace.write(f"tools/{name}", "" if name.endswith(".py") else TOOL, sign=False)
     report = rye.sign("tool:a/*")
     assert sorted(one.relative for one in report.signed) == [
         "a/lib/__init__.py",
@@ -64,9 +64,9 @@ def test_a_glob_recurses_and_takes_libraries_and_empty_files(house, rye):
         rye.verify("tool:b/other")
 
 
-def test_a_glob_signs_what_it_can_and_reports_the_rest(house, rye):
-    house.write("tools/a/fine.sh", TOOL, sign=False)
-    bom = house.write("tools/a/bom.sh", b"\xef\xbb\xbf" + TOOL.encode(), sign=False)
+def test_a_glob_signs_what_it_can_and_reports_the_rest(workspace, rye):
+    workspace.write("tools/a/fine.sh", TOOL, sign=False)
+    bom = workspace.write("tools/a/bom.sh", b"\xef\xbb\xbf" + TOOL.encode(), sign=False)
     report = rye.sign("tool:a/*")
     assert [one.relative for one in report.signed] == ["a/fine.sh"]
     assert report.failed[0][0] == bom
@@ -82,9 +82,9 @@ def test_what_matches_nothing_is_an_error(rye, pattern):
         rye.sign(pattern)
 
 
-def test_an_id_of_two_files_is_not_guessed(house, rye):
-    house.write("tools/a/t.sh", TOOL, sign=False)
-    house.write("tools/a/t.py", "", sign=False)
+def test_an_id_of_two_files_is_not_guessed(workspace, rye):
+    workspace.write("tools/a/t.sh", TOOL, sign=False)
+    workspace.write("tools/a/t.py", "", sign=False)
     with pytest.raises((AmbiguousItem, RyeError)):
         rye.verify("tool:a/t")
     with pytest.raises(AmbiguousItem):
@@ -92,24 +92,24 @@ def test_an_id_of_two_files_is_not_guessed(house, rye):
 
 
 @pytest.mark.parametrize("granted", [frozenset(), frozenset({"rye.sign.tool.a.t", "*"})])
-def test_a_model_cannot_sign(house, granted):
-    path = house.write("tools/a/t.sh", TOOL, sign=False)
+def test_a_model_cannot_sign(workspace, granted):
+    path = workspace.write("tools/a/t.sh", TOOL, sign=False)
     with pytest.raises(InputError, match="not for a model"):
-        house.open().sign("tool:a/t", ctx=CallContext(capabilities=granted))
+        workspace.open().sign("tool:a/t", ctx=CallContext(capabilities=granted))
     assert path.read_text() == TOOL
 
 
-def test_without_a_key_the_error_says_how_to_make_one(house, rye):
-    house.write("tools/a/t.sh", TOOL, sign=False)
-    (house.keys.folder / "private_key.pem").unlink()
+def test_without_a_key_the_error_says_how_to_make_one(workspace, rye):
+    workspace.write("tools/a/t.sh", TOOL, sign=False)
+    (workspace.keys.folder / "private_key.pem").unlink()
     with pytest.raises(SigningError, match="rye keys generate"):
         rye.sign("tool:a/t")
 
 
-def test_verifying_says_who_signed_and_what(house, rye):
-    path = house.write("tools/a/t.sh", TOOL)
+def test_verifying_says_who_signed_and_what(workspace, rye):
+    path = workspace.write("tools/a/t.sh", TOOL)
     item = rye.verify("tool:a/t")
-    assert item.fingerprint == house.key.public.fingerprint
+    assert item.fingerprint == workspace.key.public.fingerprint
     assert len(item.integrity) == 64
     path.write_text(path.read_text() + "more\n")
     with pytest.raises(ContentChanged) as refusal:
@@ -122,8 +122,8 @@ def test_verifying_an_item_of_system_space_works_too(rye):
 
 
 @pytest.mark.parametrize("ref", ["tool:../x", "tool:a/../../config/x.yaml", "tool:a\0.sh"])
-def test_verifying_never_leaves_the_kinds_folder(house, rye, ref):
-    house.write("config/x.yaml", {"a": 1})
+def test_verifying_never_leaves_the_kinds_folder(workspace, rye, ref):
+    workspace.write("config/x.yaml", {"a": 1})
     with pytest.raises((InvalidItemId, ItemNotFound)):
         rye.verify(ref)
 
@@ -135,10 +135,10 @@ def test_nonsense_is_one_clear_error(rye, ref):
             verb(ref)
 
 
-def test_a_path_that_goes_up_and_down_again_names_the_same_file(house, monkeypatch):
-    path = house.write("tools/a/t.sh", TOOL, sign=False)
+def test_a_path_that_goes_up_and_down_again_names_the_same_file(workspace, monkeypatch):
+    path = workspace.write("tools/a/t.sh", TOOL, sign=False)
     monkeypatch.chdir(path.parent)
-    rye = house.open()
+    rye = workspace.open()
     assert rye.sign("../a/t.sh").signed[0].relative == "a/t.sh"
     assert rye.verify("../../tools/a/t.sh").is_verified
-    assert Rye.open("../../..").project == house.project
+    assert Rye.open("../../..").project == workspace.project

@@ -2,24 +2,26 @@
 
 import pytest
 
-from tests.house import SCRIPT, House
+from tests.workspace import SCRIPT, Workspace
 
 
 @pytest.mark.parametrize("executor", ["rye/core/runtimes/python/function", SCRIPT])
-def test_the_error_says_what_an_anchor_is_and_how_to_mark_one(house: House, executor: str) -> None:
+def test_the_error_says_what_an_anchor_is_and_how_to_mark_one(
+    workspace: Workspace, executor: str
+) -> None:
     body = "import words\ndef execute(params, project_path): return words.HELLO"
-    ref = house.python("acme/greet/greet", body, executor_id=executor)
-    house.write("tools/acme/greet/words.py", 'HELLO = {"hello": 1}\n')
-    done = house.execute(ref)
-    folder = house.path("tools/acme/greet")
+    ref = workspace.python("acme/greet/greet", body, executor_id=executor)
+    workspace.write("tools/acme/greet/words.py", 'HELLO = {"hello": 1}\n')
+    done = workspace.execute(ref)
+    folder = workspace.path("tools/acme/greet")
     assert "words stands beside the tool, which has no anchor" in str(done.error)
     assert f"put __init__.py or pyproject.toml into {folder}, then sign" in str(done.error)
-    house.write("tools/acme/greet/__init__.py", "")
-    assert house.execute(ref).success
+    workspace.write("tools/acme/greet/__init__.py", "")
+    assert workspace.execute(ref).success
 
 
-def test_a_package_that_is_not_installed_is_another_matter(house: House) -> None:
-    ref = house.python("acme/greet", "import nobody_has_this")
-    done = house.execute(ref)
+def test_a_package_that_is_not_installed_is_another_matter(workspace: Workspace) -> None:
+    ref = workspace.python("acme/greet", "import nobody_has_this")
+    done = workspace.execute(ref)
     assert "nobody_has_this" in str(done.error)
     assert "anchor" not in str(done.error)

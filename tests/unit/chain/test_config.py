@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ryecore.chain.config import deep_merge, must_be_signed
 from ryecore.errors import ConfigError, ContentChanged, MetadataError, UnsignedItem
-from tests.house import House, events
+from tests.workspace import Workspace, events
 
 TREES = st.dictionaries(
     st.sampled_from("abc"),
@@ -54,79 +54,79 @@ def test_lists_and_null_replace():
     assert deep_merge(below, above) == {"list": [3], "map": {"a": 1, "b": 3}, "gone": None}
 
 
-def asking(house: House, **wish: object) -> str:
+def asking(workspace: Workspace, **wish: object) -> str:
     """A tool that shows the config that it was given."""
     wish = {"path": "web/search.yaml", **wish}
-    return house.shell("a/asks", "cat", config_resolve=wish)
+    return workspace.shell("a/asks", "cat", config_resolve=wish)
 
 
-def given_to(house: House, ref: str, **opened: object):
-    return house.execute(ref, opened=opened).data["resolved_config"]
+def given_to(workspace: Workspace, ref: str, **opened: object):
+    return workspace.execute(ref, opened=opened).data["resolved_config"]
 
 
-def layer(house: House, space, values, **options):
-    return house.write("config/web/search.yaml", values, space=space, **options)
+def layer(workspace: Workspace, space, values, **options):
+    return workspace.write("config/web/search.yaml", values, space=space, **options)
 
 
-def test_all_layers_are_merged_the_project_over_the_user_over_system(house):
-    ref = asking(house)
-    layer(house, "system", {"a": 1, "b": 1, "c": {"x": 1, "y": 1}})
-    layer(house, "user", {"b": 2, "c": {"y": 2}})
-    layer(house, "project", {"c": {"z": [3]}, "a": None})
-    assert given_to(house, ref) == {"a": None, "b": 2, "c": {"x": 1, "y": 2, "z": [3]}}
+def test_all_layers_are_merged_the_project_over_the_user_over_system(workspace):
+    ref = asking(workspace)
+    layer(workspace, "system", {"a": 1, "b": 1, "c": {"x": 1, "y": 1}})
+    layer(workspace, "user", {"b": 2, "c": {"y": 2}})
+    layer(workspace, "project", {"c": {"z": [3]}, "a": None})
+    assert given_to(workspace, ref) == {"a": None, "b": 2, "c": {"x": 1, "y": 2, "z": [3]}}
 
 
-def test_first_match_takes_the_nearest_layer_alone(house):
-    ref = asking(house, mode="first_match")
-    layer(house, "system", {"a": 1})
-    layer(house, "user", {"b": 2})
-    assert given_to(house, ref) == {"b": 2}
-    layer(house, "project", {"c": 3})
-    assert given_to(house, ref) == {"c": 3}
+def test_first_match_takes_the_nearest_layer_alone(workspace):
+    ref = asking(workspace, mode="first_match")
+    layer(workspace, "system", {"a": 1})
+    layer(workspace, "user", {"b": 2})
+    assert given_to(workspace, ref) == {"b": 2}
+    layer(workspace, "project", {"c": 3})
+    assert given_to(workspace, ref) == {"c": 3}
 
 
-def test_the_host_is_the_last_layer_and_the_trace_says_so(house):
-    ref = asking(house)
-    layer(house, "project", {"a": 1, "b": 1})
-    done = house.execute(ref, opened={"config": {"web/search.yaml": {"b": 2}}}, trace=True)
+def test_the_host_is_the_last_layer_and_the_trace_says_so(workspace):
+    ref = asking(workspace)
+    layer(workspace, "project", {"a": 1, "b": 1})
+    done = workspace.execute(ref, opened={"config": {"web/search.yaml": {"b": 2}}}, trace=True)
     assert done.data["resolved_config"] == {"a": 1, "b": 2}
     layers = events(done.trace, "resolve_config")[0]["layers"]
     assert [one["space"] for one in layers] == ["project", "host"]
 
 
-def test_no_layer_at_all_is_an_empty_config(house):
-    assert given_to(house, asking(house)) == {}
+def test_no_layer_at_all_is_an_empty_config(workspace):
+    assert given_to(workspace, asking(workspace)) == {}
 
 
-def test_a_tool_that_asks_for_nothing_is_given_nothing(house):
-    layer(house, "project", {"a": 1})
-    assert house.execute(house.shell("a/t", "cat")).data == {}
+def test_a_tool_that_asks_for_nothing_is_given_nothing(workspace):
+    layer(workspace, "project", {"a": 1})
+    assert workspace.execute(workspace.shell("a/t", "cat")).data == {}
 
 
-def test_a_list_of_files_gives_a_mapping_by_path(house):
-    ref = house.shell(
+def test_a_list_of_files_gives_a_mapping_by_path(workspace):
+    ref = workspace.shell(
         "a/asks", "cat", config_resolve=[{"path": "one.yaml"}, {"path": "sub/two.toml"}]
     )
-    house.write("config/one.yaml", {"a": 1})
-    house.write("config/sub/two.toml", "b = 2\n")
-    assert given_to(house, ref) == {"one.yaml": {"a": 1}, "sub/two.toml": {"b": 2}}
+    workspace.write("config/one.yaml", {"a": 1})
+    workspace.write("config/sub/two.toml", "b = 2\n")
+    assert given_to(workspace, ref) == {"one.yaml": {"a": 1}, "sub/two.toml": {"b": 2}}
 
 
-def test_an_unsigned_layer_of_a_tools_own_config_is_taken_and_the_trace_shows_it(house):
-    ref = asking(house)
-    layer(house, "user", {"a": 1})
-    layer(house, "project", {"b": 2}, sign=False)
-    done = house.execute(ref, trace=True)
+def test_an_unsigned_layer_of_a_tools_own_config_is_taken_and_the_trace_shows_it(workspace):
+    ref = asking(workspace)
+    layer(workspace, "user", {"a": 1})
+    layer(workspace, "project", {"b": 2}, sign=False)
+    done = workspace.execute(ref, trace=True)
     assert done.data["resolved_config"] == {"a": 1, "b": 2}
     layers = events(done.trace, "resolve_config")[0]["layers"]
     assert [(one["space"], one["signed"]) for one in layers] == [("user", True), ("project", False)]
 
 
-def test_an_unsigned_layer_is_refused_where_the_tool_asks_for_signed_ones(house):
-    ref = asking(house, signed=True)
-    path = layer(house, "project", {"a": 1}, sign=False)
+def test_an_unsigned_layer_is_refused_where_the_tool_asks_for_signed_ones(workspace):
+    ref = asking(workspace, signed=True)
+    path = layer(workspace, "project", {"a": 1}, sign=False)
     with pytest.raises(UnsignedItem, match=str(path)):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_an_unsigned_layer_is_refused_where_the_tool_asks_for_signed_ones(house)
         "hooks.local.yaml", "mcp.json",
     ],
 )  # fmt: skip
-def test_what_can_execute_grant_spend_or_redirect_is_refused_unsigned_whoever_asks(house, path):
+def test_what_can_execute_grant_spend_or_redirect_is_refused_unsigned_whoever_asks(workspace, path):
     assert must_be_signed(path)
-    ref = asking(house, path=path)
-    house.write(f"config/{path}", "{}\n", sign=False)
+    ref = asking(workspace, path=path)
+    workspace.write(f"config/{path}", "{}\n", sign=False)
     with pytest.raises(UnsignedItem, match="rye sign config:"):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
 @pytest.mark.parametrize(
@@ -153,91 +153,91 @@ def test_what_is_only_called_alike_is_a_tools_own_data(path):
     assert not must_be_signed(path)
 
 
-def test_an_unsigned_layer_in_system_space_is_refused(house):
-    ref = asking(house)
-    layer(house, "system", {"a": 1}, sign=False)
+def test_an_unsigned_layer_in_system_space_is_refused(workspace):
+    ref = asking(workspace)
+    layer(workspace, "system", {"a": 1}, sign=False)
     with pytest.raises(UnsignedItem):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-def test_a_signed_layer_that_was_changed_is_refused_even_where_unsigned_ones_are_taken(house):
-    ref = asking(house)
-    path = layer(house, "project", {"a": 1})
+def test_a_signed_layer_that_was_changed_is_refused_even_where_unsigned_ones_are_taken(workspace):
+    ref = asking(workspace)
+    path = layer(workspace, "project", {"a": 1})
     path.write_text(path.read_text().replace(": 1", ": 2"))
     with pytest.raises(ContentChanged, match=str(path)):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-def test_a_broken_layer_is_named_with_its_line(house):
-    ref = asking(house)
-    layer(house, "project", "a: 1\nb: [\n")
+def test_a_broken_layer_is_named_with_its_line(workspace):
+    ref = asking(workspace)
+    layer(workspace, "project", "a: 1\nb: [\n")
     with pytest.raises(MetadataError, match=r"search\.yaml, line \d"):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-def test_a_layer_that_is_a_link_out_of_its_folder_is_refused(house, tmp_path):
-    ref = asking(house)
+def test_a_layer_that_is_a_link_out_of_its_folder_is_refused(workspace, tmp_path):
+    ref = asking(workspace)
     outside = tmp_path / "outside.yaml"
     outside.write_text("a: 1\n")
-    path = house.path("config/web/search.yaml")
+    path = workspace.path("config/web/search.yaml")
     path.parent.mkdir(parents=True)
     path.symlink_to(outside)
     with pytest.raises(ConfigError, match="leaves its folder"):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-def test_values_that_json_lacks_arrive_as_text(house):
-    ref = asking(house)
-    layer(house, "project", "since: 2026-01-31\nat: 2026-01-31T10:00:00Z\n")
-    config = given_to(house, ref)
+def test_values_that_json_lacks_arrive_as_text(workspace):
+    ref = asking(workspace)
+    layer(workspace, "project", "since: 2026-01-31\nat: 2026-01-31T10:00:00Z\n")
+    config = given_to(workspace, ref)
     assert config["since"] == "2026-01-31"
     assert config["at"].startswith("2026-01-31")
 
 
-def test_values_that_no_text_stands_for_are_refused_and_the_file_is_named(house):
-    ref = asking(house)
-    layer(house, "project", "limit: .inf\n")
+def test_values_that_no_text_stands_for_are_refused_and_the_file_is_named(workspace):
+    ref = asking(workspace)
+    layer(workspace, "project", "limit: .inf\n")
     with pytest.raises(ConfigError, match=r"web/search\.yaml"):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-def test_what_config_holds_is_never_expanded(house):
-    ref = asking(house)
-    layer(house, "project", {"a": "${HOME} {project_path}"})
-    assert given_to(house, ref) == {"a": "${HOME} {project_path}"}
+def test_what_config_holds_is_never_expanded(workspace):
+    ref = asking(workspace)
+    layer(workspace, "project", {"a": "${HOME} {project_path}"})
+    assert given_to(workspace, ref) == {"a": "${HOME} {project_path}"}
 
 
-def test_a_caller_cannot_pass_resolved_config_itself(house):
+def test_a_caller_cannot_pass_resolved_config_itself(workspace):
     from ryecore.errors import InputError
 
     with pytest.raises(InputError, match="resolved_config"):
-        house.execute(asking(house), {"resolved_config": {"a": 1}})
+        workspace.execute(asking(workspace), {"resolved_config": {"a": 1}})
 
 
-def test_resolved_config_is_added_after_the_parameters_were_checked(house):
+def test_resolved_config_is_added_after_the_parameters_were_checked(workspace):
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
-    ref = house.shell(
+    ref = workspace.shell(
         "a/asks", "cat", config_resolve={"path": "web/search.yaml"}, config_schema=schema
     )
-    layer(house, "project", {"a": 1})
-    assert house.execute(ref).data == {"resolved_config": {"a": 1}}
+    layer(workspace, "project", {"a": 1})
+    assert workspace.execute(ref).data == {"resolved_config": {"a": 1}}
 
 
-def asked_by_both(house: House, tools: object, runtimes: object) -> object:
-    house.yaml(
+def asked_by_both(workspace: Workspace, tools: object, runtimes: object) -> object:
+    workspace.yaml(
         "a/runtime",
         config={"command": "/bin/cat", "input_data": "{params_json}"},
         **({"config_resolve": runtimes} if runtimes else {}),
     )
     declared = {"config_resolve": tools} if tools else {}
-    return house.execute(house.shell("a/t", "", executor_id="a/runtime", **declared)).data
+    return workspace.execute(workspace.shell("a/t", "", executor_id="a/runtime", **declared)).data
 
 
-def test_a_runtimes_own_config_resolve_counts_and_the_tools_says_how_a_file_is_read(house):
+def test_a_runtimes_own_config_resolve_counts_and_the_tools_says_how_a_file_is_read(workspace):
     search, other = {"path": "web/search.yaml"}, {"path": "web/other.yaml"}
-    layer(house, "user", {"a": 1, "b": 2})
-    layer(house, "project", {"a": 3})
-    house.write("config/web/other.yaml", {"c": 4})
+    layer(workspace, "user", {"a": 1, "b": 2})
+    layer(workspace, "project", {"a": 3})
+    workspace.write("config/web/other.yaml", {"c": 4})
     found = {"web/search.yaml": {"a": 3, "b": 2}}
     both = found | {"web/other.yaml": {"c": 4}}
     nearest = {**search, "mode": "first_match"}
@@ -249,53 +249,53 @@ def test_a_runtimes_own_config_resolve_counts_and_the_tools_says_how_a_file_is_r
         (search, other, both),
         ([search], other, both),
     ):
-        assert asked_by_both(house, tools, runtimes) == {"resolved_config": expected}
+        assert asked_by_both(workspace, tools, runtimes) == {"resolved_config": expected}
 
 
-def test_a_runtime_may_demand_that_its_tools_configuration_is_signed(house):
-    house.write("config/web/search.yaml", {"a": 1}, sign=False)
+def test_a_runtime_may_demand_that_its_tools_configuration_is_signed(workspace):
+    workspace.write("config/web/search.yaml", {"a": 1}, sign=False)
     with pytest.raises(UnsignedItem):
-        asked_by_both(house, {"path": "web/search.yaml"},
+        asked_by_both(workspace, {"path": "web/search.yaml"},
                       {"path": "web/search.yaml", "signed": True})  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", ["{ not: [", "a: 1\nb: !!python/x y\n"])
-def test_the_first_match_looks_at_no_farther_layer(house, broken):
-    ref = asking(house, mode="first_match", signed=True)
-    path = house.write("config/web/search.yaml", broken, space="user", sign=False)
-    layer(house, "project", {"a": 1})
-    assert house.execute(ref).data == {"resolved_config": {"a": 1}}
-    with house.sync() as rye:
+def test_the_first_match_looks_at_no_farther_layer(workspace, broken):
+    ref = asking(workspace, mode="first_match", signed=True)
+    path = workspace.write("config/web/search.yaml", broken, space="user", sign=False)
+    layer(workspace, "project", {"a": 1})
+    assert workspace.execute(ref).data == {"resolved_config": {"a": 1}}
+    with workspace.sync() as rye:
         assert rye.execute(ref).success
         path.write_text("{ changed: [")
         assert rye.execute(ref).success
-        house.path("config/web/search.yaml").unlink()
+        workspace.path("config/web/search.yaml").unlink()
         with pytest.raises((UnsignedItem, MetadataError)):
             rye.execute(ref)
 
 
 @pytest.mark.parametrize("wish", ["tool", "runtime", "caller"])
-def test_execution_config_sets_a_tools_timeout_over_the_tool_and_under_the_caller(house, wish):
-    house.write("config/execution/execution.yaml", {"tools": {"a/t": {"timeout": 11}}})
-    ref = house.shell("a/t", "true", config={"timeout": 22})
+def test_execution_config_sets_a_tools_timeout_over_the_tool_and_under_the_caller(workspace, wish):
+    workspace.write("config/execution/execution.yaml", {"tools": {"a/t": {"timeout": 11}}})
+    ref = workspace.shell("a/t", "true", config={"timeout": 22})
     caller = {"timeout_s": 33} if wish == "caller" else {}
-    plan = house.execute(ref, dry_run=True, **caller).plan
+    plan = workspace.execute(ref, dry_run=True, **caller).plan
     assert plan.timeout_s == (33 if wish == "caller" else 11)
-    other = house.shell("a/other", "true", config={"timeout": 22} if wish == "tool" else {})
-    assert house.execute(other, dry_run=True).plan.timeout_s == (22 if wish == "tool" else 300)
+    other = workspace.shell("a/other", "true", config={"timeout": 22} if wish == "tool" else {})
+    assert workspace.execute(other, dry_run=True).plan.timeout_s == (22 if wish == "tool" else 300)
 
 
-def test_unsigned_execution_config_is_refused(house):
-    house.write("config/execution/execution.yaml", {"tools": {}}, sign=False)
+def test_unsigned_execution_config_is_refused(workspace):
+    workspace.write("config/execution/execution.yaml", {"tools": {}}, sign=False)
     with pytest.raises(UnsignedItem, match=r"execution\.yaml"):
-        house.execute(house.shell("a/t", "true"))
+        workspace.execute(workspace.shell("a/t", "true"))
 
 
-def test_a_failing_layer_is_the_traces_last_event(house):
-    ref = asking(house, signed=True)
-    layer(house, "project", {"a": 1}, sign=False)
+def test_a_failing_layer_is_the_traces_last_event(workspace):
+    ref = asking(workspace, signed=True)
+    layer(workspace, "project", {"a": 1}, sign=False)
     with pytest.raises(UnsignedItem) as refusal:
-        house.execute(ref, trace=True)
+        workspace.execute(ref, trace=True)
     last = refusal.value.trace[-1]
     assert (last["step"], last["path"], last["failed"]) == (
         "resolve_config",

@@ -15,13 +15,13 @@ from ryecore.errors import (
     ContentChanged,
     RyeError,
 )
-from tests.house import House, events
+from tests.workspace import Workspace, events
 
 # Trace
 
 
-def test_a_trace_tells_every_decision_in_order(house):
-    done = house.execute(house.shell("a/t", "true"), trace=True)
+def test_a_trace_tells_every_decision_in_order(workspace):
+    done = workspace.execute(workspace.shell("a/t", "true"), trace=True)
     assert [event["step"] for event in done.trace] == [
         "resolve",
         "verify_integrity",
@@ -39,14 +39,16 @@ def test_a_trace_tells_every_decision_in_order(house):
         "step": "verify_integrity",
         "item_id": "a/t",
         "verified": True,
-        "key_fp": house.key.public.fingerprint,
+        "key_fp": workspace.key.public.fingerprint,
     }
     assert json.dumps(done.to_dict()["trace"])
 
 
-def test_tracing_changes_no_result(house):
-    ref = house.shell("a/t", "cat; unset RYE_CALL_ID; env | sort")  # each call has one of its own
-    with house.sync() as rye:
+def test_tracing_changes_no_result(workspace):
+    ref = workspace.shell(
+        "a/t", "cat; unset RYE_CALL_ID; env | sort"
+    )  # each call has one of its own
+    with workspace.sync() as rye:
         plain, traced, again = (rye.execute(ref, {"a": 1}, trace=on) for on in (False, True, False))
     assert plain.data == traced.data == again.data
     assert plain.chain == traced.chain
@@ -54,15 +56,15 @@ def test_tracing_changes_no_result(house):
     assert traced.trace
 
 
-def test_a_trace_is_whole_also_when_the_chain_is_remembered(house):
-    ref = house.shell("a/t", "true")
-    with house.sync() as rye:
+def test_a_trace_is_whole_also_when_the_chain_is_remembered(workspace):
+    ref = workspace.shell("a/t", "true")
+    with workspace.sync() as rye:
         first, second = (rye.execute(ref, trace=True) for _ in range(2))
     assert [event["step"] for event in first.trace] == [event["step"] for event in second.trace]
 
 
-def test_a_failed_run_keeps_its_trace_which_ends_in_the_failing_event(house):
-    done = house.execute(house.shell("a/t", "echo why >&2; exit 3"), trace=True)
+def test_a_failed_run_keeps_its_trace_which_ends_in_the_failing_event(workspace):
+    done = workspace.execute(workspace.shell("a/t", "echo why >&2; exit 3"), trace=True)
     last = done.trace[-1]
     assert (last["step"], last["failed"], last["error"], last["exit_code"]) == (
         "execute",
@@ -72,46 +74,46 @@ def test_a_failed_run_keeps_its_trace_which_ends_in_the_failing_event(house):
     )
 
 
-def unsigned(house: House) -> None:
-    house.write("tools/a/t.sh", "# __executor_id__ = 'a/r'", sign=False)
+def unsigned(workspace: Workspace) -> None:
+    workspace.write("tools/a/t.sh", "# __executor_id__ = 'a/r'", sign=False)
 
 
-def broken(house: House) -> None:
-    house.write("tools/a/t.yaml", "executor_id: [")
+def broken(workspace: Workspace) -> None:
+    workspace.write("tools/a/t.yaml", "executor_id: [")
 
 
-def without_executor(house: House) -> None:
-    house.shell("a/t", "", executor_id="a/nowhere")
+def without_executor(workspace: Workspace) -> None:
+    workspace.shell("a/t", "", executor_id="a/nowhere")
 
 
-def incompatible(house: House) -> None:
-    house.yaml("a/r", inputs=["x"])
-    house.shell("a/t", "", executor_id="a/r", outputs=["y"])
+def incompatible(workspace: Workspace) -> None:
+    workspace.yaml("a/r", inputs=["x"])
+    workspace.shell("a/t", "", executor_id="a/r", outputs=["y"])
 
 
-def without_interpreter(house: House) -> None:
+def without_interpreter(workspace: Workspace) -> None:
     wish = {"type": "system_binary", "var": "RYE_X", "binary": "no-such-language"}
-    house.yaml("a/r", env_config={"interpreter": wish}, config={"command": "${RYE_X}"})
-    house.shell("a/t", "", executor_id="a/r")
+    workspace.yaml("a/r", env_config={"interpreter": wish}, config={"command": "${RYE_X}"})
+    workspace.shell("a/t", "", executor_id="a/r")
 
 
-def with_an_unsigned_dependency(house: House) -> None:
-    house.write("tools/a/__init__.py", "", sign=False)
-    house.python("a/t", "")
+def with_an_unsigned_dependency(workspace: Workspace) -> None:
+    workspace.write("tools/a/__init__.py", "", sign=False)
+    workspace.python("a/t", "")
 
 
-def with_a_schema(house: House) -> None:
-    house.shell("a/t", "", config_schema={"type": "object", "required": ["x"]})
+def with_a_schema(workspace: Workspace) -> None:
+    workspace.shell("a/t", "", config_schema={"type": "object", "required": ["x"]})
 
 
-def without_a_command(house: House) -> None:
-    house.yaml("a/t")
+def without_a_command(workspace: Workspace) -> None:
+    workspace.yaml("a/t")
 
 
 @pytest.mark.parametrize(
     ("prepare", "step"),
     [
-        (lambda house: None, "resolve"),
+        (lambda workspace: None, "resolve"),
         (unsigned, "verify_integrity"),
         (broken, "read_metadata"),
         (without_executor, "resolve"),
@@ -123,10 +125,10 @@ def without_a_command(house: House) -> None:
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_refusals_trace_ends_in_the_failing_event(house, prepare, step, dry_run):
-    prepare(house)
+def test_a_refusals_trace_ends_in_the_failing_event(workspace, prepare, step, dry_run):
+    prepare(workspace)
     with pytest.raises(RyeError) as refusal:
-        house.execute("tool:a/t", dry_run=dry_run, trace=True)
+        workspace.execute("tool:a/t", dry_run=dry_run, trace=True)
     last = refusal.value.trace[-1]
     assert (last["step"], last["failed"]) == (step, True)
     assert refusal.value.message in str(last["error"])
@@ -137,16 +139,16 @@ def test_a_refusals_trace_ends_in_the_failing_event(house, prepare, step, dry_ru
     assert json.dumps(document)
 
 
-def test_a_refusal_carries_a_trace_only_when_asked(house):
+def test_a_refusal_carries_a_trace_only_when_asked(workspace):
     with pytest.raises(RyeError) as refusal:
-        house.execute("tool:a/t")
+        workspace.execute("tool:a/t")
     assert refusal.value.trace == ()
 
 
-def test_an_event_sink_is_told_each_event_as_it_happens(house):
+def test_an_event_sink_is_told_each_event_as_it_happens(workspace):
     told: list[object] = []
-    done = house.execute(
-        house.shell("a/t", "true"), ctx=CallContext(event_sink=told.append), trace=True
+    done = workspace.execute(
+        workspace.shell("a/t", "true"), ctx=CallContext(event_sink=told.append), trace=True
     )
     assert told == list(done.trace)
 
@@ -154,9 +156,9 @@ def test_an_event_sink_is_told_each_event_as_it_happens(house):
 # Dry run
 
 
-def test_a_dry_run_shows_the_plan_and_runs_nothing(house):
-    ref = house.shell("a/t", "touch ran", version="1.0.0")
-    done = house.execute(ref, {"a": 1}, dry_run=True)
+def test_a_dry_run_shows_the_plan_and_runs_nothing(workspace):
+    ref = workspace.shell("a/t", "touch ran", version="1.0.0")
+    done = workspace.execute(ref, {"a": 1}, dry_run=True)
     document = done.to_dict()
     assert document["status"] == "validation_passed"
     assert document["message"] == "Tool chain validation passed (dry run)"
@@ -169,16 +171,16 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(house):
     assert document["plan"]["stdin_bytes"] == len('{"a": 1}')
     assert "data" not in document
     assert done.success
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
     assert "would run" in str(done)
 
 
-def test_a_dry_run_asks_for_every_signature_anew(house, monkeypatch):
+def test_a_dry_run_asks_for_every_signature_anew(workspace, monkeypatch):
     import nacl.bindings
 
-    house.write("tools/a/__init__.py", "")
-    house.write("tools/a/helper.py", "")
-    ref = house.python("a/t", "def execute(p, project):\n    return 1")
+    workspace.write("tools/a/__init__.py", "")
+    workspace.write("tools/a/helper.py", "")
+    ref = workspace.python("a/t", "def execute(p, project):\n    return 1")
     asked: list[bytes] = []
     arithmetic = nacl.bindings.crypto_sign_open
 
@@ -188,7 +190,7 @@ def test_a_dry_run_asks_for_every_signature_anew(house, monkeypatch):
         return opened
 
     monkeypatch.setattr(nacl.bindings, "crypto_sign_open", counting)
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         rye.execute(ref)
         asked.clear()
         rye.execute(ref)
@@ -199,9 +201,9 @@ def test_a_dry_run_asks_for_every_signature_anew(house, monkeypatch):
         assert f"tool:{name}" in names
 
 
-def test_a_dry_run_notices_what_memory_would_let_pass(house, monkeypatch):
-    ref = house.shell("a/t", "true")
-    with house.sync() as rye:
+def test_a_dry_run_notices_what_memory_would_let_pass(workspace, monkeypatch):
+    ref = workspace.shell("a/t", "true")
+    with workspace.sync() as rye:
         rye.execute(ref)
         # Whatever a cache may have come to believe, the arithmetic says no.
         monkeypatch.setattr("nacl.bindings.crypto_sign_open", _forged)
@@ -216,17 +218,17 @@ def _forged(*_: object) -> bytes:
     raise BadSignatureError
 
 
-def test_a_dry_run_refuses_what_a_run_would_refuse(house):
-    ref = house.shell("a/t", "true")
-    path = house.path("tools/a/t.sh")
+def test_a_dry_run_refuses_what_a_run_would_refuse(workspace):
+    ref = workspace.shell("a/t", "true")
+    path = workspace.path("tools/a/t.sh")
     path.write_text(path.read_text() + "# more\n")
     with pytest.raises(ContentChanged):
-        house.execute(ref, dry_run=True)
+        workspace.execute(ref, dry_run=True)
 
 
-def test_a_dry_run_of_a_tool_without_a_command_is_refused(house):
+def test_a_dry_run_of_a_tool_without_a_command_is_refused(workspace):
     with pytest.raises(ConfigError):
-        house.execute(house.yaml("a/t"), dry_run=True)
+        workspace.execute(workspace.yaml("a/t"), dry_run=True)
 
 
 # Cancellation
@@ -242,34 +244,34 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-async def started(house: House) -> int:
+async def started(workspace: Workspace) -> int:
     """The pid of the waiting tool, once it runs."""
-    pid = anyio.Path(house.project / "pid")
+    pid = anyio.Path(workspace.project / "pid")
     while not await pid.exists():
         await anyio.lowlevel.checkpoint()
     return int(await pid.read_text())
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_task_leaves_no_process(house):
-    ref = house.shell("a/t", WAIT.replace('trap "" TERM; ', ""))
-    async with house.open() as rye:
+async def test_a_cancelled_task_leaves_no_process(workspace):
+    ref = workspace.shell("a/t", WAIT.replace('trap "" TERM; ', ""))
+    async with workspace.open() as rye:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(rye.execute, ref)
-                pid = await started(house)
+                pid = await started(workspace)
                 tasks.cancel_scope.cancel()
             assert not is_alive(pid)
 
 
 @pytest.mark.anyio
-async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_ends(house):
+async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_ends(workspace):
     token = CancelToken()
-    ref = house.shell("a/t", WAIT)
-    async with house.open() as rye, anyio.create_task_group() as tasks:
+    ref = workspace.shell("a/t", WAIT)
+    async with workspace.open() as rye, anyio.create_task_group() as tasks:
 
         async def cancel_later() -> None:
-            await started(house)
+            await started(workspace)
             threading.Thread(target=token.cancel).start()
 
         tasks.start_soon(cancel_later)
@@ -278,35 +280,37 @@ async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_
         assert refusal.value.item_id == ref
         assert refusal.value.chain
         assert refusal.value.trace[-1]["failed"]
-        assert not is_alive(await started(house))
+        assert not is_alive(await started(workspace))
 
 
 @pytest.mark.anyio
-async def test_a_token_that_was_cancelled_before_runs_nothing(house):
+async def test_a_token_that_was_cancelled_before_runs_nothing(workspace):
     token = CancelToken()
     token.cancel()
-    ref = house.shell("a/t", "touch ran")
-    async with house.open() as rye:
+    ref = workspace.shell("a/t", "touch ran")
+    async with workspace.open() as rye:
         with pytest.raises(CallCancelled):
             await rye.execute(ref, ctx=CallContext(cancellation=token))
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
 @pytest.mark.anyio
-async def test_a_token_cancelled_after_the_end_changes_nothing(house):
+async def test_a_token_cancelled_after_the_end_changes_nothing(workspace):
     token = CancelToken()
-    async with house.open() as rye:
-        done = await rye.execute(house.shell("a/t", "echo x"), ctx=CallContext(cancellation=token))
+    async with workspace.open() as rye:
+        done = await rye.execute(
+            workspace.shell("a/t", "echo x"), ctx=CallContext(cancellation=token)
+        )
     await anyio.to_thread.run_sync(token.cancel)
     assert done.data["stdout"] == "x\n"
 
 
 @pytest.mark.anyio
-async def test_one_token_cancels_many_calls(house):
+async def test_one_token_cancels_many_calls(workspace):
     token = CancelToken()
-    ref = house.shell("a/t", "read -r -t 60 < <(sleep 60)")
+    ref = workspace.shell("a/t", "read -r -t 60 < <(sleep 60)")
     refused: list[object] = []
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         await rye.execute(ref, dry_run=True)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -324,10 +328,10 @@ async def test_one_token_cancels_many_calls(house):
     assert len(refused) == 5
 
 
-def test_a_token_that_is_cancelled_while_the_loop_ends_is_no_error_for_who_cancels(house):
-    ref = house.shell("a/t", "echo > started; read -r _ < go")
+def test_a_token_that_is_cancelled_while_the_loop_ends_is_no_error_for_who_cancels(workspace):
+    ref = workspace.shell("a/t", "echo > started; read -r _ < go")
     for name in ("started", "go"):
-        os.mkfifo(house.project / name)
+        os.mkfifo(workspace.project / name)
     token, cancelling, ended = CancelToken(), threading.Event(), threading.Event()
 
     def wait_for_the_end() -> None:
@@ -344,16 +348,16 @@ def test_a_token_that_is_cancelled_while_the_loop_ends_is_no_error_for_who_cance
             problems.append(problem)
 
     async def execute() -> None:
-        async with house.open() as rye:
+        async with workspace.open() as rye:
             await rye.execute(ref, ctx=CallContext(cancellation=token))
 
     running = threading.Thread(target=anyio.run, args=[execute])
     running.start()
-    (house.project / "started").read_text()
+    (workspace.project / "started").read_text()
     other = threading.Thread(target=cancel)
     other.start()
     assert cancelling.wait(20)
-    (house.project / "go").write_text("\n")
+    (workspace.project / "go").write_text("\n")
     running.join(20)
     ended.set()
     other.join(20)

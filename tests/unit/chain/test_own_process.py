@@ -13,8 +13,8 @@ from ryecore.chain.validator import ChainValidator
 from ryecore.errors import IncompatibleChain
 from ryecore.graph.model import GRAPH_RUNTIME
 from ryecore.items.spaces import SpaceName, built_in_space
-from tests.house import House
 from tests.unit.chain.elements import chain, element, valid
+from tests.workspace import Workspace
 
 CONFIG = {"command": "/bin/walk", "args": ["{tool_path}"], "input_data": "{call_json}",
           "timeout": 600}  # fmt: skip
@@ -67,24 +67,24 @@ def test_what_could_steer_it_is_refused_in_the_tool(key, value):
     ],
 )
 def test_no_item_that_others_sign_runs_with_the_environment_of_the_host(
-    house: House, role: str, space: SpaceName
+    workspace: Workspace, role: str, space: SpaceName
 ) -> None:
     """`system` is another bundle. Whichever way an item asks, nothing starts."""
-    house.environ["ACME_API_KEY"] = "s3cret"
-    found = house.root / "found"
+    workspace.environ["ACME_API_KEY"] = "s3cret"
+    found = workspace.root / "found"
     config = {"command": "/bin/sh", "args": ["-c", f"env > {found}"], "input_data": "{call_json}"}
     nodes = {"start": "a", "nodes": {"a": {"action": {"item_id": "tool:rye/bash"}}}}
     if role == "tool":
-        house.yaml("acme/t", space=space, own_process=True, config=config)
+        workspace.yaml("acme/t", space=space, own_process=True, config=config)
     elif role == "runtime":
-        house.yaml("acme/r", space=space, own_process=True, config=config)
-        house.yaml("acme/t", space=space, executor_id="acme/r")
+        workspace.yaml("acme/r", space=space, own_process=True, config=config)
+        workspace.yaml("acme/t", space=space, executor_id="acme/r")
     elif role == "shadow":  # of our own runtime, by its name
-        house.yaml(GRAPH_RUNTIME, space=space, own_process=True, config=config)
-        house.yaml("acme/t", space=space, executor_id=GRAPH_RUNTIME, config=nodes)
+        workspace.yaml(GRAPH_RUNTIME, space=space, own_process=True, config=config)
+        workspace.yaml("acme/t", space=space, executor_id=GRAPH_RUNTIME, config=nodes)
     else:  # a graph on our own runtime, which says how its process starts
         steering = {"env": {"BASH_ENV": str(found), "LD_PRELOAD": str(found)}}
-        house.yaml(
+        workspace.yaml(
             "acme/t",
             space=space,
             executor_id=GRAPH_RUNTIME,
@@ -93,7 +93,7 @@ def test_no_item_that_others_sign_runs_with_the_environment_of_the_host(
             config={**nodes, **config},
         )
     with pytest.raises(IncompatibleChain, match=r"own_process|env_config|cannot") as refused:
-        house.execute("tool:acme/t")
+        workspace.execute("tool:acme/t")
     assert "s3cret" not in str(refused.value.to_dict())
     assert not found.exists()
 

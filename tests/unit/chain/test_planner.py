@@ -10,7 +10,7 @@ import pytest
 from ryecore.chain.plan import PlanInputs, build_plan
 from ryecore.errors import RyeError, UnresolvedPlaceholder
 from ryecore.policy import CallContext
-from tests.house import House
+from tests.workspace import Workspace
 
 PARAMETERS: list[dict[str, Any]] = [{}, {"n": 1}, {"text": "{tool_path} ${HOME} é"}, {"n": [None]}]
 
@@ -19,13 +19,15 @@ CONFIG_SCHEMA = {"type": "object", "properties": {"n": {"default": 7}, "command"
 """
 
 
-def tools(house: House) -> list[str]:
+def tools(workspace: Workspace) -> list[str]:
     asked = {"type": "object", "properties": {"text": {"type": "string"}}}
     stdin = "{params_json}"
     return [
-        house.python("acme/python", SCHEMA + "def execute(params, project_path): return params"),
-        house.yaml("acme/argv", config={"command": "/bin/echo", "args": [stdin], "timeout": 9}),
-        house.yaml(
+        workspace.python(
+            "acme/python", SCHEMA + "def execute(params, project_path): return params"
+        ),
+        workspace.yaml("acme/argv", config={"command": "/bin/echo", "args": [stdin], "timeout": 9}),
+        workspace.yaml(
             "acme/nested",
             config={
                 "command": "/bin/echo",
@@ -34,16 +36,16 @@ def tools(house: House) -> list[str]:
                 "input_data": stdin,
             },
         ),
-        house.yaml(
+        workspace.yaml(
             "acme/again",
             config={"command": "/bin/echo", "args": ["{input_data}"], "input_data": stdin},
         ),
-        house.yaml(
+        workspace.yaml(
             "acme/named",
             config_schema=asked,
             config={"command": "/bin/echo", "args": ["{text}"], "input_data": stdin},
         ),
-        house.yaml(
+        workspace.yaml(
             "acme/some",
             config={"command": "/bin/cat", "args": ["{nobody}"], "input_data": stdin},
         ),
@@ -52,9 +54,9 @@ def tools(house: House) -> list[str]:
 
 @pytest.mark.anyio
 async def test_each_plan_is_as_if_it_were_made_alone(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    refs = tools(house)
-    async with house.open() as rye:
+    workspace = Workspace(tmp_path)
+    refs = tools(workspace)
+    async with workspace.open() as rye:
         for ref in refs:
             prepared = await rye._parts.execute.inspect(rye._parts.execute._ref(ref), CallContext())
             planner = prepared.planner
@@ -89,8 +91,8 @@ def _alone(planner: Any, parameters: Any, timeout_s: float | None, unknown: set[
 
 @pytest.mark.anyio
 async def test_parameters_reach_each_call(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    ref = house.python("acme/echo", "def execute(params, project_path): return params")
-    async with house.open(warm_memory_mib=0) as rye:
+    workspace = Workspace(tmp_path)
+    ref = workspace.python("acme/echo", "def execute(params, project_path): return params")
+    async with workspace.open(warm_memory_mib=0) as rye:
         for parameters in PARAMETERS:
             assert (await rye.execute(ref, parameters)).data == parameters, json.dumps(parameters)

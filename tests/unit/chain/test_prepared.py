@@ -19,14 +19,14 @@ from ryecore.errors import (
     UnsignedItem,
     UntrustedKey,
 )
-from tests.house import BASH, House
+from tests.workspace import BASH, Workspace
 
 SAY = {"command": "/bin/echo", "args": ["runtime"]}
 
 
 @pytest.fixture
-def rye(house: House) -> Iterator[SyncRye]:
-    with house.sync() as opened:
+def rye(workspace: Workspace) -> Iterator[SyncRye]:
+    with workspace.sync() as opened:
         yield opened
 
 
@@ -45,27 +45,27 @@ def twice(said: Callable[[str], str], ref: str = "tool:a/tool") -> str:
     return first
 
 
-def test_a_changed_and_signed_tool_is_noticed(house, said):
-    house.shell("a/tool", "echo one")
+def test_a_changed_and_signed_tool_is_noticed(workspace, said):
+    workspace.shell("a/tool", "echo one")
     assert twice(said) == "one"
-    house.shell("a/tool", "echo two")
+    workspace.shell("a/tool", "echo two")
     assert twice(said) == "two"
 
 
-def test_a_changed_tool_is_refused(house, said):
-    ref = house.shell("a/tool", "echo one")
+def test_a_changed_tool_is_refused(workspace, said):
+    ref = workspace.shell("a/tool", "echo one")
     twice(said)
-    path = house.path("tools/a/tool.sh")
+    path = workspace.path("tools/a/tool.sh")
     path.write_text(path.read_text().replace("one", "two"))
     with pytest.raises(ContentChanged):
         said(ref)
 
 
-def test_a_change_that_keeps_size_and_times_is_noticed(house, said):
+def test_a_change_that_keeps_size_and_times_is_noticed(workspace, said):
     import os
 
-    house.shell("a/tool", "echo one")
-    path = house.path("tools/a/tool.sh")
+    workspace.shell("a/tool", "echo one")
+    path = workspace.path("tools/a/tool.sh")
     twice(said)
     before = path.stat()
     with path.open("r+b") as file:  # the same inode
@@ -75,93 +75,93 @@ def test_a_change_that_keeps_size_and_times_is_noticed(house, said):
         said()
 
 
-def test_a_changed_runtime_is_noticed(house, said):
-    house.yaml("a/runtime", config=SAY)
-    house.shell("a/tool", "", executor_id="a/runtime")
+def test_a_changed_runtime_is_noticed(workspace, said):
+    workspace.yaml("a/runtime", config=SAY)
+    workspace.shell("a/tool", "", executor_id="a/runtime")
     assert twice(said) == "runtime"
-    house.yaml("a/runtime", config={**SAY, "args": ["changed"]})
+    workspace.yaml("a/runtime", config={**SAY, "args": ["changed"]})
     assert twice(said) == "changed"
 
 
-def test_a_tool_that_goes_is_noticed(house, said):
-    house.shell("a/tool", "echo one", space="user")
-    house.shell("a/tool", "echo two")
+def test_a_tool_that_goes_is_noticed(workspace, said):
+    workspace.shell("a/tool", "echo one", space="user")
+    workspace.shell("a/tool", "echo two")
     assert twice(said) == "two"
-    house.path("tools/a/tool.sh").unlink()
+    workspace.path("tools/a/tool.sh").unlink()
     assert twice(said) == "one"
-    house.path("tools/a/tool.sh", "user").unlink()
+    workspace.path("tools/a/tool.sh", "user").unlink()
     with pytest.raises(ItemNotFound):
         said()
 
 
-def test_a_tool_that_comes_is_noticed(house, said):
+def test_a_tool_that_comes_is_noticed(workspace, said):
     with pytest.raises(ItemNotFound):
         said()
-    house.shell("a/tool", "echo one")
+    workspace.shell("a/tool", "echo one")
     assert twice(said) == "one"
 
 
-def test_a_new_shadow_is_noticed_in_user_space_and_in_the_project(house):
-    house.shell("a/tool", "echo system", space="system")
-    with house.sync() as rye:
+def test_a_new_shadow_is_noticed_in_user_space_and_in_the_project(workspace):
+    workspace.shell("a/tool", "echo system", space="system")
+    with workspace.sync() as rye:
         for space in ("system", "user", "project"):
-            house.shell("a/tool", f"echo {space}", space=space)
+            workspace.shell("a/tool", f"echo {space}", space=space)
             for _ in range(2):
                 assert rye.execute("tool:a/tool").data["stdout"] == f"{space}\n"
 
 
-def test_a_new_shadow_with_another_extension_is_noticed(house, said):
-    house.shell("a/tool", "echo user", space="user")
+def test_a_new_shadow_with_another_extension_is_noticed(workspace, said):
+    workspace.shell("a/tool", "echo user", space="user")
     assert twice(said) == "user"
-    house.yaml("a/tool", config={"command": "/bin/echo", "args": ["yaml"]})
+    workspace.yaml("a/tool", config={"command": "/bin/echo", "args": ["yaml"]})
     assert twice(said) == "yaml"
 
 
-def test_a_second_file_of_the_same_stem_is_noticed(house, said):
-    house.shell("a/tool", "echo one")
+def test_a_second_file_of_the_same_stem_is_noticed(workspace, said):
+    workspace.shell("a/tool", "echo one")
     twice(said)
-    house.yaml("a/tool", config=SAY)
+    workspace.yaml("a/tool", config=SAY)
     with pytest.raises(AmbiguousItem):
         said()
 
 
 @pytest.mark.parametrize("space", ["user", "project"])
-def test_a_new_shadow_of_a_runtime_is_noticed(house, said, space):
-    house.shell("a/tool", "echo tool")
+def test_a_new_shadow_of_a_runtime_is_noticed(workspace, said, space):
+    workspace.shell("a/tool", "echo tool")
     assert twice(said) == "tool"
-    house.yaml(BASH, config=SAY, space=space)
+    workspace.yaml(BASH, config=SAY, space=space)
     assert twice(said) == "runtime"
 
 
-def test_an_unsigned_shadow_is_noticed_and_refused(house, said):
-    house.shell("a/tool", "echo user", space="user")
+def test_an_unsigned_shadow_is_noticed_and_refused(workspace, said):
+    workspace.shell("a/tool", "echo user", space="user")
     twice(said)
-    house.write("tools/a/tool.sh", "echo evil", sign=False)
+    workspace.write("tools/a/tool.sh", "echo evil", sign=False)
     with pytest.raises(UnsignedItem):
         said()
 
 
-def test_a_key_that_is_revoked_or_taken_away_is_noticed(house, rye, said):
+def test_a_key_that_is_revoked_or_taken_away_is_noticed(workspace, rye, said):
     other = SigningKey.generate()
-    trusted = house.keys.trust(other.public, "a colleague")
-    house.shell("a/tool", "echo one")
-    house.sign(house.path("tools/a/tool.sh"), key=other)
+    trusted = workspace.keys.trust(other.public, "a colleague")
+    workspace.shell("a/tool", "echo one")
+    workspace.sign(workspace.path("tools/a/tool.sh"), key=other)
     assert twice(said) == "one"
-    house.keys.trust(other.public, "a colleague", revoked=True)
+    workspace.keys.trust(other.public, "a colleague", revoked=True)
     with pytest.raises(RevokedKey):
         said()
     trusted.unlink()
     with pytest.raises(UntrustedKey):
         said()
-    house.keys.trust(other.public, "a colleague")
+    workspace.keys.trust(other.public, "a colleague")
     assert twice(said) == "one"
 
 
-def test_a_key_that_expires_is_noticed(house, said, monkeypatch):
+def test_a_key_that_expires_is_noticed(workspace, said, monkeypatch):
     other = SigningKey.generate()
-    house.keys.trust(other.public, "a colleague", not_after="2999-01-01T00:00:00Z")
-    house.shell("a/tool", "echo one")
-    house.sign(house.path("tools/a/tool.sh"), key=other)
+    workspace.keys.trust(other.public, "a colleague", not_after="2999-01-01T00:00:00Z")
+    workspace.shell("a/tool", "echo one")
+    workspace.sign(workspace.path("tools/a/tool.sh"), key=other)
     assert twice(said) == "one"
     for module in ("ryecore.items.key_files", "ryecore.chain.prepared"):
         monkeypatch.setattr(f"{module}.utc_now", lambda: "2999-01-02T00:00:00Z")
@@ -169,43 +169,43 @@ def test_a_key_that_expires_is_noticed(house, said, monkeypatch):
         said()
 
 
-def test_a_new_and_a_changed_dotenv_are_noticed(house, said):
-    house.shell("a/tool", "echo $GREETING", env_config={"env": {"GREETING": "${GREETING}"}})
+def test_a_new_and_a_changed_dotenv_are_noticed(workspace, said):
+    workspace.shell("a/tool", "echo $GREETING", env_config={"env": {"GREETING": "${GREETING}"}})
     assert twice(said) == ""
-    (house.project / ".env").write_text("GREETING=hello\n")
+    (workspace.project / ".env").write_text("GREETING=hello\n")
     assert twice(said) == "hello"
-    (house.project / ".env").write_text("GREETING=again\n")
+    (workspace.project / ".env").write_text("GREETING=again\n")
     assert twice(said) == "again"
-    (house.project / ".env").unlink()
+    (workspace.project / ".env").unlink()
     assert twice(said) == ""
 
 
-def test_a_new_and_a_changed_config_layer_are_noticed(house, rye):
-    ref = house.shell("a/tool", "cat", config_resolve={"path": "web/x.yaml"})
+def test_a_new_and_a_changed_config_layer_are_noticed(workspace, rye):
+    ref = workspace.shell("a/tool", "cat", config_resolve={"path": "web/x.yaml"})
     steps = [("user", {"a": 1}), ("project", {"a": 2}), ("project", {"a": 3})]
     assert rye.execute(ref).data["resolved_config"] == {}
     for space, values in steps:
-        house.write("config/web/x.yaml", values, space=space)
+        workspace.write("config/web/x.yaml", values, space=space)
         for _ in range(2):
             assert rye.execute(ref).data["resolved_config"] == values
 
 
-def test_new_execution_config_is_noticed(house, rye):
-    ref = house.shell("a/tool", "true")
+def test_new_execution_config_is_noticed(workspace, rye):
+    ref = workspace.shell("a/tool", "true")
     assert rye.execute(ref, dry_run=True).plan.timeout_s == 300
-    house.write("config/execution/execution.yaml", {"tools": {"a/tool": {"timeout": 5}}})
+    workspace.write("config/execution/execution.yaml", {"tools": {"a/tool": {"timeout": 5}}})
     assert rye.execute(ref, dry_run=True).plan.timeout_s == 5
 
 
 @pytest.mark.parametrize("timeout", ["soon", 0, -1, ".inf", ".nan", True])
-def test_a_timeout_in_execution_config_that_is_none_is_refused(house, rye, timeout):
-    ref = house.shell("a/tool", "touch ran")
+def test_a_timeout_in_execution_config_that_is_none_is_refused(workspace, rye, timeout):
+    ref = workspace.shell("a/tool", "touch ran")
     text = f"tools: {{a/tool: {{timeout: {timeout}}}}}"
-    house.write("config/execution/execution.yaml", text)
+    workspace.write("config/execution/execution.yaml", text)
     with pytest.raises(ConfigError, match=r"execution\.yaml: timeout") as refused:
         rye.execute(ref, trace=True)
     assert refused.value.trace[-1]["failed"]
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
 TRY = """\
@@ -218,36 +218,36 @@ def execute(params, project_path):
 """
 
 
-def test_a_new_marker_and_one_that_goes_are_noticed(house, rye):
-    house.write("tools/a/helper.py", "VALUE = 1")
-    ref = house.python("a/tool", TRY)
-    marker = house.path("tools/a/pyproject.toml")
+def test_a_new_marker_and_one_that_goes_are_noticed(workspace, rye):
+    workspace.write("tools/a/helper.py", "VALUE = 1")
+    ref = workspace.python("a/tool", TRY)
+    marker = workspace.path("tools/a/pyproject.toml")
     for _ in range(2):
         assert rye.execute(ref).data is None or rye.execute(ref).data == {}
-        house.write("tools/a/pyproject.toml", "")
+        workspace.write("tools/a/pyproject.toml", "")
         assert rye.execute(ref).data == 1
         assert rye.execute(ref).data == 1
         marker.unlink()
 
 
-def test_a_changed_or_new_sibling_is_noticed(house, rye):
-    house.write("tools/a/__init__.py", "")
-    house.write("tools/a/helper.py", "VALUE = 1")
-    ref = house.python("a/tool", TRY)
+def test_a_changed_or_new_sibling_is_noticed(workspace, rye):
+    workspace.write("tools/a/__init__.py", "")
+    workspace.write("tools/a/helper.py", "VALUE = 1")
+    ref = workspace.python("a/tool", TRY)
     assert rye.execute(ref).data == 1
-    house.write("tools/a/helper.py", "VALUE = 2")
+    workspace.write("tools/a/helper.py", "VALUE = 2")
     assert rye.execute(ref).data == 2
-    planted = house.write("tools/a/sub/planted.py", "", sign=False)
+    planted = workspace.write("tools/a/sub/planted.py", "", sign=False)
     with pytest.raises(UnsignedItem):
         rye.execute(ref)
     planted.unlink()
     assert rye.execute(ref).data == 2
 
 
-def test_a_changed_file_with_a_sidecar_is_noticed(house, rye):
-    house.write("tools/a/__init__.py", "")
-    native = house.write("tools/a/native.so", b"\x7fELF signed")
-    ref = house.python("a/tool", TRY)
+def test_a_changed_file_with_a_sidecar_is_noticed(workspace, rye):
+    workspace.write("tools/a/__init__.py", "")
+    native = workspace.write("tools/a/native.so", b"\x7fELF signed")
+    ref = workspace.python("a/tool", TRY)
     assert rye.execute(ref).success
     native.write_bytes(b"\x7fELF changed")
     with pytest.raises(ContentChanged, match=str(native)):
@@ -255,11 +255,11 @@ def test_a_changed_file_with_a_sidecar_is_noticed(house, rye):
 
 
 @pytest.fixture
-def interpreters(house: House) -> Callable[[str], Path]:
+def interpreters(workspace: Workspace) -> Callable[[str], Path]:
     """Puts programs on the PATH that print their own name."""
-    folder = house.root / "bin"
+    folder = workspace.root / "bin"
     folder.mkdir()
-    house.environ["PATH"] = f"{folder}:{house.environ['PATH']}"
+    workspace.environ["PATH"] = f"{folder}:{workspace.environ['PATH']}"
 
     def install(name: str) -> Path:
         path = folder / name
@@ -267,7 +267,7 @@ def interpreters(house: House) -> Callable[[str], Path]:
         path.chmod(0o755)
         return path
 
-    house.yaml(
+    workspace.yaml(
         "a/runtime",
         config={"command": "${RYE_X}"},
         env_config={
@@ -279,30 +279,30 @@ def interpreters(house: House) -> Callable[[str], Path]:
             }
         },
     )
-    house.shell("a/tool", "", executor_id="a/runtime")
+    workspace.shell("a/tool", "", executor_id="a/runtime")
     return install
 
 
-def test_a_new_interpreter_is_noticed(interpreters, house):
+def test_a_new_interpreter_is_noticed(interpreters, workspace):
     interpreters("xlang9")
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         assert rye.execute("tool:a/tool").data["stdout"] == "xlang9\n"
         interpreters("xlang")
         assert rye.execute("tool:a/tool").data["stdout"] == "xlang\n"
 
 
-def test_an_interpreter_that_goes_is_noticed(interpreters, house):
+def test_an_interpreter_that_goes_is_noticed(interpreters, workspace):
     interpreters("xlang9")
     best = interpreters("xlang")
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         assert rye.execute("tool:a/tool").data["stdout"] == "xlang\n"
         best.unlink()
         assert rye.execute("tool:a/tool").data["stdout"] == "xlang9\n"
 
 
-def test_after_no_interpreter_was_left_a_new_one_is_noticed(interpreters, house):
+def test_after_no_interpreter_was_left_a_new_one_is_noticed(interpreters, workspace):
     only = interpreters("xlang")
-    with house.sync() as rye:
+    with workspace.sync() as rye:
         assert rye.execute("tool:a/tool").data["stdout"] == "xlang\n"
         only.unlink()
         with pytest.raises(InterpreterNotFound):
@@ -311,34 +311,37 @@ def test_after_no_interpreter_was_left_a_new_one_is_noticed(interpreters, house)
         assert rye.execute("tool:a/tool").data["stdout"] == "xlang9\n"
 
 
-def test_two_open_ryes_never_see_each_others_chains(house, tmp_path):
+def test_two_open_ryes_never_see_each_others_chains(workspace, tmp_path):
     (tmp_path / "second").mkdir()
-    other = House(tmp_path / "second")
-    house.shell("a/tool", "echo first")
+    other = Workspace(tmp_path / "second")
+    workspace.shell("a/tool", "echo first")
     other.shell("a/tool", "echo second")
-    with house.sync() as one, other.sync() as two:
+    with workspace.sync() as one, other.sync() as two:
         for _ in range(3):
             assert one.execute("tool:a/tool").data["stdout"] == "first\n"
             assert two.execute("tool:a/tool").data["stdout"] == "second\n"
         # nor keys: what one trusts the other doesn't
-        other.write("tools/a/tool.sh", house.path("tools/a/tool.sh").read_text(), sign=False)
+        other.write("tools/a/tool.sh", workspace.path("tools/a/tool.sh").read_text(), sign=False)
         with pytest.raises(UntrustedKey):
             two.execute("tool:a/tool")
         assert one.execute("tool:a/tool").success
 
 
-def test_two_ryes_of_one_project_may_have_different_environments(house):
-    house.shell("a/tool", "echo $WHO")
-    environs = ({**house.environ, "WHO": who} for who in ("one", "two"))
-    with house.sync(environ=next(environs)) as one, house.sync(environ=next(environs)) as two:
+def test_two_ryes_of_one_project_may_have_different_environments(workspace):
+    workspace.shell("a/tool", "echo $WHO")
+    environs = ({**workspace.environ, "WHO": who} for who in ("one", "two"))
+    with (
+        workspace.sync(environ=next(environs)) as one,
+        workspace.sync(environ=next(environs)) as two,
+    ):
         for _ in range(2):
             assert one.execute("tool:a/tool").data["stdout"] == "one\n"
             assert two.execute("tool:a/tool").data["stdout"] == "two\n"
 
 
-def test_a_schema_that_is_none_is_refused_with_the_tools_path(house, rye):
+def test_a_schema_that_is_none_is_refused_with_the_tools_path(workspace, rye):
     from ryecore.errors import MetadataError
 
-    ref = house.shell("a/tool", "true", config_schema={"type": "banana"})
+    ref = workspace.shell("a/tool", "true", config_schema={"type": "banana"})
     with pytest.raises(MetadataError, match=r"tool\.sh.*CONFIG_SCHEMA"):
         rye.execute(ref)

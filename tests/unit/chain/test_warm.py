@@ -22,9 +22,9 @@ from ryecore.errors import (
 from ryecore.graph.caching.keys import result_key
 from ryecore.items.refs import ItemRef
 from ryecore.runs.ports import Planned
-from tests.house import PRIMITIVE, House, events
 from tests.unit.chain.elements import element, valid
 from tests.unit.chain.test_own_process import ours, problems_of
+from tests.workspace import PRIMITIVE, Workspace, events
 
 pytestmark = pytest.mark.anyio
 
@@ -35,72 +35,76 @@ CONFIG = {"command": "/bin/echo", "args": ARGS}
 TEMPLATE = WarmTemplate(FORK, b"program", b"{}")
 
 
-def runtime(house: House, **declared: object) -> str:
+def runtime(workspace: Workspace, **declared: object) -> str:
     """A runtime that can start warm, its template, and a tool of it."""
-    house.write("tools/a/template.sh", "# a template\n")
-    house.yaml("a/run", **{"warm": WARM, "config": CONFIG} | declared)
-    house.write("tools/a/t.sh", '# __executor_id__ = "a/run"\n')
+    workspace.write("tools/a/template.sh", "# a template\n")
+    workspace.yaml("a/run", **{"warm": WARM, "config": CONFIG} | declared)
+    workspace.write("tools/a/t.sh", '# __executor_id__ = "a/run"\n')
     return "tool:a/t"
 
 
-async def prepared_of(house: House, ref: str, **opened: object) -> PreparedChain:
-    async with house.open(**opened) as rye:
+async def prepared_of(workspace: Workspace, ref: str, **opened: object) -> PreparedChain:
+    async with workspace.open(**opened) as rye:
         return await rye._parts.execute.inspect(ref, CallContext())
 
 
-async def layout_of(house: House, ref: str) -> Layout:
-    return (await prepared_of(house, ref)).layout
+async def layout_of(workspace: Workspace, ref: str) -> Layout:
+    return (await prepared_of(workspace, ref)).layout
 
 
-async def test_the_template_is_told_what_to_import_and_owns_verified_bytes(house: House) -> None:
-    ref = runtime(house, warm=WARM | {"preload": ["json", "a.b"], "leading_imports": True})
-    layout = await layout_of(house, ref)
+async def test_the_template_is_told_what_to_import_and_owns_verified_bytes(
+    workspace: Workspace,
+) -> None:
+    ref = runtime(workspace, warm=WARM | {"preload": ["json", "a.b"], "leading_imports": True})
+    layout = await layout_of(workspace, ref)
     assert layout.warm is not None
     assert layout.warm.fork_point == FORK
-    assert layout.warm.program == house.path("tools/a/template.sh").read_bytes()
+    assert layout.warm.program == workspace.path("tools/a/template.sh").read_bytes()
     told = json.loads(layout.warm.settings)
     assert told == {"preload": ["json", "a.b"], "tool": str(layout.tool_path)}
     assert "a template" not in repr(layout)
 
 
-async def test_without_leading_imports_the_template_is_not_told_the_tool(house: House) -> None:
-    layout = await layout_of(house, runtime(house))
+async def test_without_leading_imports_the_template_is_not_told_the_tool(
+    workspace: Workspace,
+) -> None:
+    layout = await layout_of(workspace, runtime(workspace))
     assert layout.warm is not None
     assert json.loads(layout.warm.settings) == {"preload": [], "tool": None}
 
 
-def test_no_file_of_the_template_is_among_the_elements_of_the_chain(house: House) -> None:
-    done = house.execute(runtime(house))
+def test_no_file_of_the_template_is_among_the_elements_of_the_chain(workspace: Workspace) -> None:
+    done = workspace.execute(runtime(workspace))
     assert done.chain.ids == ("a/t", "a/run", PRIMITIVE)
 
 
-def test_in_a_cold_start_the_fork_point_is_empty_and_the_lines_stay(house: House) -> None:
-    done = house.execute(runtime(house))
+def test_in_a_cold_start_the_fork_point_is_empty_and_the_lines_stay(workspace: Workspace) -> None:
+    done = workspace.execute(runtime(workspace))
     assert done.success
     assert str(done.data["stdout"]).startswith("-c a=1\n\necho /")
 
 
-def test_a_changed_template_is_refused_at_once_and_by_name(house: House) -> None:
-    ref = runtime(house)
-    path = house.path("tools/a/template.sh")
-    with house.sync() as rye:
+def test_a_changed_template_is_refused_at_once_and_by_name(workspace: Workspace) -> None:
+    ref = runtime(workspace)
+    path = workspace.path("tools/a/template.sh")
+    with workspace.sync() as rye:
         assert rye.execute(ref).success
         path.write_text(path.read_text() + "evil\n")
         with pytest.raises(ContentChanged, match="'a/run' names a file") as refusal:
             rye.execute(ref, trace=True)
         assert str(path) in refusal.value.message
         assert refusal.value.trace[-1]["step"] == "verify_integrity"
-        house.sign(path)
+        workspace.sign(path)
         assert rye.execute(ref).success
 
 
-async def test_a_template_that_is_signed_anew_is_another_one(house: House) -> None:
-    ref = runtime(house)
-    path = house.path("tools/a/template.sh")
-    async with house.open() as rye:
+async def test_a_template_that_is_signed_anew_is_another_one(workspace: Workspace) -> None:
+    ref = runtime(workspace)
+    path = workspace.path("tools/a/template.sh")
+    async with workspace.open() as rye:
         seen = []
         for text in ("# one\n", "# another\n"):
-            house.write("tools/a/template.sh", text)
+            workspace.write("tools/a/template.sh", text)
             plan = await plan_of(rye, ref)
             assert plan.warm is not None
             assert plan.warm.template.program == path.read_bytes()
@@ -108,19 +112,21 @@ async def test_a_template_that_is_signed_anew_is_another_one(house: House) -> No
         assert seen[0] != seen[1]
 
 
-def test_an_unsigned_template_is_refused(house: House) -> None:
-    ref = runtime(house)
-    house.write("tools/a/template.sh", "# mine\n", sign=False)
+def test_an_unsigned_template_is_refused(workspace: Workspace) -> None:
+    ref = runtime(workspace)
+    workspace.write("tools/a/template.sh", "# mine\n", sign=False)
     with pytest.raises(UnsignedItem, match=r"template\.sh"):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-async def test_without_its_template_a_runtime_starts_cold_until_there_is_one(house: House) -> None:
-    ref = runtime(house)
-    path = house.path("tools/a/template.sh")
+async def test_without_its_template_a_runtime_starts_cold_until_there_is_one(
+    workspace: Workspace,
+) -> None:
+    ref = runtime(workspace)
+    path = workspace.path("tools/a/template.sh")
     signed = path.read_bytes()
     path.unlink()
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         done = await rye.execute(ref, trace=True)
         assert done.success
         assert [one["missing"] for one in events(done.trace, "warm")] == ["template.sh"]
@@ -130,24 +136,24 @@ async def test_without_its_template_a_runtime_starts_cold_until_there_is_one(hou
         assert (await executor.plan(ItemRef("tool", "a/t"), {}, CallContext()))[1].warm is not None
 
 
-def test_a_template_that_is_a_link_out_of_the_folder_is_refused(house: House) -> None:
-    ref = runtime(house)
-    path = house.path("tools/a/template.sh")
-    path.rename(house.path("tools/elsewhere.sh"))
+def test_a_template_that_is_a_link_out_of_the_folder_is_refused(workspace: Workspace) -> None:
+    ref = runtime(workspace)
+    path = workspace.path("tools/a/template.sh")
+    path.rename(workspace.path("tools/elsewhere.sh"))
     path.symlink_to("../elsewhere.sh")
     with pytest.raises(AnchorError, match="leaves the anchor"):
-        house.execute(ref)
+        workspace.execute(ref)
 
 
-def test_a_dry_run_verifies_the_template_anew(house: House, monkeypatch) -> None:
-    ref = runtime(house)
-    with house.sync() as rye:
+def test_a_dry_run_verifies_the_template_anew(workspace: Workspace, monkeypatch) -> None:
+    ref = runtime(workspace)
+    with workspace.sync() as rye:
         seen = []
         audit = rye._rye._parts._executor._auditor
         verify = audit.verify
         monkeypatch.setattr(audit, "verify", lambda source: seen.append(source) or verify(source))
         rye.execute(ref, dry_run=True)
-    assert house.path("tools/a/template.sh") in [source.path for source in seen]
+    assert workspace.path("tools/a/template.sh") in [source.path for source in seen]
 
 
 async def plan_of(rye, ref: str, parameters: dict[str, object] | None = None) -> ExecutionPlan:
@@ -155,31 +161,33 @@ async def plan_of(rye, ref: str, parameters: dict[str, object] | None = None) ->
     return plan
 
 
-async def test_what_is_not_verified_starts_cold(house: House) -> None:
-    ref = runtime(house)
-    house.environ["RYE_DEV_MODE"] = "1"
+async def test_what_is_not_verified_starts_cold(workspace: Workspace) -> None:
+    ref = runtime(workspace)
+    workspace.environ["RYE_DEV_MODE"] = "1"
     for name in ("t.sh", "run.yaml", "template.sh"):
-        path = house.path(f"tools/a/{name}")
+        path = workspace.path(f"tools/a/{name}")
         before = path.read_text()
         path.write_text(before + "# edited\n")
         with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
-            async with house.open() as rye:
+            async with workspace.open() as rye:
                 assert (await plan_of(rye, ref)).warm is None
         path.write_text(before)
     with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
-        async with house.open() as rye:
+        async with workspace.open() as rye:
             assert (await plan_of(rye, ref)).warm is not None
 
 
-async def test_an_unverified_module_beside_the_tool_makes_it_start_cold(house: House) -> None:
+async def test_an_unverified_module_beside_the_tool_makes_it_start_cold(
+    workspace: Workspace,
+) -> None:
     anchor = {"enabled": True, "markers_any": ["pyproject.toml"]}
-    ref = runtime(house, anchor=anchor, verify_deps={"enabled": True, "extensions": [".sh"]})
-    house.write("tools/a/pyproject.toml", "", sign=False)
-    assert (await layout_of(house, ref)).warm is not None
-    house.write("tools/a/module.sh", "", sign=False)
-    house.environ["RYE_DEV_MODE"] = "1"
+    ref = runtime(workspace, anchor=anchor, verify_deps={"enabled": True, "extensions": [".sh"]})
+    workspace.write("tools/a/pyproject.toml", "", sign=False)
+    assert (await layout_of(workspace, ref)).warm is not None
+    workspace.write("tools/a/module.sh", "", sign=False)
+    workspace.environ["RYE_DEV_MODE"] = "1"
     with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
-        layout = await layout_of(house, ref)
+        layout = await layout_of(workspace, ref)
     assert not layout.is_sealed
     assert layout.warm is None
 
@@ -199,11 +207,11 @@ async def test_an_unverified_module_beside_the_tool_makes_it_start_cold(house: H
         ({"config_schema": {"type": "object", "properties": {"fork_point": {}}}}, "reserved"),
     ],
 )
-def test_a_declaration_that_cannot_be_kept_is_refused(house: House, declared, said) -> None:
-    ref = runtime(house, **declared)
+def test_a_declaration_that_cannot_be_kept_is_refused(workspace: Workspace, declared, said) -> None:
+    ref = runtime(workspace, **declared)
     with pytest.raises(MetadataError, match=said) as refusal:
-        house.execute(ref)
-    assert str(house.path("tools/a/run.yaml")) in refusal.value.message
+        workspace.execute(ref)
+    assert str(workspace.path("tools/a/run.yaml")) in refusal.value.message
     assert "'a/t'" in refusal.value.message
 
 
@@ -239,18 +247,18 @@ def test_another_form_is_refused_with_its_place(warm) -> None:
     assert all(problem.startswith("warm") for problem in refusal.value.problems)
 
 
-async def test_a_tool_may_say_that_it_starts_cold(house: House) -> None:
-    runtime(house)
-    house.write("tools/a/cold.sh", '# __executor_id__ = "a/run"\n# __warm__ = False\n')
-    prepared = await prepared_of(house, "tool:a/cold")
+async def test_a_tool_may_say_that_it_starts_cold(workspace: Workspace) -> None:
+    runtime(workspace)
+    workspace.write("tools/a/cold.sh", '# __executor_id__ = "a/run"\n# __warm__ = False\n')
+    prepared = await prepared_of(workspace, "tool:a/cold")
     assert prepared.layout.warm is None
-    assert str(house.execute("tool:a/cold").data["stdout"]).startswith("-c a=1\n\necho /")
+    assert str(workspace.execute("tool:a/cold").data["stdout"]).startswith("-c a=1\n\necho /")
 
 
-def test_a_tool_may_have_a_constant_of_that_name(house: House) -> None:
-    runtime(house)
-    house.write("tools/a/mine.sh", '# __executor_id__ = "a/run"\n# WARM = [1, 2]\n')
-    assert house.execute("tool:a/mine").success
+def test_a_tool_may_have_a_constant_of_that_name(workspace: Workspace) -> None:
+    runtime(workspace)
+    workspace.write("tools/a/mine.sh", '# __executor_id__ = "a/run"\n# WARM = [1, 2]\n')
+    assert workspace.execute("tool:a/mine").success
 
 
 # The plan
@@ -333,9 +341,9 @@ def test_where_nothing_declares_it_nothing_stands_for_it() -> None:
         build_plan(valid(tool), inputs)
 
 
-async def test_the_key_of_a_remembered_result_does_not_depend_on_it(house: House) -> None:
-    ref = runtime(house)
-    async with house.open() as rye:
+async def test_the_key_of_a_remembered_result_does_not_depend_on_it(workspace: Workspace) -> None:
+    ref = runtime(workspace)
+    async with workspace.open() as rye:
         chain, can = await rye._parts._executor.plan(ItemRef.parse(ref), {}, CallContext())
     assert can.warm is not None
     keys = {result_key(b"s", Planned(chain, plan)) for plan in (can, evolve(can, warm=None))}

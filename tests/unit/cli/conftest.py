@@ -11,7 +11,7 @@ import pytest
 from attrs import frozen
 
 from tests.forking import Forked, can_fork
-from tests.house import House
+from tests.workspace import Workspace
 
 COMMAND = [sys.executable, "-m", "ryecore.cli"]
 
@@ -34,21 +34,21 @@ class Done:
 Run = Callable[..., Done]
 
 
-def environ(house: House) -> dict[str, str]:
-    return {**house.environ, "USER_SPACE": str(house.user)}
+def environ(workspace: Workspace) -> dict[str, str]:
+    return {**workspace.environ, "USER_SPACE": str(workspace.user)}
 
 
 @pytest.fixture
-def run(house: House) -> Run:
+def run(workspace: Workspace) -> Run:
     """Runs the command in the project's folder, and sees that it never shows a traceback."""
 
     def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
-        env = {**environ(house), **variables}
+        env = {**environ(workspace), **variables}
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         started: subprocess.Popen[bytes] = (
-            Forked(["ryecore.cli", *args], cwd=house.project, env=env, **streams)
+            Forked(["ryecore.cli", *args], cwd=workspace.project, env=env, **streams)
             if can_fork(env)
-            else subprocess.Popen([*COMMAND, *args], cwd=house.project, env=env, **streams)
+            else subprocess.Popen([*COMMAND, *args], cwd=workspace.project, env=env, **streams)
         )
         with started:
             try:

@@ -52,22 +52,22 @@ def test_what_is_no_pair_is_refused(pair):
         read_pairs([pair], None)
 
 
-def test_a_command_that_is_an_option_is_named(house, run):
+def test_a_command_that_is_an_option_is_named(workspace, run):
     assert "Write: rye --version" in run("version").err
     assert "Write: rye keys trust FILE --revoke" in run("keys", "revoke", "x").err
-    refused = run("execute", house.shell("acme/t", "true"), "--limit", "turns=2").err
+    refused = run("execute", workspace.shell("acme/t", "true"), "--limit", "turns=2").err
     assert "--limit is for directives" in refused
     assert "limit_overrides" not in refused
 
 
-def test_what_is_signed_and_can_not_be_read_is_warned_of(house, run):
+def test_what_is_signed_and_can_not_be_read_is_warned_of(workspace, run):
     for name, text in {
         "tools/acme/bad.yaml": "a: [",
         "directives/acme/bad.md": "# Nothing\n",
     }.items():
-        house.path(name).parent.mkdir(parents=True, exist_ok=True)
-        house.path(name).write_text(text)
+        workspace.path(name).parent.mkdir(parents=True, exist_ok=True)
+        workspace.path(name).write_text(text)
     for ref in ("tool:acme/bad", "directive:acme/bad"):
         done = run("sign", ref)
         assert (done.code, done.out.count("signed, but won't run: ")) == (0, 1)
-    assert "won't run" not in run("sign", house.shell("acme/good", "true")).out
+    assert "won't run" not in run("sign", workspace.shell("acme/good", "true")).out

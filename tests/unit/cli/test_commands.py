@@ -11,8 +11,8 @@ from importlib.metadata import entry_points
 import pytest
 
 from ryecore import __version__
-from tests.house import BASH, PRIMITIVE, House
 from tests.unit.cli.conftest import COMMAND, environ, read_all
+from tests.workspace import BASH, PRIMITIVE, Workspace
 
 DIRECTIVE = """```xml
 <directive name="d" version="1.0.0"><metadata/></directive>
@@ -40,8 +40,8 @@ def test_the_command_is_installed_and_has_a_version_and_help(run):
 # execute
 
 
-def test_execute_shows_the_result_and_the_chain(house, run):
-    house.shell("a/t", "echo hi")
+def test_execute_shows_the_result_and_the_chain(workspace, run):
+    workspace.shell("a/t", "echo hi")
     done = run("execute", "tool:a/t")
     assert (done.code, done.err) == (0, "")
     assert "✓ tool:a/t" in done.out
@@ -50,10 +50,10 @@ def test_execute_shows_the_result_and_the_chain(house, run):
     assert "\x1b" not in done.out
 
 
-def test_json_is_exactly_the_response_object(house, run):
-    ref = house.shell("a/t", "cat")
+def test_json_is_exactly_the_response_object(workspace, run):
+    ref = workspace.shell("a/t", "cat")
     printed = run("execute", ref, "a=1", "--json", "--trace").json
-    expected = house.execute(ref, {"a": 1}, trace=True).to_dict()
+    expected = workspace.execute(ref, {"a": 1}, trace=True).to_dict()
     for document in (printed, expected):
         document["metadata"]["duration_ms"] = 0
         for event in document["trace"]:
@@ -66,8 +66,8 @@ def test_json_is_exactly_the_response_object(house, run):
     ]
 
 
-def test_json_of_a_refusal_is_exactly_the_error_object(house, run):
-    house.shell("a/t", "true", config_schema=SCHEMA)
+def test_json_of_a_refusal_is_exactly_the_error_object(workspace, run):
+    workspace.shell("a/t", "true", config_schema=SCHEMA)
     done = run("execute", "tool:a/t", "--json", "count=x")
     assert done.code == 2
     document = done.json
@@ -78,8 +78,8 @@ def test_json_of_a_refusal_is_exactly_the_error_object(house, run):
     assert len(document["failures"]) == 2
 
 
-def test_a_tool_that_fails_exits_with_1_and_a_refusal_with_2(house, run):
-    house.shell("a/fails", "echo why >&2; exit 7")
+def test_a_tool_that_fails_exits_with_1_and_a_refusal_with_2(workspace, run):
+    workspace.shell("a/fails", "echo why >&2; exit 7")
     failed = run("execute", "tool:a/fails")
     assert failed.code == 1
     assert "why" in failed.out
@@ -90,8 +90,8 @@ def test_a_tool_that_fails_exits_with_1_and_a_refusal_with_2(house, run):
     assert refused.out == ""
 
 
-def test_parameters_come_as_pairs_as_json_and_on_standard_input(house, run):
-    ref = house.shell("a/t", "cat", config_schema=SCHEMA)
+def test_parameters_come_as_pairs_as_json_and_on_standard_input(workspace, run):
+    ref = workspace.shell("a/t", "cat", config_schema=SCHEMA)
     pairs = run("execute", ref, "name=7", "count=7", "extra=[1, 2]", "--json")
     assert pairs.json["data"] == {"name": "7", "count": 7, "extra": [1, 2]}
     given = json.dumps({"name": "é", "count": 1})
@@ -104,47 +104,47 @@ def test_parameters_come_as_pairs_as_json_and_on_standard_input(house, run):
 
 
 @pytest.mark.parametrize("params", ["", "[]", "[" * 100_000, '{"a": NaN}', '{"a": "\\ud800"}'])
-def test_params_that_are_no_json_object_are_refused(house, run, params):
-    house.shell("a/t", "touch ran")
+def test_params_that_are_no_json_object_are_refused(workspace, run, params):
+    workspace.shell("a/t", "touch ran")
     done = run("execute", "tool:a/t", "--params", "-", stdin=params)
     assert done.code == 2
     assert "JSON" in done.err
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
-def test_standard_input_that_is_no_text_is_refused(house, run):
-    house.shell("a/t", "true")
+def test_standard_input_that_is_no_text_is_refused(workspace, run):
+    workspace.shell("a/t", "true")
     assert run("execute", "tool:a/t", "--params", "-", stdin=b"\xff\xfe").code == 2
 
 
-def test_a_dry_run_runs_nothing_and_shows_what_would_run(house, run):
-    house.shell("a/t", "touch ran")
+def test_a_dry_run_runs_nothing_and_shows_what_would_run(workspace, run):
+    workspace.shell("a/t", "touch ran")
     done = run("execute", "tool:a/t", "--dry-run")
     assert done.code == 0
     assert "would run" in done.out
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
-def test_the_timeout_is_kept_and_what_came_out_is_shown(house, run):
-    house.shell("a/t", "echo begun; read -r < <(sleep 600)")
+def test_the_timeout_is_kept_and_what_came_out_is_shown(workspace, run):
+    workspace.shell("a/t", "echo begun; read -r < <(sleep 600)")
     done = run("execute", "tool:a/t", "--timeout", "0.3")
     assert done.code == 1
     assert "within 0.3 s" in done.out
     assert "begun" in done.out
 
 
-def test_the_trace_is_shown_where_it_is_asked_for(house, run):
-    house.shell("a/t", "true")
+def test_the_trace_is_shown_where_it_is_asked_for(workspace, run):
+    workspace.shell("a/t", "true")
     assert "verify_integrity" not in run("execute", "tool:a/t").out
     assert "verify_integrity" in run("execute", "tool:a/t", "--trace").out
     refused = run("execute", "tool:a/nowhere", "--trace")
     assert "resolve" in refused.err
 
 
-def test_the_project_may_be_named(house, run, tmp_path):
-    house.shell("a/t", "pwd")
+def test_the_project_may_be_named(workspace, run, tmp_path):
+    workspace.shell("a/t", "pwd")
     done = run("execute", "tool:a/t", "--project", "../project")
-    assert str(house.project) in done.out
+    assert str(workspace.project) in done.out
     assert run("execute", "tool:a/t", "--project", str(tmp_path / "nowhere")).code == 2
 
 
@@ -171,16 +171,16 @@ def test_the_project_may_be_named(house, run, tmp_path):
     ],
     ids=lambda args: " ".join(args)[:40],
 )
-def test_bad_input_is_refused_with_2_and_never_a_traceback(house, run, args):
-    house.shell("a/t", "touch ran")
+def test_bad_input_is_refused_with_2_and_never_a_traceback(workspace, run, args):
+    workspace.shell("a/t", "touch ran")
     done = run(*args)
     assert done.code == 2
     assert done.err
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
-def test_broken_items_are_refused_with_the_line(house, run):
-    house.write("tools/a/broken.py", "def execute(:\n")
+def test_broken_items_are_refused_with_the_line(workspace, run):
+    workspace.write("tools/a/broken.py", "def execute(:\n")
     done = run("execute", "tool:a/broken")
     assert done.code == 2
     assert "broken.py, line 2" in done.err
@@ -189,7 +189,7 @@ def test_broken_items_are_refused_with_the_line(house, run):
 # What a terminal, a pipe and a closed pipe see
 
 
-def on_terminal(house: House, *args: str, **variables: str) -> str:
+def on_terminal(workspace: Workspace, *args: str, **variables: str) -> str:
     """What a person sees in a terminal."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
@@ -197,8 +197,8 @@ def on_terminal(house: House, *args: str, **variables: str) -> str:
         stdin=subprocess.DEVNULL,
         stdout=follower,
         stderr=follower,
-        cwd=house.project,
-        env={**environ(house), **variables},
+        cwd=workspace.project,
+        env={**environ(workspace), **variables},
     ):
         os.close(follower)
         shown = read_all(leader)
@@ -206,17 +206,19 @@ def on_terminal(house: House, *args: str, **variables: str) -> str:
     return shown
 
 
-def test_a_terminal_has_colours_unless_no_color_is_set(house):
-    house.shell("a/t", "echo hi")
-    assert "\x1b[32m" in on_terminal(house, "execute", "tool:a/t")
-    assert "\x1b" not in on_terminal(house, "execute", "tool:a/t", NO_COLOR="1")
-    assert "\x1b" not in on_terminal(house, "execute", "tool:a/t", TERM="dumb")
+def test_a_terminal_has_colours_unless_no_color_is_set(workspace):
+    workspace.shell("a/t", "echo hi")
+    assert "\x1b[32m" in on_terminal(workspace, "execute", "tool:a/t")
+    assert "\x1b" not in on_terminal(workspace, "execute", "tool:a/t", NO_COLOR="1")
+    assert "\x1b" not in on_terminal(workspace, "execute", "tool:a/t", TERM="dumb")
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])
-def test_what_a_tool_prints_cannot_steer_the_terminal(house, variables):
-    house.shell("a/t", r"printf 'x\033[2J\033]0;title\007\rhidden'; printf '\033[31m' >&2; exit 1")
-    shown = on_terminal(house, "execute", "tool:a/t", **variables)
+def test_what_a_tool_prints_cannot_steer_the_terminal(workspace, variables):
+    workspace.shell(
+        "a/t", r"printf 'x\033[2J\033]0;title\007\rhidden'; printf '\033[31m' >&2; exit 1"
+    )
+    shown = on_terminal(workspace, "execute", "tool:a/t", **variables)
     assert "\x1b[2J" not in shown
     assert "\x1b]0" not in shown
     assert "\x07" not in shown
@@ -224,8 +226,8 @@ def test_what_a_tool_prints_cannot_steer_the_terminal(house, variables):
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_pipe_that_nobody_reads_is_no_error_to_speak_of(house, form):
-    house.shell("a/t", "echo hi")
+def test_a_pipe_that_nobody_reads_is_no_error_to_speak_of(workspace, form):
+    workspace.shell("a/t", "echo hi")
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -233,24 +235,24 @@ def test_a_pipe_that_nobody_reads_is_no_error_to_speak_of(house, form):
         stdout=writer,
         stderr=subprocess.PIPE,
         check=False,
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
     )
     os.close(writer)
     assert done.stderr == b""
     assert done.returncode == 1
 
 
-def test_a_reader_that_stops_early_is_no_error_to_speak_of(house):
-    house.shell("a/t", "seq 1 300000")
+def test_a_reader_that_stops_early_is_no_error_to_speak_of(workspace):
+    workspace.shell("a/t", "seq 1 300000")
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     with subprocess.Popen(
         [*COMMAND, "execute", "tool:a/t", "--json"],
         stdout=writer,
         stderr=subprocess.PIPE,
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
     ) as process:
         os.close(writer)
         assert os.read(reader, 10)
@@ -260,8 +262,8 @@ def test_a_reader_that_stops_early_is_no_error_to_speak_of(house):
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_half_characters_and_a_narrow_encoding_are_shown_somehow(house, run, form):
-    house.shell("a/t", """echo '{"a": "\\ud800 é ✓"}'""")
+def test_half_characters_and_a_narrow_encoding_are_shown_somehow(workspace, run, form):
+    workspace.shell("a/t", """echo '{"a": "\\ud800 é ✓"}'""")
     done = run("execute", "tool:a/t", *form)
     assert done.code == 0
     done = run("execute", "tool:a/t", *form, PYTHONIOENCODING="ascii")
@@ -271,8 +273,8 @@ def test_half_characters_and_a_narrow_encoding_are_shown_somehow(house, run, for
 # sign, verify, trace, keys, trust-project
 
 
-def test_a_tool_is_made_signed_verified_and_run(house, run):
-    path = house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\necho hi\n", sign=False)
+def test_a_tool_is_made_signed_verified_and_run(workspace, run):
+    path = workspace.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\necho hi\n", sign=False)
     refused = run("execute", "tool:a/t")
     assert refused.code == 2
     assert "rye sign tool:a/t" in refused.err
@@ -281,15 +283,15 @@ def test_a_tool_is_made_signed_verified_and_run(house, run):
     assert "1 of 1 signed" in signed.out
     verified = run("verify", "tool:a/t")
     assert verified.code == 0
-    assert house.key.public.fingerprint in verified.out
+    assert workspace.key.public.fingerprint in verified.out
     assert run("execute", "tool:a/t").code == 0
     path.write_text(path.read_text() + "#\n")
     assert run("verify", "tool:a/t").code == 2
 
 
-def test_a_glob_that_fails_in_part_exits_with_1(house, run):
-    house.write("tools/a/fine.sh", "", sign=False)
-    house.write("tools/a/bom.sh", b"\xef\xbb\xbf", sign=False)
+def test_a_glob_that_fails_in_part_exits_with_1(workspace, run):
+    workspace.write("tools/a/fine.sh", "", sign=False)
+    workspace.write("tools/a/bom.sh", b"\xef\xbb\xbf", sign=False)
     done = run("sign", "tool:a/*", "--json")
     assert done.code == 1
     assert done.json["total"] == 2
@@ -298,30 +300,30 @@ def test_a_glob_that_fails_in_part_exits_with_1(house, run):
     assert "1 of 2 signed" in shown.out
 
 
-def test_user_space_is_signed_on_request(house, run):
-    house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False, space="user")
+def test_user_space_is_signed_on_request(workspace, run):
+    workspace.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False, space="user")
     assert run("sign", "tool:a/t").code == 2
     assert run("sign", "tool:a/t", "--user").code == 0
     assert run("execute", "tool:a/t").code == 0
 
 
-def test_verify_prints_json_too(house, run):
-    house.shell("a/t", "true")
+def test_verify_prints_json_too(workspace, run):
+    workspace.shell("a/t", "true")
     document = run("verify", "tool:a/t", "--json").json
     assert document["status"] == "success"
     assert document["item_id"] == "tool:a/t"
-    assert document["key_fp"] == house.key.public.fingerprint
+    assert document["key_fp"] == workspace.key.public.fingerprint
 
 
-def test_trace_shows_the_chain_and_runs_nothing(house, run):
-    house.shell("a/t", "touch ran")
+def test_trace_shows_the_chain_and_runs_nothing(workspace, run):
+    workspace.shell("a/t", "touch ran")
     shown = run("trace", "tool:a/t")
     assert shown.code == 0
     assert "resolve_env" in shown.out
     document = run("trace", "tool:a/t", "--json").json
     assert document["chain"] == ["a/t", BASH, PRIMITIVE]
     assert document["trace"][0]["step"] == "resolve"
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
 def test_the_module_runs_like_the_script():
@@ -342,8 +344,8 @@ def test_what_no_space_holds_is_said_once_with_how_to_look(run):
     assert "rye graph list" in shown
 
 
-def test_an_unknown_limit_says_how_limits_are_written_here(house, run):
-    house.write("directives/d.md", DIRECTIVE)
+def test_an_unknown_limit_says_how_limits_are_written_here(workspace, run):
+    workspace.write("directives/d.md", DIRECTIVE)
     for command in (["execute", "directive:d"], ["execute", "directive:d", "--thread", "fork"]):
         refused = run(*command, "--limit", "turnz=3", OPENAI_API_KEY="x")
         assert refused.code == 2
@@ -351,12 +353,12 @@ def test_an_unknown_limit_says_how_limits_are_written_here(house, run):
     assert "--limit turns=8" in run("execute", "directive:d", "--limit", "turns").err
 
 
-def test_a_bare_id_is_fetched_by_the_kind_that_has_it(house, run):
-    house.write("knowledge/acme/terms.md", "Net 30.\n")
+def test_a_bare_id_is_fetched_by_the_kind_that_has_it(workspace, run):
+    workspace.write("knowledge/acme/terms.md", "Net 30.\n")
     refused = run("fetch", "acme/terms")
     assert refused.code == 2
     assert "next: Write knowledge:acme/terms.\n" in refused.err
-    house.write("config/acme/terms.yaml", "a: 1\n")
+    workspace.write("config/acme/terms.yaml", "a: 1\n")
     assert "knowledge:acme/terms or config:acme/terms" in run("fetch", "acme/terms").err
     missing = run("fetch", "acme/missing").err
     assert "like tool:acme/missing. The kinds are tool, directive, knowledge, config." in missing

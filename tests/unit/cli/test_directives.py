@@ -26,8 +26,8 @@ Greet {input:who}, {input:times} times.
 
 
 @pytest.fixture
-def greet(house):
-    house.write("directives/acme/greet.md", DIRECTIVE)
+def greet(workspace):
+    workspace.write("directives/acme/greet.md", DIRECTIVE)
     return "directive:acme/greet"
 
 
@@ -40,13 +40,13 @@ def test_text_stays_text_where_the_directive_declares_a_string(greet, run):
     assert run("execute", greet, "who=007").out == "Greet 007, 1 times.\n"
 
 
-def test_on_a_terminal_the_directions_cannot_steer_it(greet, house):
+def test_on_a_terminal_the_directions_cannot_steer_it(greet, workspace):
     reader, terminal = pty.openpty()
     with open(terminal, "wb") as out:
         subprocess.run(
             [*COMMAND, "execute", greet, "who=\x1b]0;x\x07"],
-            cwd=house.project,
-            env=environ(house) | {"NO_COLOR": "1"},
+            cwd=workspace.project,
+            env=environ(workspace) | {"NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
             stdout=out,
             check=True,

@@ -11,25 +11,25 @@ from attrs import evolve
 
 from ryecore.lillux.processes import current_process
 from ryecore.state.store import ThreadStore
-from tests.house import House
 from tests.unit.cli.conftest import Run
 from tests.unit.state.test_locking import HOLD_GATE, HOLD_SQLITE, holder
+from tests.workspace import Workspace
 
 
-def made_store(house: House) -> Path:
+def made_store(workspace: Workspace) -> Path:
     """A project's registry with one thread, closed; returns its file."""
-    store = ThreadStore.open(house.project / ".ai", house.user / ".ai")
+    store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
     store.registry.register("t", "tool:x")
     store.close()
-    (database,) = house.project.rglob("threads.db")
+    (database,) = workspace.project.rglob("threads.db")
     return database
 
 
-def test_what_is_in_order_is_said_check_by_check(house: House, run: Run) -> None:
+def test_what_is_in_order_is_said_check_by_check(workspace: Workspace, run: Run) -> None:
     fresh = run("doctor", "--json")
     assert (fresh.code, fresh.json["status"]) == (0, "success")
-    assert not house.path("state").exists()
-    made_store(house)
+    assert not workspace.path("state").exists()
+    made_store(workspace)
     done = run("doctor", "--json")
     here = [one for one in done.json["checks"] if one["name"] != "system"]
     assert {one["verdict"] for one in here} == {"ok"}, done.out
@@ -40,32 +40,32 @@ def test_what_is_in_order_is_said_check_by_check(house: House, run: Run) -> None
     assert "✓ store" in run("doctor").out
 
 
-def damaged(house: House, database: Path) -> None:
+def damaged(workspace: Workspace, database: Path) -> None:
     content = bytearray(database.read_bytes())
     content[1024:4096] = b"\xff" * 3072
     database.write_bytes(content)
 
 
-def stray_rows(house: House, database: Path) -> None:
+def stray_rows(workspace: Workspace, database: Path) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as opened:
         opened.execute("INSERT INTO results VALUES ('gone', '{}')")
 
 
-def newer(house: House, database: Path) -> None:
+def newer(workspace: Workspace, database: Path) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as opened:
         opened.execute("PRAGMA user_version = 99")
 
 
-def open_to_others(house: House, database: Path) -> None:
+def open_to_others(workspace: Workspace, database: Path) -> None:
     database.chmod(0o644)
 
 
-def open_run_key(house: House, database: Path) -> None:
-    (house.user / ".ai/state/keys/run_key.pem").chmod(0o644)
+def open_run_key(workspace: Workspace, database: Path) -> None:
+    (workspace.user / ".ai/state/keys/run_key.pem").chmod(0o644)
 
 
-def attested_by_nobody(house: House, database: Path) -> None:
-    (house.path("state/threads") / "attested.json").write_text("{}")
+def attested_by_nobody(workspace: Workspace, database: Path) -> None:
+    (workspace.path("state/threads") / "attested.json").write_text("{}")
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,13 @@ def attested_by_nobody(house: House, database: Path) -> None:
     ],
 )
 def test_a_problem_is_named_with_its_next_step(
-    house: House, run: Run, break_it: Callable[[House, Path], None], check: str, step: str
+    workspace: Workspace,
+    run: Run,
+    break_it: Callable[[Workspace, Path], None],
+    check: str,
+    step: str,
 ) -> None:
-    break_it(house, made_store(house))
+    break_it(workspace, made_store(workspace))
     done = run("doctor", "--json")
     assert (done.code, done.json["status"]) == (1, "error")
     steps = {one["name"]: one["next_step"] for one in done.json["checks"] if one["verdict"] != "ok"}
@@ -92,9 +96,9 @@ def test_a_problem_is_named_with_its_next_step(
 
 @pytest.mark.parametrize("script", [HOLD_GATE, HOLD_SQLITE], ids=["the gate", "SQLite's own"])
 def test_a_stopped_process_that_holds_the_state_is_named(
-    house: House, run: Run, script: str
+    workspace: Workspace, run: Run, script: str
 ) -> None:
-    database = made_store(house)
+    database = made_store(workspace)
     path = database.with_name("threads.db.gate") if script == HOLD_GATE else database
     with holder(script, path, stopped=True) as pid:
         done = run("doctor")
@@ -103,12 +107,12 @@ def test_a_stopped_process_that_holds_the_state_is_named(
     assert f"kill -CONT {pid}" in done.out
 
 
-def test_what_the_dead_have_left_is_a_warning(house: House, run: Run) -> None:
-    store = ThreadStore.open(house.project / ".ai", house.user / ".ai")
+def test_what_the_dead_have_left_is_a_warning(workspace: Workspace, run: Run) -> None:
+    store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
     store.registry.register("dead", "tool:x")
     store.registry.claim("dead", evolve(current_process(), pid=2**22 - 3, start_ticks=1))
     store.close()
-    left = house.path("tools") / ".x.py.0123456789ab"
+    left = workspace.path("tools") / ".x.py.0123456789ab"
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_text("")
     done = run("doctor", "--json")
@@ -117,7 +121,7 @@ def test_what_the_dead_have_left_is_a_warning(house: House, run: Run) -> None:
     assert "dead" in said[0]
     assert str(left) in said[1]
     assert (
-        ThreadStore.open(house.project / ".ai", house.user / ".ai")
+        ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
         .registry.get_thread("dead")
         .status
         == "running"
@@ -126,6 +130,6 @@ def test_what_the_dead_have_left_is_a_warning(house: House, run: Run) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.root
-def test_state_of_another_user_is_a_problem(house: House, run: Run) -> None:
-    os.chown(made_store(house), 1234, 1234)
+def test_state_of_another_user_is_a_problem(workspace: Workspace, run: Run) -> None:
+    os.chown(made_store(workspace), 1234, 1234)
     assert "belongs to user 1234" in run("doctor").out

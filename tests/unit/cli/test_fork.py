@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import House
 from tests.thread_deps import DEPS, furnish
 from tests.unit.cli.conftest import COMMAND, Run, environ, read_all
+from tests.workspace import Workspace
 
 FORK = ["execute", "directive:acme/sum", "x=4", "--thread", "fork", "--deps", DEPS]
 
 
 @pytest.fixture(autouse=True)
-def furnished(house: House) -> None:
-    furnish(house)
+def furnished(workspace: Workspace) -> None:
+    furnish(workspace)
 
 
 def test_a_directive_runs_and_its_outputs_are_printed(run: Run) -> None:
@@ -50,13 +50,13 @@ def test_it_can_go_on_by_itself_with_the_same_models(run: Run) -> None:
     assert waited.json["threads"][0]["result"]["outputs"] == {"total": 7}
 
 
-def test_without_models_it_says_which_keys_there_could_be(house: House, run: Run) -> None:
+def test_without_models_it_says_which_keys_there_could_be(workspace: Workspace, run: Run) -> None:
     for extra in ((), ("--async",)):
         done = run(*FORK[:-2], *extra)
         assert done.code == 2
         assert "ANTHROPIC_API_KEY" in done.err
         assert "--deps module:function" in done.err
-    assert not house.path("state").exists()  # nothing was begun
+    assert not workspace.path("state").exists()  # nothing was begun
 
 
 def test_what_else_is_wrong_is_said_before_that(run: Run) -> None:
@@ -85,20 +85,20 @@ def test_deps_that_can_not_be_used_are_refused(run: Run, deps: str, said: str) -
     assert "next" in done.err
 
 
-def test_a_tree_is_drawn_on_the_terminal_while_it_runs(house: House) -> None:
+def test_a_tree_is_drawn_on_the_terminal_while_it_runs(workspace: Workspace) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS],
         stdout=subprocess.PIPE,
         stderr=theirs,
-        cwd=house.project,
-        env={**environ(house), "TERM": "xterm"},
+        cwd=workspace.project,
+        env={**environ(workspace), "TERM": "xterm"},
     )
     os.close(theirs)
     drawn = ""
     while "▸" not in drawn:  # it runs
         drawn += os.read(ours, 4096).decode(errors="replace")
-    until_asked(house, process)
+    until_asked(workspace, process)
     process.send_signal(signal.SIGINT)
     drawn += read_all(ours)
     out, _ = process.communicate(timeout=60)
@@ -123,16 +123,16 @@ def test_a_child_stands_below_its_parent(run: Run) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_the_thread_to_stop_and_says_what_came_of_it(
-    house: House, run: Run, number: signal.Signals
+    workspace: Workspace, run: Run, number: signal.Signals
 ) -> None:
     process = subprocess.Popen(
         [*COMMAND, "execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
     )
-    thread_id = until_asked(house, process)
+    thread_id = until_asked(workspace, process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert b"Traceback" not in err
@@ -142,9 +142,9 @@ def test_a_signal_asks_the_thread_to_stop_and_says_what_came_of_it(
     assert run("threads", "verify", thread_id).code == 0
 
 
-def until_asked(house: House, process: "subprocess.Popen[bytes]") -> str:
+def until_asked(workspace: Workspace, process: "subprocess.Popen[bytes]") -> str:
     """Wait until the model of the only thread is asked; the thread's id."""
-    place: Path = house.path("state/threads")
+    place: Path = workspace.path("state/threads")
     while process.poll() is None:
         for path in place.rglob("transcript.jsonl"):
             if '"model_call"' in path.read_text():

@@ -7,18 +7,18 @@ import subprocess
 import pytest
 
 from tests.graphs import graph
-from tests.house import House
 from tests.thread_deps import DEPS, furnish
 from tests.unit.cli.conftest import COMMAND, Run, environ
 from tests.unit.cli.test_fork import until_asked
+from tests.workspace import Workspace
 
 GOING_ON = [["resume"], ["fork", "--at", "1"], ["handoff"]]
 SEE_RUN = "See the run, and how to continue it: rye graph show"
 
 
 @pytest.fixture(autouse=True)
-def furnished(house: House) -> None:
-    furnish(house)
+def furnished(workspace: Workspace) -> None:
+    furnish(workspace)
 
 
 def forked(run: Run, *args: str) -> str:
@@ -27,8 +27,8 @@ def forked(run: Run, *args: str) -> str:
     return str(done.json["thread_id"])
 
 
-def alter(house: House, thread_id: str) -> None:
-    path = house.path(f"state/threads/{thread_id}/transcript.jsonl")
+def alter(workspace: Workspace, thread_id: str) -> None:
+    path = workspace.path(f"state/threads/{thread_id}/transcript.jsonl")
     text = path.read_text()
     assert "I was told" in text
     path.write_text(text.replace("I was told", "I was sold"))
@@ -50,12 +50,14 @@ def test_a_transcript_is_printed_for_people_and_for_programs(run: Run) -> None:
     assert (refused.code, "cognition_out" in refused.err) == (2, True)
 
 
-def test_a_transcript_that_was_altered_says_which_turn_it_is(house: House, run: Run) -> None:
+def test_a_transcript_that_was_altered_says_which_turn_it_is(
+    workspace: Workspace, run: Run
+) -> None:
     thread_id = forked(run, "directive:acme/talk")
     proved = run("threads", "verify", thread_id)
     assert (proved.code, "nothing altered or cut" in proved.out) == (0, True)
     assert run("threads", "verify", thread_id, "--json").json["ok"] is True
-    alter(house, thread_id)
+    alter(workspace, thread_id)
     shown = run("threads", "verify", thread_id)
     assert shown.code == 1
     assert "turn 1    altered" in shown.out
@@ -114,15 +116,15 @@ def test_a_watch_that_is_piped_prints_a_line_for_each_change(run: Run) -> None:
     assert "nothing runs" in run("threads", "tree").out
 
 
-def test_of_a_thread_that_runs_it_says_so(house: House, run: Run) -> None:
+def test_of_a_thread_that_runs_it_says_so(workspace: Workspace, run: Run) -> None:
     process = subprocess.Popen(
         [*COMMAND, "execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
     )
-    thread_id = until_asked(house, process)
+    thread_id = until_asked(workspace, process)
     refused = run("threads", "resume", thread_id, "--deps", DEPS)
     assert refused.code == 2
     assert "still runs" in refused.err
@@ -148,8 +150,10 @@ def test_what_there_is_not_is_refused_with_a_next_step(run: Run, command: list[s
 
 
 @pytest.mark.parametrize("command", [*GOING_ON, ["transcript"], ["verify"], ["replay"]])
-def test_a_tool_s_thread_has_no_conversation(house: House, run: Run, command: list[str]) -> None:
-    house.shell("acme/work", "echo hello")
+def test_a_tool_s_thread_has_no_conversation(
+    workspace: Workspace, run: Run, command: list[str]
+) -> None:
+    workspace.shell("acme/work", "echo hello")
     thread_id = run("execute", "tool:acme/work", "--async", "--json").json["thread_id"]
     run("threads", "wait", thread_id)
     done = run("threads", *command, thread_id)  # without models, too
@@ -159,8 +163,10 @@ def test_a_tool_s_thread_has_no_conversation(house: House, run: Run, command: li
 
 
 @pytest.mark.parametrize("command", [*GOING_ON, ["transcript"], ["replay"]])
-def test_a_graph_s_run_has_no_conversation(house: House, run: Run, command: list[str]) -> None:
-    ref = graph(house, {"end": {"type": "return"}})
+def test_a_graph_s_run_has_no_conversation(
+    workspace: Workspace, run: Run, command: list[str]
+) -> None:
+    ref = graph(workspace, {"end": {"type": "return"}})
     run_id = run("graph", "run", ref, "--json").json["data"]["graph_run_id"]
     done = run("threads", *command, run_id)  # without models, too
     assert (done.code, f"next: {SEE_RUN} {run_id}" in done.err) == (2, True), done.err

@@ -1,18 +1,18 @@
 """rye graph forget."""
 
-from tests.house import House
 from tests.unit.cli.conftest import Run
 from tests.unit.graph.asking import RUNTIME
+from tests.workspace import Workspace
 
 
-def test_what_is_forgotten_is_computed_again(house: House, run: Run) -> None:
-    marks = house.root / "marks"
-    house.shell("acme/count", f"printf x >> {marks}")
+def test_what_is_forgotten_is_computed_again(workspace: Workspace, run: Run) -> None:
+    marks = workspace.root / "marks"
+    workspace.shell("acme/count", f"printf x >> {marks}")
     nodes = {
         "count": {"action": {"item_id": "tool:acme/count"}, "cache_result": True, "next": "done"},
         "done": {"type": "return", "output": 1},
     }
-    house.write(
+    workspace.write(
         "tools/acme/flow.yaml",
         {
             "version": "1.0.0",

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tests.graphs import graph
-from tests.house import House
 from tests.unit.cli.conftest import Run
+from tests.workspace import Workspace
 
 FLOW = {
     "load": {
@@ -34,19 +34,21 @@ RUN_ID = r"acme/flow/flow-\d+(?:-\w+)?"
 
 
 @pytest.fixture
-def flow(house: House) -> str:
-    house.python("acme/double", "def execute(params, project_path): return {'n': params['n'] * 2}")
-    return graph(house, FLOW, inputs=INPUTS, state={"n": 0, "all": []})
+def flow(workspace: Workspace) -> str:
+    workspace.python(
+        "acme/double", "def execute(params, project_path): return {'n': params['n'] * 2}"
+    )
+    return graph(workspace, FLOW, inputs=INPUTS, state={"n": 0, "all": []})
 
 
 @pytest.fixture
-def failing(house: House) -> str:
-    house.python("acme/bad", "def execute(params, project_path): raise ValueError('No tide.')")
+def failing(workspace: Workspace) -> str:
+    workspace.python("acme/bad", "def execute(params, project_path): raise ValueError('No tide.')")
     nodes = {
         "ask": {"action": {"item_id": "tool:acme/bad"}, "next": "done"},
         "done": {"type": "return"},
     }
-    return graph(house, nodes, "acme/failing")
+    return graph(workspace, nodes, "acme/failing")
 
 
 def test_a_graph_runs_told_line_by_line_and_its_output_is_printed(run: Run, flow: str) -> None:
@@ -79,7 +81,7 @@ def test_inputs_can_be_read_and_are_checked(run: Run, flow: str) -> None:
 
 
 def test_a_run_that_fails_says_why_where_and_how_to_go_on(
-    house: House, run: Run, failing: str
+    workspace: Workspace, run: Run, failing: str
 ) -> None:
     done = run("graph", "run", failing)
     assert done.code == 1
@@ -91,7 +93,7 @@ def test_a_run_that_fails_says_why_where_and_how_to_go_on(
     assert "✗ ask" in shown.out
     assert "ValueError: No tide." in shown.out
     assert "stands  before ask, behind step 1" in shown.out
-    house.python("acme/bad", "def execute(params, project_path): return 'High.'")
+    workspace.python("acme/bad", "def execute(params, project_path): return 'High.'")
     again = run(*command[1:])
     assert again.code == 0, again.out + again.err
     assert "completed" in again.out
@@ -149,18 +151,22 @@ def test_a_run_goes_on_from_an_earlier_step_with_values_that_are_set(run: Run, f
     assert "isn't INDEX=JSON" in run("graph", "resume", first, "--member", "one=1").err
 
 
-def test_validation_lists_every_problem_with_its_line(house: House, run: Run, flow: str) -> None:
+def test_validation_lists_every_problem_with_its_line(
+    workspace: Workspace, run: Run, flow: str
+) -> None:
     nodes = {
         "a": {"action": {"item_id": "tool:acme/duble"}, "next": "b"},
         "b": {"action": {"item_id": "tool:acme/double"}, "next": "done"},
         "done": {"type": "return"},
     }
-    calling = run("graph", "validate", graph(house, nodes, "acme/calling"))
+    calling = run("graph", "validate", graph(workspace, nodes, "acme/calling"))
     assert calling.code == 1
-    path = house.path("tools/acme/calling.yaml")
+    path = workspace.path("tools/acme/calling.yaml")
     line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if "duble" in text)
     assert f"✗ {path}:{line}  config.nodes.a.action.item_id" in calling.out
-    broken = graph(house, {"a": {"type": "gate", "next": "z"}, "b": {"type": "return"}}, "acme/b")
+    broken = graph(
+        workspace, {"a": {"type": "gate", "next": "z"}, "b": {"type": "return"}}, "acme/b"
+    )
     done = run("graph", "validate", broken, "--json")
     assert (done.code, done.json["is_valid"]) == (1, False)
     assert all(one["line"] and one["path"] for one in done.json["errors"])
@@ -168,7 +174,7 @@ def test_validation_lists_every_problem_with_its_line(house: House, run: Run, fl
     good = run("graph", "validate", "acme/flow")
     assert (good.code, good.out) == (0, "✓ acme/flow  0 errors\n")
     assert run("graph", "validate", "acme/double").code == 2
-    assert not house.path("state").exists()  # nothing of it ran
+    assert not workspace.path("state").exists()  # nothing of it ran
 
 
 def test_a_graph_is_shown_with_its_nodes_edges_and_conditions(run: Run, flow: str) -> None:
@@ -185,7 +191,7 @@ def test_a_graph_is_shown_with_its_nodes_edges_and_conditions(run: Run, flow: st
     assert document["nodes"]["load"]["next"][0]["when"]["op"] == "gt"
 
 
-def test_a_graph_and_a_run_are_drawn(house: House, run: Run, flow: str) -> None:
+def test_a_graph_and_a_run_are_drawn(workspace: Workspace, run: Run, flow: str) -> None:
     assert "flowchart TD" in run("graph", "show", flow, "--mermaid").out
     run_id = run("graph", "run", flow, "n=1", "--json", "--quiet").json["data"]["graph_run_id"]
     picture = run("graph", "show", run_id, "--svg", "-")
@@ -193,29 +199,29 @@ def test_a_graph_and_a_run_are_drawn(house: House, run: Run, flow: str) -> None:
     assert "skipped" in picture.out  # each wasn't come to
     assert ET.fromstring(picture.out).tag.endswith("svg")
     assert run("graph", "show", run_id, "--svg", "a.svg").out == "drawn: a.svg\n"
-    assert (house.project / "a.svg").read_text() == picture.out
-    house.path("tools/acme/flow.yaml").unlink()
+    assert (workspace.project / "a.svg").read_text() == picture.out
+    workspace.path("tools/acme/flow.yaml").unlink()
     gone = run("graph", "show", run_id, "--svg", "-")
     assert (gone.code, "can't be loaded any more" in gone.err) == (2, True)
     assert "✓ load" in run("graph", "show", run_id).out
 
 
-def test_what_is_neither_graph_nor_run_is_said(house: House, run: Run, flow: str) -> None:
+def test_what_is_neither_graph_nor_run_is_said(workspace: Workspace, run: Run, flow: str) -> None:
     done = run("graph", "show", "acme/flox")
     assert done.code == 2
     assert "neither a graph nor a run" in done.err
     assert "rye graph list" in done.err
     assert "was not found" in run("graph", "show", "tool:acme/flox").err
-    house.shell("acme/work", "echo hello")
+    workspace.shell("acme/work", "echo hello")
     thread_id = run("execute", "tool:acme/work", "--async", "--json").json["thread_id"]
     run("threads", "wait", thread_id)
     other = run("graph", "show", thread_id)
     assert (other.code, "is no run of a graph" in other.err) == (2, True)
 
 
-def test_runs_are_listed_and_nothing_else(house: House, run: Run, flow: str) -> None:
+def test_runs_are_listed_and_nothing_else(workspace: Workspace, run: Run, flow: str) -> None:
     assert run("graph", "list").out == "no graph has run here yet\n"
-    house.shell("acme/work", "echo hello")
+    workspace.shell("acme/work", "echo hello")
     run("execute", "tool:acme/work", "--async")
     first = run("graph", "run", flow, "n=1", "--json", "--quiet").json["data"]["graph_run_id"]
     second = run("execute", flow, "n=1", "--json").json["data"]["graph_run_id"]
@@ -229,11 +235,13 @@ def test_runs_are_listed_and_nothing_else(house: House, run: Run, flow: str) -> 
 
 
 def test_a_hostile_error_neither_steers_the_terminal_nor_breaks_the_lines(
-    house: House, run: Run
+    workspace: Workspace, run: Run
 ) -> None:
-    house.python("acme/bad", "def execute(params, project_path): raise ValueError('\\x1b[2J\\rx')")
+    workspace.python(
+        "acme/bad", "def execute(params, project_path): raise ValueError('\\x1b[2J\\rx')"
+    )
     nodes = {"a": {"action": {"item_id": "tool:acme/bad"}, "next": "b"}, "b": {"type": "return"}}
-    done = run("graph", "run", graph(house, nodes, "acme/bad_flow"))
+    done = run("graph", "run", graph(workspace, nodes, "acme/bad_flow"))
     run_id = re.findall(r"  run (\S+)", done.out)[0]
     shown = run("graph", "show", run_id)
     for text in (done.out, done.err, shown.out):
@@ -243,18 +251,18 @@ def test_a_hostile_error_neither_steers_the_terminal_nor_breaks_the_lines(
 
 
 def test_a_dry_run_says_what_a_graph_would_do_and_refuses_a_broken_one(
-    house: House, run: Run, flow: str
+    workspace: Workspace, run: Run, flow: str
 ) -> None:
     done = run("execute", flow, "n=4", "--dry-run", "--json")
     assert (done.code, done.json["status"]) == (0, "validation_passed")
     assert done.json["data"]["nodes"]["load"] == "action tool:acme/double"
     shown = run("execute", flow, "n=4", "--dry-run").out
     assert "foreach tool:acme/double for each of ${inputs.list}, into all" in shown
-    broken = graph(house, {"a": {"type": "gate", "next": "z"}}, "acme/broken")
+    broken = graph(workspace, {"a": {"type": "gate", "next": "z"}}, "acme/broken")
     refused = run("execute", broken, "--dry-run")
     assert refused.code == 2
     assert "'z'" in refused.err
-    assert not house.path("state").exists()
+    assert not workspace.path("state").exists()
 
 
 def test_a_graph_is_found_and_fetched_as_the_tool_that_it_is(run: Run, flow: str) -> None:
@@ -264,15 +272,15 @@ def test_a_graph_is_found_and_fetched_as_the_tool_that_it_is(run: Run, flow: str
 
 
 def test_a_run_in_a_project_whose_ai_is_a_link_out_of_it_is_refused(
-    run: Run, house: House, flow: str
+    run: Run, workspace: Workspace, flow: str
 ) -> None:
-    (house.project / ".ai").rename(house.root / "elsewhere")
-    (house.project / ".ai").symlink_to("../elsewhere")
+    (workspace.project / ".ai").rename(workspace.root / "elsewhere")
+    (workspace.project / ".ai").symlink_to("../elsewhere")
     done = run("graph", "run", flow, "n=4")
     assert done.code == 2
     assert "link that leaves" in done.err
     assert "Traceback" not in done.err
-    assert not (house.root / "elsewhere/state").exists()
+    assert not (workspace.root / "elsewhere/state").exists()
 
 
 def test_a_repeated_start_of_an_ended_run_says_that_nothing_was_run_again(

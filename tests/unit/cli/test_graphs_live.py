@@ -11,31 +11,33 @@ from pathlib import Path
 import pytest
 
 from tests.graphs import graph
-from tests.house import House
 from tests.unit.cli.conftest import COMMAND, Run, environ, read_all
+from tests.workspace import Workspace
 
 
 @pytest.fixture
-def waiting(house: House) -> str:
+def waiting(workspace: Workspace) -> str:
     """A graph whose second node waits until somebody writes into a pipe, or stops it."""
-    house.shell("acme/quick", "true")
-    house.shell("acme/wait", "echo waits > waits; cat go")
-    os.mkfifo(house.project / "go")
+    workspace.shell("acme/quick", "true")
+    workspace.shell("acme/wait", "echo waits > waits; cat go")
+    os.mkfifo(workspace.project / "go")
     nodes = {
         "first": {"action": {"item_id": "tool:acme/quick"}, "next": "second"},
         "second": {"action": {"item_id": "tool:acme/wait"}, "next": "done"},
         "done": {"type": "return", "output": "over"},
     }
-    return graph(house, nodes)
+    return graph(workspace, nodes)
 
 
-def start(house: House, *args: str, err: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+def start(
+    workspace: Workspace, *args: str, err: int = subprocess.PIPE
+) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [*COMMAND, "graph", "run", *args],
         stdout=subprocess.PIPE,
         stderr=err,
-        cwd=house.project,
-        env={**environ(house), "TERM": "xterm"},
+        cwd=workspace.project,
+        env={**environ(workspace), "TERM": "xterm"},
     )
 
 
@@ -51,38 +53,38 @@ def until_it_waits(process: "subprocess.Popen[bytes]", project: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", ["has gone", "is full"])
-def test_a_run_goes_on_where_nobody_reads_of_it(house: House, reader: str) -> None:
+def test_a_run_goes_on_where_nobody_reads_of_it(workspace: Workspace, reader: str) -> None:
     """As `rye graph run REF 2>&1 >result | head -1`, which stopped it in the middle."""
-    house.shell("acme/mark", "echo done >> marks")
+    workspace.shell("acme/mark", "echo done >> marks")
     names = "abcdef"
     nodes = {
         name: {"action": {"item_id": "tool:acme/mark"}, "next": after}
         for name, after in zip(names, [*names[1:], "end"], strict=True)
     }
-    ref = graph(house, {**nodes, "end": {"type": "return", "output": "over"}})
+    ref = graph(workspace, {**nodes, "end": {"type": "return", "output": "over"}})
     if reader == "has gone":
         reading, writing = os.pipe()
         os.close(reading)
     else:
         writing = os.open("/dev/full", os.O_WRONLY)
-    process = start(house, ref, "--json", err=writing)
+    process = start(workspace, ref, "--json", err=writing)
     os.close(writing)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(out)["data"]["output"] == "over"
-    assert (house.project / "marks").read_text().count("done") == len(names)
+    assert (workspace.project / "marks").read_text().count("done") == len(names)
 
 
 def test_a_run_is_drawn_over_itself_and_the_cursor_is_given_back(
-    house: House, waiting: str
+    workspace: Workspace, waiting: str
 ) -> None:
     ours, theirs = pty.openpty()
-    process = start(house, waiting, err=theirs)
+    process = start(workspace, waiting, err=theirs)
     os.close(theirs)
     drawn = ""
     while "▸ second" not in plain(drawn):
         drawn += os.read(ours, 4096).decode(errors="replace")
-    (house.project / "go").write_text("on\n")
+    (workspace.project / "go").write_text("on\n")
     drawn += read_all(ours)
     out, _ = process.communicate(timeout=60)
     os.close(ours)
@@ -105,10 +107,10 @@ def test_a_run_is_drawn_over_itself_and_the_cursor_is_given_back(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_run_which_can_go_on(
-    house: House, run: Run, waiting: str, number: signal.Signals
+    workspace: Workspace, run: Run, waiting: str, number: signal.Signals
 ) -> None:
-    process = start(house, waiting)
-    until_it_waits(process, house.project)
+    process = start(workspace, waiting)
+    until_it_waits(process, workspace.project)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -127,9 +129,9 @@ def test_a_signal_stops_a_run_which_can_go_on(
     assert done.json["data"]["output"] == "over"
 
 
-def test_a_killed_run_is_shown_as_it_stands(house: House, run: Run, waiting: str) -> None:
-    process = start(house, waiting, "--quiet")
-    until_it_waits(process, house.project)
+def test_a_killed_run_is_shown_as_it_stands(workspace: Workspace, run: Run, waiting: str) -> None:
+    process = start(workspace, waiting, "--quiet")
+    until_it_waits(process, workspace.project)
     running = run("graph", "list", "--running", "--json").json["runs"]
     run_id = running[0]["thread_id"]
     seen = run("graph", "show", run_id)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ryecore import SigningKey
-from tests.house import BASH, House
+from tests.workspace import BASH, Workspace
 
 
-def test_a_first_key_is_made_once_with_closed_permissions_and_trusted(house, run, tmp_path):
+def test_a_first_key_is_made_once_with_closed_permissions_and_trusted(workspace, run, tmp_path):
     home = tmp_path / "fresh"
     done = run("keys", "generate", "--owner", "Ann", "--json", USER_SPACE=str(home))
     assert done.code == 0
@@ -32,18 +32,18 @@ def test_keys_list_says_how_to_begin(run, tmp_path):
     assert "rye keys generate" in run("keys", "list", USER_SPACE=str(tmp_path / "x")).out
 
 
-def colleague(house: House, tmp_path: Path) -> tuple[SigningKey, Path]:
+def colleague(workspace: Workspace, tmp_path: Path) -> tuple[SigningKey, Path]:
     """A colleague's key, its public half as a file, and a tool that it has signed."""
     key = SigningKey.generate()
     pem = tmp_path / "colleague.pem"
     pem.write_bytes(key.public.pem)
-    path = house.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False)
-    house.sign(path, key=key)
+    path = workspace.write("tools/a/t.sh", f"# __executor_id__ = '{BASH}'\n", sign=False)
+    workspace.sign(path, key=key)
     return key, pem
 
 
-def test_a_colleagues_key_is_trusted_and_revoked(house, run, tmp_path):
-    key, pem = colleague(house, tmp_path)
+def test_a_colleagues_key_is_trusted_and_revoked(workspace, run, tmp_path):
+    key, pem = colleague(workspace, tmp_path)
     refused = run("execute", "tool:a/t")
     assert refused.code == 2
     assert "rye keys trust" in refused.err
@@ -64,9 +64,9 @@ def test_a_colleagues_key_is_trusted_and_revoked(house, run, tmp_path):
     assert (known["owner"], known["status"]) == ("Bob", "trusted")
 
 
-def test_a_key_that_a_project_brings_is_trusted_by_its_file(house, run, tmp_path):
-    key, _ = colleague(house, tmp_path)
-    house.write(
+def test_a_key_that_a_project_brings_is_trusted_by_its_file(workspace, run, tmp_path):
+    key, _ = colleague(workspace, tmp_path)
+    workspace.write(
         f"config/keys/trusted/{key.public.fingerprint}.toml",
         f'owner = "Bob"\n[public_key]\npem = """{key.public.pem.decode()}"""\n',
         key=key,
@@ -78,8 +78,8 @@ def test_a_key_that_a_project_brings_is_trusted_by_its_file(house, run, tmp_path
     assert run("execute", "tool:a/t").code == 0
 
 
-def test_a_key_may_expire(house, run, tmp_path):
-    _, pem = colleague(house, tmp_path)
+def test_a_key_may_expire(workspace, run, tmp_path):
+    _, pem = colleague(workspace, tmp_path)
     assert run("keys", "trust", str(pem), "--not-after", "2999-01-31T00:00:00Z").code == 0
     assert run("execute", "tool:a/t").code == 0
     assert "2999" in run("keys", "list").out
@@ -90,42 +90,42 @@ def test_a_key_may_expire(house, run, tmp_path):
 
 
 @pytest.mark.parametrize("when", ["tomorrow", "2027-01-31"])
-def test_an_expiry_that_is_no_time_is_refused(house, run, tmp_path, when):
-    _, pem = colleague(house, tmp_path)
+def test_an_expiry_that_is_no_time_is_refused(workspace, run, tmp_path, when):
+    _, pem = colleague(workspace, tmp_path)
     done = run("keys", "trust", str(pem), "--not-after", when)
     assert done.code == 2
     assert run("execute", "tool:a/t").code == 2
 
 
-def test_a_key_may_be_vouched_for_in_this_project_alone(house, run, tmp_path):
-    key, pem = colleague(house, tmp_path)
+def test_a_key_may_be_vouched_for_in_this_project_alone(workspace, run, tmp_path):
+    key, pem = colleague(workspace, tmp_path)
     assert run("keys", "trust", str(pem), "--in-project").code == 0
-    assert house.path(f"config/keys/trusted/{key.public.fingerprint}.toml").is_file()
+    assert workspace.path(f"config/keys/trusted/{key.public.fingerprint}.toml").is_file()
     assert run("execute", "tool:a/t").code == 0
 
 
-def test_trusting_needs_a_key_of_ones_own(house, run, tmp_path):
-    _, pem = colleague(house, tmp_path)
+def test_trusting_needs_a_key_of_ones_own(workspace, run, tmp_path):
+    _, pem = colleague(workspace, tmp_path)
     done = run("keys", "trust", str(pem), USER_SPACE=str(tmp_path / "x"))
     assert done.code == 2
     assert "rye keys generate" in done.err
 
 
-def test_a_file_that_holds_no_public_key_is_named(house, run):
+def test_a_file_that_holds_no_public_key_is_named(workspace, run):
     for name in ("notes.txt", "notes.toml"):
-        (house.project / name).write_text("a = 1\n")
+        (workspace.project / name).write_text("a = 1\n")
         refused = run("keys", "trust", name)
         assert refused.code == 2
         assert f"{name} holds no public key" in refused.err
         assert "public_key.pem" in refused.err
 
 
-def test_trust_project_makes_its_own_interpreter_run(house, run):
-    python = house.project / ".venv/bin/python"
+def test_trust_project_makes_its_own_interpreter_run(workspace, run):
+    python = workspace.project / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho '\"mine\"'\n")
     python.chmod(0o755)
-    house.python("a/t", "def execute(p, project):\n    return 'theirs'")
+    workspace.python("a/t", "def execute(p, project):\n    return 'theirs'")
     assert run("execute", "tool:a/t", "--json").json["data"] == "theirs"
     trusted = run("trust-project")
     assert trusted.code == 0

@@ -3,14 +3,14 @@
 import pytest
 
 from ryecore.state.store import ThreadStore
-from tests.house import House
 from tests.unit.cli.conftest import Run
+from tests.workspace import Workspace
 
 
 @pytest.fixture
-def many(house: House) -> House:
+def many(workspace: Workspace) -> Workspace:
     """53 threads that have ended, and 52 runs of a graph of which two have not."""
-    store = ThreadStore.open(house.path(""), house.path("", "user"))
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     for number in range(53):
         store.registry.register(f"acme/x/x-{number}", "directive:acme/x")
         store.registry.settle(f"acme/x/x-{number}", "completed", {})
@@ -19,7 +19,7 @@ def many(house: House) -> House:
         if number > 1:
             store.registry.settle(f"acme/flow/flow-{number}", "completed", {})
     store.close()
-    return house
+    return workspace
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def many(house: House) -> House:
     ],
 )
 def test_following_what_a_list_says_shows_all(
-    many: House, run: Run, asked: list[str], key: str, total: int
+    many: Workspace, run: Run, asked: list[str], key: str, total: int
 ) -> None:
     seen: list[str] = []
     command = asked
@@ -51,7 +51,7 @@ def test_following_what_a_list_says_shows_all(
     assert len(set(seen)) == total
 
 
-def test_the_library_says_how_many_there_are(many: House) -> None:
+def test_the_library_says_how_many_there_are(many: Workspace) -> None:
     with many.sync() as rye:
         for listed, total in (
             (rye.threads.list(all=True), 105),

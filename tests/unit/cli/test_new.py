@@ -5,18 +5,20 @@ import os
 
 import pytest
 
-from tests.house import House
 from tests.unit.cli.conftest import Run
+from tests.workspace import Workspace
 
 HOSTILE = (
     'say "hi" `touch x` $(touch x) \\ """ </description> ]]> ${x}\n# __executor_id__ = "x"\u202e'
 )
 
 
-def test_an_empty_folder_becomes_a_project_and_says_what_comes_next(house: House, run: Run) -> None:
+def test_an_empty_folder_becomes_a_project_and_says_what_comes_next(
+    workspace: Workspace, run: Run
+) -> None:
     done = run("init", "shop")
     assert done.code == 0
-    assert sorted(os.listdir(house.project / "shop/.ai")) == [
+    assert sorted(os.listdir(workspace.project / "shop/.ai")) == [
         "config", "directives", "knowledge", "tools",
     ]  # fmt: skip
     assert "rye keys generate" not in done.out  # there is a key
@@ -24,14 +26,16 @@ def test_an_empty_folder_becomes_a_project_and_says_what_comes_next(house: House
     assert run("init", "shop").code == 0
 
 
-def test_whoever_has_no_key_is_told_to_make_one(house: House, run: Run) -> None:
-    away = {"USER_SPACE": str(house.root / "nobody")}
+def test_whoever_has_no_key_is_told_to_make_one(workspace: Workspace, run: Run) -> None:
+    away = {"USER_SPACE": str(workspace.root / "nobody")}
     assert run("init", "--json", **away).json["next_steps"][0] == "rye keys generate"
     assert run("new", "tool", "t", "--json", **away).json["next_steps"][1] == "rye keys generate"
 
 
 @pytest.mark.parametrize("kind", ["tool", "tool:bash", "tool:javascript", "graph", "directive"])
-def test_what_is_made_verifies_once_signed_and_runs(house: House, run: Run, kind: str) -> None:
+def test_what_is_made_verifies_once_signed_and_runs(
+    workspace: Workspace, run: Run, kind: str
+) -> None:
     kind, _, language = kind.partition(":")
     options = ["--language", language] if language else []
     made = run("new", kind, "acme/sub/x", "--description", HOSTILE, *options, "--json")
@@ -48,18 +52,20 @@ def test_what_is_made_verifies_once_signed_and_runs(house: House, run: Run, kind
     found = {one["id"]: one for one in run("search", "x", "--json").json["results"]}
     assert found[ref]["description"].startswith("say ")
     assert found[ref]["description"].isprintable()
-    assert not (house.project / "x").exists()
+    assert not (workspace.project / "x").exists()
 
 
-def test_nothing_is_made_that_can_not_be_signed_as_it_was_asked_for(house: House, run: Run) -> None:
-    house.keys.trust(house.key.public, "me", revoked=True)
+def test_nothing_is_made_that_can_not_be_signed_as_it_was_asked_for(
+    workspace: Workspace, run: Run
+) -> None:
+    workspace.keys.trust(workspace.key.public, "me", revoked=True)
     done = run("new", "tool", "x", "--sign")
     assert done.code == 2
     assert "was revoked" in done.err
-    assert not house.path("tools").exists()
+    assert not workspace.path("tools").exists()
 
 
-def test_knowledge_is_made_and_can_be_signed_at_once(house: House, run: Run) -> None:
+def test_knowledge_is_made_and_can_be_signed_at_once(workspace: Workspace, run: Run) -> None:
     made = run("new", "knowledge", "sea/tides", "--sign")
     assert made.code == 0
     assert "made and signed" in made.out
@@ -67,8 +73,8 @@ def test_knowledge_is_made_and_can_be_signed_at_once(house: House, run: Run) -> 
 
 
 @pytest.mark.parametrize("there", ["x.py", "x.sh", "x.tar.gz"])
-def test_nothing_is_replaced_nor_made_ambiguous(house: House, run: Run, there: str) -> None:
-    path = house.write(f"tools/acme/{there}", "mine", sign=False)
+def test_nothing_is_replaced_nor_made_ambiguous(workspace: Workspace, run: Run, there: str) -> None:
+    path = workspace.write(f"tools/acme/{there}", "mine", sign=False)
     done = run("new", "tool", "acme/x")
     assert done.code == 2
     assert str(path) in done.err
@@ -79,21 +85,21 @@ def test_nothing_is_replaced_nor_made_ambiguous(house: House, run: Run, there: s
 @pytest.mark.parametrize(
     "name", ["../x", "a/../x", "a/", "x.py", "tool:x", "/etc/x", "a b", ".x", "a//x", "x\n", ""]
 )
-def test_a_name_that_no_id_has_is_refused(house: House, run: Run, name: str) -> None:
+def test_a_name_that_no_id_has_is_refused(workspace: Workspace, run: Run, name: str) -> None:
     for kind in ("tool", "graph"):
         done = run("new", kind, name)
         assert done.code == 2
         assert "is not an item id" in done.err
         assert "like 'acme/csv/summarise'" in done.err
         assert "^[" not in done.err  # no pattern of a schema
-    assert not house.path("tools").exists()
+    assert not workspace.path("tools").exists()
 
 
 @pytest.mark.parametrize("linked", ["", "tools", "tools/acme"])
-def test_nothing_is_made_behind_a_link(house: House, run: Run, linked: str) -> None:
-    outside = house.root / "outside"
+def test_nothing_is_made_behind_a_link(workspace: Workspace, run: Run, linked: str) -> None:
+    outside = workspace.root / "outside"
     outside.mkdir()
-    place = house.project / ".ai" / linked if linked else house.project / ".ai"
+    place = workspace.project / ".ai" / linked if linked else workspace.project / ".ai"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(outside)
     assert run("new", "tool", "acme/x").code == 2
@@ -101,7 +107,9 @@ def test_nothing_is_made_behind_a_link(house: House, run: Run, linked: str) -> N
     assert os.listdir(outside) == []
 
 
-def test_the_directive_of_the_seed_asks_for_name_and_category(house: House, run: Run) -> None:
+def test_the_directive_of_the_seed_asks_for_name_and_category(
+    workspace: Workspace, run: Run
+) -> None:
     refused = run("execute", "directive:rye/core/create_directive", "--json")
     assert refused.code == 2
     assert [
@@ -119,7 +127,9 @@ def test_the_directive_of_the_seed_asks_for_name_and_category(house: House, run:
         assert "tool:rye/core/create" in done.out
 
 
-def test_a_model_can_have_a_directive_made_with_its_instructions(house: House, run: Run) -> None:
+def test_a_model_can_have_a_directive_made_with_its_instructions(
+    workspace: Workspace, run: Run
+) -> None:
     parameters = {
         "kind": "directive",
         "name": "greet",
@@ -144,7 +154,7 @@ def test_a_model_can_have_a_directive_made_with_its_instructions(house: House, r
     ],
 )
 def test_who_writes_a_parameter_with_dashes_is_told_how_it_is_written(
-    house: House, run: Run, written: list[str], meant: str
+    workspace: Workspace, run: Run, written: list[str], meant: str
 ) -> None:
     done = run("execute", "acme/x", *written)
     assert done.code == 2

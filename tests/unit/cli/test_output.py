@@ -11,17 +11,17 @@ import pytest
 from tests.unit.cli.conftest import COMMAND, environ, read_all
 
 
-def test_json_steers_no_terminal_and_says_the_same(house):
+def test_json_steers_no_terminal_and_says_the_same(workspace):
     """The second is a control sequence of one character, the third turns the text around."""
-    house.shell("a/t", r"printf '\033[2J|\302\2332J|\342\200\256txt.exe'")
+    workspace.shell("a/t", r"printf '\033[2J|\302\2332J|\342\200\256txt.exe'")
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [*COMMAND, "execute", "tool:a/t", "--json"],
         stdin=subprocess.DEVNULL,
         stdout=follower,
         stderr=follower,
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
     ):
         os.close(follower)
         shown = read_all(leader)
@@ -30,16 +30,16 @@ def test_json_steers_no_terminal_and_says_the_same(house):
     assert json.loads(shown)["data"]["stdout"] == "\x1b[2J|\x9b2J|\u202etxt.exe"
 
 
-def test_json_about_a_path_that_is_no_text_is_json_all_the_same(house, run):
-    project = house.root / "caf\udce9"  # Latin-1 on disk
+def test_json_about_a_path_that_is_no_text_is_json_all_the_same(workspace, run):
+    project = workspace.root / "caf\udce9"  # Latin-1 on disk
     project.mkdir()
     done = run("execute", "tool:nope", "--json", "--project", str(project), LC_ALL="C.UTF-8")
     assert "caf\udce9" in done.json["error"]
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_output_that_cannot_be_written_is_said(house, form):
-    house.shell("a/t", "echo hi")
+def test_output_that_cannot_be_written_is_said(workspace, form):
+    workspace.shell("a/t", "echo hi")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [*COMMAND, "execute", "tool:a/t", *form],
@@ -47,8 +47,8 @@ def test_output_that_cannot_be_written_is_said(house, form):
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            cwd=house.project,
-            env=environ(house),
+            cwd=workspace.project,
+            env=environ(workspace),
         )
     assert done.returncode == 1
     assert done.stderr == "rye: the output can't be written: No space left on device\n"
@@ -56,21 +56,21 @@ def test_output_that_cannot_be_written_is_said(house, form):
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 @pytest.mark.parametrize(("ref", "code"), [("tool:a/t", 0), ("tool:a/nope", 2)])
-def test_a_command_without_streams_runs_all_the_same(house, form, ref, code):
-    house.shell("a/t", "echo hi >ran")
+def test_a_command_without_streams_runs_all_the_same(workspace, form, ref, code):
+    workspace.shell("a/t", "echo hi >ran")
     command = 'exec "$@" <&- >&- 2>&-'
     done = subprocess.run(
         ["/bin/sh", "-c", command, "sh", *COMMAND, "execute", ref, *form],
         check=False,
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
     )
     assert done.returncode == code
-    assert (house.project / "ran").exists() == (code == 0)
+    assert (workspace.project / "ran").exists() == (code == 0)
 
 
-def test_a_folder_that_has_gone_is_no_project(house):
-    gone = house.root / "gone"
+def test_a_folder_that_has_gone_is_no_project(workspace):
+    gone = workspace.root / "gone"
     gone.mkdir()
     done = subprocess.run(
         [
@@ -87,7 +87,7 @@ def test_a_folder_that_has_gone_is_no_project(house):
         text=True,
         check=False,
         cwd=gone,
-        env=environ(house) | {"PYTHONSAFEPATH": "1"},
+        env=environ(workspace) | {"PYTHONSAFEPATH": "1"},
     )
     assert done.returncode == 2
     assert "is not a folder" in done.stderr

@@ -5,26 +5,26 @@ import json
 import pytest
 from defusedxml.ElementTree import fromstring
 
-from tests.house import BASH
+from tests.workspace import BASH
 
 
 @pytest.fixture
-def ref(house):
-    return house.shell("acme/report", "echo hello")
+def ref(workspace):
+    return workspace.shell("acme/report", "echo hello")
 
 
 @pytest.fixture
-def ended(house, run, ref):
+def ended(workspace, run, ref):
     """The id of a thread that has ended."""
     thread_id = run("execute", ref, "--async", "--json").json["thread_id"]
     assert run("threads", "wait", thread_id).code == 0
     return thread_id
 
 
-def test_a_chain_is_drawn_into_a_file(house, run, ref):
+def test_a_chain_is_drawn_into_a_file(workspace, run, ref):
     done = run("trace", ref, "--svg", "chain.svg")
     assert (done.code, done.out) == (0, "drawn: chain.svg\n")
-    root = fromstring((house.project / "chain.svg").read_bytes())
+    root = fromstring((workspace.project / "chain.svg").read_bytes())
     texts = ["".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "acme/report" in texts
     assert BASH in texts
@@ -40,9 +40,9 @@ def test_a_chain_can_be_piped(run, ref):
 
 
 @pytest.mark.parametrize("command", ["show", "tree"])
-def test_a_thread_is_drawn_by_the_beginning_of_its_id(house, run, ended, command):
+def test_a_thread_is_drawn_by_the_beginning_of_its_id(workspace, run, ended, command):
     assert run("threads", command, ended[:8], "--svg", "thread.svg").code == 0
-    svg = (house.project / "thread.svg").read_text()
+    svg = (workspace.project / "thread.svg").read_text()
     assert ended in svg
     assert 'class="n completed"' in svg
     mermaid = run("threads", command, ended, "--mermaid").out
@@ -74,10 +74,10 @@ def test_one_form_is_named(run, ref):
     assert run("trace", ref, "--json", "--mermaid").code == 2
 
 
-def test_an_unknown_thread_is_refused_as_ever(house, run):
+def test_an_unknown_thread_is_refused_as_ever(workspace, run):
     done = run("threads", "show", "nobody", "--svg", "thread.svg")
     assert done.code == 2
-    assert not (house.project / "thread.svg").exists()
+    assert not (workspace.project / "thread.svg").exists()
 
 
 def test_without_them_everything_is_as_it_was(run, ref):
@@ -85,15 +85,15 @@ def test_without_them_everything_is_as_it_was(run, ref):
     assert json.loads(run("trace", ref, "--json").out)["status"] == "success"
 
 
-def test_a_picture_is_not_written_through_a_link(house, run, ref):
-    victim = house.root / "victim"
+def test_a_picture_is_not_written_through_a_link(workspace, run, ref):
+    victim = workspace.root / "victim"
     victim.write_text("mine")
-    for target in (victim, house.root / "new"):
-        link = house.project / "chain.svg"
+    for target in (victim, workspace.root / "new"):
+        link = workspace.project / "chain.svg"
         link.symlink_to(target)
         done = run("trace", ref, "--svg", "chain.svg")
         assert done.code != 0
         assert "'chain.svg' can't be written: it is a link" in done.err
         link.unlink()
     assert victim.read_text() == "mine"
-    assert not (house.root / "new").exists()
+    assert not (workspace.root / "new").exists()

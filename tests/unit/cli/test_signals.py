@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.house import House
 from tests.unit.cli.conftest import COMMAND, environ
+from tests.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ from tests.unit.cli.conftest import COMMAND, environ
     ],
 )
 def test_a_command_that_is_told_to_stop_leaves_nothing_behind(
-    house: House, number: signal.Signals, ignores_interrupts: bool
+    workspace: Workspace, number: signal.Signals, ignores_interrupts: bool
 ) -> None:
-    os.mkfifo(house.project / "pipe")
-    house.shell("a/t", "exec 9>pipe; echo begun >&9; sleep 600 & sleep 600")
+    os.mkfifo(workspace.project / "pipe")
+    workspace.shell("a/t", "exec 9>pipe; echo begun >&9; sleep 600 & sleep 600")
     disposition = signal.SIG_IGN if ignores_interrupts else signal.default_int_handler
     before = signal.signal(signal.SIGINT, disposition)
     try:
@@ -36,12 +36,12 @@ def test_a_command_that_is_told_to_stop_leaves_nothing_behind(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=house.project,
-            env=environ(house),
+            cwd=workspace.project,
+            env=environ(workspace),
         )
     finally:
         signal.signal(signal.SIGINT, before)
-    with (house.project / "pipe").open() as held:
+    with (workspace.project / "pipe").open() as held:
         assert held.readline() == "begun\n"
         process.send_signal(number)
         out, err = process.communicate(timeout=30)

@@ -6,15 +6,15 @@ import os
 import pytest
 
 
-def launched(house, run, script="echo hello"):
-    house.shell("acme/work", script)
+def launched(workspace, run, script="echo hello"):
+    workspace.shell("acme/work", script)
     done = run("execute", "tool:acme/work", "--async", "--json")
     assert done.code == 0
     return done.json["thread_id"]
 
 
-def test_a_start_that_is_repeated_says_that_it_is_no_new_one(house, run):
-    house.shell("acme/work", "echo hello")
+def test_a_start_that_is_repeated_says_that_it_is_no_new_one(workspace, run):
+    workspace.shell("acme/work", "echo hello")
     start = ["execute", "tool:acme/work", "--async", "--idempotency-key", "k"]
     first = run(*start)
     assert ("launched" in first.out, "already" in first.out) == (True, False)
@@ -25,8 +25,8 @@ def test_a_start_that_is_repeated_says_that_it_is_no_new_one(house, run):
     assert "was used to start tool:acme/work, with other parameters: " in other.err
 
 
-def test_what_was_launched_says_what_to_do_next(house, run):
-    house.shell("acme/work", "echo hello")
+def test_what_was_launched_says_what_to_do_next(workspace, run):
+    workspace.shell("acme/work", "echo hello")
     done = run("execute", "tool:acme/work", "--async")
     assert done.code == 0
     assert "launched" in done.out
@@ -38,16 +38,16 @@ def test_what_was_launched_says_what_to_do_next(house, run):
     assert "hello" in waited.out
 
 
-def test_a_thread_that_failed_makes_wait_fail(house, run):
-    thread_id = launched(house, run, "echo no >&2; exit 3")
+def test_a_thread_that_failed_makes_wait_fail(workspace, run):
+    thread_id = launched(workspace, run, "echo no >&2; exit 3")
     done = run("threads", "wait", thread_id, "--json")
     assert done.code == 1
     assert done.json["threads"][0]["status"] == "error"
     assert done.json["threads"][0]["result"]["error"] == "no"
 
 
-def test_waiting_can_end_before_the_thread_does(house, run):
-    thread_id = launched(house, run, "sleep 300")
+def test_waiting_can_end_before_the_thread_does(workspace, run):
+    thread_id = launched(workspace, run, "sleep 300")
     done = run("threads", "wait", thread_id, "--timeout", "0.2")
     assert done.code == 1
     assert "completed" not in done.out
@@ -55,11 +55,11 @@ def test_waiting_can_end_before_the_thread_does(house, run):
     assert killed.json["threads"][0]["status"] == "killed"
 
 
-def test_the_list_is_what_runs_and_all_is_all(house, run):
+def test_the_list_is_what_runs_and_all_is_all(workspace, run):
     assert run("threads", "list").out == "nothing runs; the ended ones: --all\n"
     assert run("threads", "list", "--all").out == "no threads\n"
-    assert not house.path("state").exists()
-    thread_id = launched(house, run)
+    assert not workspace.path("state").exists()
+    thread_id = launched(workspace, run)
     run("threads", "wait", thread_id)
     assert run("threads", "list", "--json").json["threads"] == []
     (record,) = run("threads", "list", "--all", "--json").json["threads"]
@@ -67,18 +67,18 @@ def test_the_list_is_what_runs_and_all_is_all(house, run):
     assert f"{thread_id}  completed" in run("threads", "list", "--all").out
 
 
-def test_the_log_can_be_followed_to_its_end(house, run):
-    os.mkfifo(house.project / "go")
-    thread_id = launched(house, run, "echo one; cat go; echo three")
+def test_the_log_can_be_followed_to_its_end(workspace, run):
+    os.mkfifo(workspace.project / "go")
+    thread_id = launched(workspace, run, "echo one; cat go; echo three")
     shown = run("threads", "show", thread_id, "--json")
     assert shown.json["status"] in ("created", "running")
-    (house.project / "go").write_text("two\n")
+    (workspace.project / "go").write_text("two\n")
     assert run("threads", "log", "-f", thread_id).out == "one\ntwo\nthree\n"
     assert run("threads", "log", thread_id).out == "one\ntwo\nthree\n"
 
 
 @pytest.mark.parametrize("command", ["show", "wait", "cancel", "kill", "log"])
-def test_a_thread_that_never_existed_is_refused(house, run, command):
+def test_a_thread_that_never_existed_is_refused(workspace, run, command):
     done = run("threads", command, "no-such-thread")
     assert done.code == 2
     assert "There is no thread 'no-such-thread'" in done.err
@@ -96,8 +96,8 @@ def test_a_thread_that_never_existed_is_refused(house, run, command):
         (["--target", "remote:gpu", "--dry-run"], "dry_run with a remote target"),
     ],
 )
-def test_the_matrix_refuses_from_the_command_line_too(house, run, options, error):
-    house.shell("acme/work", "echo hello")
+def test_the_matrix_refuses_from_the_command_line_too(workspace, run, options, error):
+    workspace.shell("acme/work", "echo hello")
     done = run("execute", "tool:acme/work", *options)
     assert (done.code, error in done.err) == (2, True)
     assert error in json.loads(run("execute", "tool:acme/work", *options, "--json").out)["error"]

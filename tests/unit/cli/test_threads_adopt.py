@@ -14,8 +14,8 @@ from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
-from tests.house import House
 from tests.unit.cli.conftest import Run
+from tests.workspace import Workspace
 
 DURABILITY: Durability = "process"
 
@@ -52,16 +52,16 @@ def made_threads(project: Path, user: Path) -> ThreadStore:
     return store
 
 
-def threads_folder(house: House) -> Path:
-    return house.path("state/threads")
+def threads_folder(workspace: Workspace) -> Path:
+    return workspace.path("state/threads")
 
 
-def restore(house: House, name: str = "backup") -> None:
+def restore(workspace: Workspace, name: str = "backup") -> None:
     """Put the state back as a backup does: all files, and other inodes."""
-    shutil.copytree(house.path("state"), house.root / name)
-    shutil.rmtree(house.path("state"))
-    (house.root / "room").mkdir(exist_ok=True)  # takes the number that the folder had
-    shutil.copytree(house.root / name, house.path("state"))
+    shutil.copytree(workspace.path("state"), workspace.root / name)
+    shutil.rmtree(workspace.path("state"))
+    (workspace.root / "room").mkdir(exist_ok=True)  # takes the number that the folder had
+    shutil.copytree(workspace.root / name, workspace.path("state"))
 
 
 def statuses(run: Run) -> dict[str, str]:
@@ -69,17 +69,17 @@ def statuses(run: Run) -> dict[str, str]:
     return {one["thread_id"]: one["status"] for one in listed}
 
 
-def change_row(house: House, statement: str) -> None:
-    (database,) = threads_folder(house).glob(".*/threads.db")
+def change_row(workspace: Workspace, statement: str) -> None:
+    (database,) = threads_folder(workspace).glob(".*/threads.db")
     with closing(sqlite3.connect(database, isolation_level=None)) as opened:
         opened.execute(statement)
 
 
 def test_a_restored_backup_is_refused_by_who_looks_and_adopted_once_proved(
-    house: House, run: Run
+    workspace: Workspace, run: Run
 ) -> None:
-    made_threads(house.project, house.user).close()
-    restore(house)
+    made_threads(workspace.project, workspace.user).close()
+    restore(workspace)
     looked = run("threads", "list", "--all")
     assert looked.code == 2
     assert "a copy or a restored backup of your state" in looked.err
@@ -98,10 +98,10 @@ def test_a_restored_backup_is_refused_by_who_looks_and_adopted_once_proved(
 
 
 def test_another_user_space_looks_and_leaves_the_running_thread_alone(
-    house: House, run: Run
+    workspace: Workspace, run: Run
 ) -> None:
-    store = made_threads(house.project, house.user)
-    other = {"USER_SPACE": str(house.root / "root's home")}
+    store = made_threads(workspace.project, workspace.user)
+    other = {"USER_SPACE": str(workspace.root / "root's home")}
     for command in (
         ["list"],
         ["show", "runs"],
@@ -119,11 +119,11 @@ def test_another_user_space_looks_and_leaves_the_running_thread_alone(
 
 
 def test_another_user_space_takes_over_with_the_key_that_the_user_confirms(
-    house: House, run: Run
+    workspace: Workspace, run: Run
 ) -> None:
-    made_threads(house.project, house.user).close()
-    key = load_run_key(house.user / ".ai").public
-    other = {"USER_SPACE": str(house.root / "new home")}
+    made_threads(workspace.project, workspace.user).close()
+    key = load_run_key(workspace.user / ".ai").public
+    other = {"USER_SPACE": str(workspace.root / "new home")}
     unnamed = run("threads", "adopt", "--yes", **other)
     assert unnamed.code == 2
     assert f"--run-key {key.fingerprint}" in unnamed.err
@@ -138,53 +138,53 @@ def test_another_user_space_takes_over_with_the_key_that_the_user_confirms(
 
 
 def test_state_without_a_public_key_is_proved_with_the_file_of_the_key(
-    house: House, run: Run
+    workspace: Workspace, run: Run
 ) -> None:
-    made_threads(house.project, house.user).close()
-    path = threads_folder(house) / "attested.json"
+    made_threads(workspace.project, workspace.user).close()
+    path = threads_folder(workspace) / "attested.json"
     record = json.loads(path.read_text())
     del record["public_key"]
     path.write_text(json.dumps(record))
-    other = {"USER_SPACE": str(house.root / "new home")}
+    other = {"USER_SPACE": str(workspace.root / "new home")}
     unknown = run("threads", "adopt", "--yes", **other)
     assert unknown.code == 2
     assert "run_key.pem" in unknown.err
-    file = house.user / ".ai/state/keys/run_key.pem"
+    file = workspace.user / ".ai/state/keys/run_key.pem"
     assert run("threads", "adopt", "--yes", "--run-key", str(file), **other).code == 0
 
 
-def altered_file(house: House) -> None:
-    path = threads_folder(house) / "done/thread.json"
+def altered_file(workspace: Workspace) -> None:
+    path = threads_folder(workspace) / "done/thread.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "capabilities": ["rye.*"]}))
 
 
-def altered_transcript(house: House) -> None:
-    path = threads_folder(house) / "done/transcript.jsonl"
+def altered_transcript(workspace: Workspace) -> None:
+    path = threads_folder(workspace) / "done/transcript.jsonl"
     path.write_text(path.read_text().replace("thread_started", "thread_stopped"))
 
 
-def another_item(house: House) -> None:
-    change_row(house, "UPDATE threads SET item_id = 'tool:rye/bash' WHERE thread_id = 'done'")
+def another_item(workspace: Workspace) -> None:
+    change_row(workspace, "UPDATE threads SET item_id = 'tool:rye/bash' WHERE thread_id = 'done'")
 
 
-def no_head(house: House) -> None:
-    change_row(house, "UPDATE threads SET transcript_digest = 'x' WHERE thread_id = 'done'")
+def no_head(workspace: Workspace) -> None:
+    change_row(workspace, "UPDATE threads SET transcript_digest = 'x' WHERE thread_id = 'done'")
 
 
-def strange_id(house: House) -> None:
-    change_row(house, "UPDATE threads SET thread_id = '../../x' WHERE thread_id = 'tool'")
+def strange_id(workspace: Workspace) -> None:
+    change_row(workspace, "UPDATE threads SET thread_id = '../../x' WHERE thread_id = 'tool'")
 
 
-def rule_for_later_rows(house: House) -> None:
+def rule_for_later_rows(workspace: Workspace) -> None:
     change_row(
-        house,
+        workspace,
         "CREATE TRIGGER more AFTER INSERT ON accounts"
         " BEGIN UPDATE accounts SET spend_ceiling = 9000000000; END",
     )
 
 
-def broken(house: House) -> None:
-    (database,) = threads_folder(house).glob(".*/threads.db")
+def broken(workspace: Workspace) -> None:
+    (database,) = threads_folder(workspace).glob(".*/threads.db")
     database.write_bytes(b"no database" * 999)
 
 
@@ -200,41 +200,45 @@ def broken(house: House) -> None:
         broken,
     ],
 )
-def test_what_is_not_what_was_signed_is_not_taken_over(house: House, run: Run, alter: Any) -> None:
-    made_threads(house.project, house.user).close()
-    restore(house)
-    alter(house)
+def test_what_is_not_what_was_signed_is_not_taken_over(
+    workspace: Workspace, run: Run, alter: Any
+) -> None:
+    made_threads(workspace.project, workspace.user).close()
+    restore(workspace)
+    alter(workspace)
     refused = run("threads", "adopt", "--yes")
     assert refused.code == 2
     assert "is not what was signed" in refused.err
     assert run("threads", "list").code == 2
 
 
-def test_state_is_set_aside_and_taken_over_again(house: House, run: Run) -> None:
-    made_threads(house.project, house.user).close()
-    restore(house)
+def test_state_is_set_aside_and_taken_over_again(workspace: Workspace, run: Run) -> None:
+    made_threads(workspace.project, workspace.user).close()
+    restore(workspace)
     aside = Path(run("threads", "adopt", "--set-aside", "--yes", "--json").json["set_aside"])
     assert run("threads", "list", "--all").out == "no threads\n"
-    ThreadStore.open(house.project / ".ai", house.user / ".ai").close()  # a new one, empty
+    ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai").close()  # a new one, empty
     assert run("threads", "adopt", aside.name, "--yes").code == 0
     assert set(statuses(run)) == {"done", "runs", "tool"}
     again = Path(run("threads", "adopt", "--set-aside", "--yes", "--json").json["set_aside"])
-    store = ThreadStore.open(house.project / ".ai", house.user / ".ai")
+    store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
     store.registry.register("new", "tool:acme/work")
     store.close()
     assert "holds 1 threads already" in run("threads", "adopt", again.name, "--yes").err
 
 
 @pytest.mark.parametrize("name", ["../x", "none", ".gitignore", "/etc"])
-def test_only_a_folder_of_state_is_taken_over(house: House, run: Run, name: str) -> None:
-    made_threads(house.project, house.user).close()
+def test_only_a_folder_of_state_is_taken_over(workspace: Workspace, run: Run, name: str) -> None:
+    made_threads(workspace.project, workspace.user).close()
     for more in ([], ["--set-aside"]):
         assert "There is no folder" in run("threads", "adopt", name, "--yes", *more).err
 
 
-def test_a_takeover_that_was_killed_in_its_midst_is_made_again(house: House, run: Run) -> None:
-    made_threads(house.project, house.user).close()
-    (private,) = threads_folder(house).glob("." + "[0-9a-f]" * 32)
+def test_a_takeover_that_was_killed_in_its_midst_is_made_again(
+    workspace: Workspace, run: Run
+) -> None:
+    made_threads(workspace.project, workspace.user).close()
+    (private,) = threads_folder(workspace).glob("." + "[0-9a-f]" * 32)
     private.rename(private.with_name("." + "a" * 32))
     assert run("threads", "list").code == 2
     assert run("threads", "adopt", "--yes").code == 0

@@ -1,12 +1,12 @@
 """What the command shows of Python's warnings."""
 
-from tests.house import House
 from tests.unit.cli.conftest import Run
 from tests.unit.test_notices import hostile_clone
+from tests.workspace import Workspace
 
 
-def test_the_command_shows_warnings_as_its_own_lines(house: House, run: Run) -> None:
-    clone = hostile_clone(house)
+def test_the_command_shows_warnings_as_its_own_lines(workspace: Workspace, run: Run) -> None:
+    clone = hostile_clone(workspace)
     done = run("execute", "acme/x", "--project", str(clone), RYE_DEV_MODE="1")
     assert done.err.startswith("! RYE_DEV_MODE=1: integrity errors are warnings")
     assert "! RYE_DEV_MODE lets this pass: " in done.err
@@ -16,8 +16,8 @@ def test_the_command_shows_warnings_as_its_own_lines(house: House, run: Run) -> 
     assert done.out.replace("\n", "").isprintable()
 
 
-def test_the_command_shows_what_others_warn_of_so_too(house: House, run: Run) -> None:
-    module = house.root / "bad\x1b[2J"
+def test_the_command_shows_what_others_warn_of_so_too(workspace: Workspace, run: Run) -> None:
+    module = workspace.root / "bad\x1b[2J"
     module.mkdir()
     (module / "loud.py").write_text("import warnings\nwarnings.warn('x\\x1b[2J')\n")
     done = run("execute", "a/x", "--deps", "loud:make", PYTHONPATH=str(module))

@@ -1,11 +1,11 @@
-"""A stage whose graphs ask its scripted model."""
+"""A host whose graphs ask its scripted model."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.graph.result import GraphResult
 from ryecore.state.transcript_check import Record
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 __all__ = ["Asking", "agent", "asks", "gives"]
 
@@ -28,8 +28,8 @@ def gives(output: object = "${state.said}") -> dict[str, Any]:
     return {"type": "return", "output": output}
 
 
-class Asking(Stage):
-    """A stage, and short ways to run graphs on it."""
+class Asking(ScriptedHost):
+    """A host, and short ways to run graphs on it."""
 
     def graph(
         self,
@@ -44,7 +44,7 @@ class Asking(Stage):
     ) -> str:
         """Write and sign a graph that begins at its first node; its canonical ref."""
         said = {"said": None, **(state or {})}
-        self.house.write(
+        self.workspace.write(
             f"tools/{name}.yaml",
             {
                 "version": "1.0.0",

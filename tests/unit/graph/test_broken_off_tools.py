@@ -9,7 +9,7 @@ from ryecore.chain.output import EFFECT_UNKNOWN
 from ryecore.errors import StateError
 from tests.graph_crashing import MARK, marks
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -26,20 +26,20 @@ BROKEN_OFF = {
 }
 
 
-def flow(house: House, script: str, item_id: str = "acme/flow", **node: object) -> str:
+def flow(workspace: Workspace, script: str, item_id: str = "acme/flow", **node: object) -> str:
     """A graph of one tool that leaves a mark, and then does as the script says."""
-    house.shell("acme/pay", f'{MARK}\necho $RYE_CALL_ID >> "$1/../ids"\n{OPEN}\n{script}')
+    workspace.shell("acme/pay", f'{MARK}\necho $RYE_CALL_ID >> "$1/../ids"\n{OPEN}\n{script}')
     action = {"item_id": "tool:acme/pay", "params": {"n": "pay"}}
-    return graph(house, {"pay": {"action": action, **node}}, item_id)
+    return graph(workspace, {"pay": {"action": action, **node}}, item_id)
 
 
 @pytest.mark.parametrize("how", BROKEN_OFF)
 async def test_a_tool_that_was_broken_off_is_not_done_again_by_itself(
-    house: House, how: str
+    workspace: Workspace, how: str
 ) -> None:
     script, node = BROKEN_OFF[how]
-    async with house.open() as rye:
-        failed = await rye.graphs.run(flow(house, script, **node))
+    async with workspace.open() as rye:
+        failed = await rye.graphs.run(flow(workspace, script, **node))
         assert (failed.ended, failed.effect_unknown) == ("error", True)
         assert EFFECT_UNKNOWN in str(failed.error)
         assert failed.seen is not None
@@ -47,15 +47,15 @@ async def test_a_tool_that_was_broken_off_is_not_done_again_by_itself(
         shown = (await rye.graphs.show(failed.run_id)).render().plain()
         assert "effect unknown" in shown
         assert "--rerun, or --result JSON" in shown
-        (house.root / "open").touch()
+        (workspace.root / "open").touch()
         with pytest.raises(StateError, match="'pay' broken off") as caught:
             await rye.graphs.resume(failed.run_id)
         assert "--rerun" in caught.value.next_step
-        assert marks(house.root) == {"pay": 1}
+        assert marks(workspace.root) == {"pay": 1}
         done = await rye.graphs.resume(failed.run_id, rerun=True)
     assert done.ended == "completed"
-    assert marks(house.root) == {"pay": 2}
-    first, second = (house.root / "ids").read_text().split()
+    assert marks(workspace.root) == {"pay": 2}
+    first, second = (workspace.root / "ids").read_text().split()
     assert first == second
 
 
@@ -69,51 +69,53 @@ async def test_a_tool_that_was_broken_off_is_not_done_again_by_itself(
     ],
 )
 async def test_what_is_known_to_have_failed_or_may_be_repeated_is_done_again(
-    house: House, script: str, node: dict[str, Any]
+    workspace: Workspace, script: str, node: dict[str, Any]
 ) -> None:
-    async with house.open() as rye:
-        failed = await rye.graphs.run(flow(house, script, **node))
-        (house.root / "open").touch()
+    async with workspace.open() as rye:
+        failed = await rye.graphs.run(flow(workspace, script, **node))
+        (workspace.root / "open").touch()
         done = await rye.graphs.resume(failed.run_id)
     assert (failed.ended, done.ended) == ("error", "completed")
-    assert marks(house.root) == {"pay": 2}
+    assert marks(workspace.root) == {"pay": 2}
 
 
-async def test_what_came_of_it_is_taken_from_whoever_has_found_out(house: House) -> None:
-    async with house.open() as rye:
-        failed = await rye.graphs.run(flow(house, "kill -9 $$"))
+async def test_what_came_of_it_is_taken_from_whoever_has_found_out(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        failed = await rye.graphs.run(flow(workspace, "kill -9 $$"))
         done = await rye.graphs.resume(failed.run_id, result={"paid": True})
     assert done.ended == "completed"
-    assert marks(house.root) == {"pay": 1}
+    assert marks(workspace.root) == {"pay": 1}
 
 
-async def test_of_members_those_that_were_broken_off_are_not_done_again(house: House) -> None:
-    house.shell(
+async def test_of_members_those_that_were_broken_off_are_not_done_again(
+    workspace: Workspace,
+) -> None:
+    workspace.shell(
         "acme/pay",
         f"{MARK}\n{OPEN}\ncase $said in *0*) echo 0;; *1*) exit 3;; *) kill -9 $$;; esac",
     )
     action = {"item_id": "tool:acme/pay", "params": {"n": "${one}"}}
     nodes = {"each": {"type": "foreach", "over": "${state.all}", "as": "one", "action": action}}
-    ref = graph(house, nodes, state={"all": ["0", "2", "1"]})
-    async with house.open() as rye:
+    ref = graph(workspace, nodes, state={"all": ["0", "2", "1"]})
+    async with workspace.open() as rye:
         failed = await rye.graphs.run(ref)
         assert (failed.ended, failed.effect_unknown) == ("error", True)
-        (house.root / "open").touch()
+        (workspace.root / "open").touch()
         with pytest.raises(StateError, match="member 1 of 'each' broken off") as caught:
             await rye.graphs.resume(failed.run_id)
         assert caught.value.facts["members"] == (1,)
         done = await rye.graphs.resume(failed.run_id, members={1: "by hand"})
     assert done.ended == "completed"
-    assert marks(house.root) == {"0": 1, "2": 1, "1": 1}
+    assert marks(workspace.root) == {"0": 1, "2": 1, "1": 1}
 
 
 @pytest.mark.parametrize("how", ["action", "tool of its own"])
 async def test_a_graph_within_a_graph_passes_on_that_it_was_broken_off(
-    house: House, how: str
+    workspace: Workspace, how: str
 ) -> None:
-    inner = flow(house, "kill -9 $$", "acme/inner")
-    outer = graph(house, {"inner": {"action": {"item_id": inner}}}, "acme/outer")
-    async with house.open() as rye:
+    inner = flow(workspace, "kill -9 $$", "acme/inner")
+    outer = graph(workspace, {"inner": {"action": {"item_id": inner}}}, "acme/outer")
+    async with workspace.open() as rye:
         if how == "action":
             failed = await rye.graphs.run(outer)
             with pytest.raises(StateError, match="'inner' broken off"):
@@ -123,12 +125,12 @@ async def test_a_graph_within_a_graph_passes_on_that_it_was_broken_off(
             assert done.effect_unknown
             assert done.to_dict()["metadata"]["effect_unknown"] is True
             assert EFFECT_UNKNOWN in str(done.error)
-    assert marks(house.root) == {"pay": 1}
+    assert marks(workspace.root) == {"pay": 1}
 
 
 async def test_the_bash_tool_says_it_of_a_command_that_it_broke_off(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    async with house.open() as rye:
+    workspace = Workspace(tmp_path)
+    async with workspace.open() as rye:
         slow = await rye.execute("tool:rye/bash", {"command": "sleep 300", "timeout": 1})
         killed = await rye.execute("tool:rye/bash", {"command": "kill -9 $$"})
         failed = await rye.execute("tool:rye/bash", {"command": "exit 3"})

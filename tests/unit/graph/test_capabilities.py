@@ -42,7 +42,7 @@ class Try:
         permissions: What its file grants.
         held: What its caller holds; None for the host.
         code: What the run fails with; None where it ends well, and has just not been heeded.
-        prepare: Furnishes the stage.
+        prepare: Furnishes the host.
         script: What the model says.
         config: More of the graph's file.
     """
@@ -61,17 +61,17 @@ def _act(item: str, params: dict[str, Any] | None = None, **more: Any) -> dict[s
     return {"action": {"item_id": item, "params": params or {}}, "next": "done"} | more
 
 
-def _inner(stage: Asking) -> None:
+def _inner(host: Asking) -> None:
     """A graph that grants itself everything."""
-    stage.graph(
+    host.graph(
         {"reach": _act("tool:acme/secret"), "done": gives("reached")},
         name="acme/inner",
         permissions=("rye.execute.*",),
     )
 
 
-def _directive(stage: Asking) -> None:
-    stage.write("acme/x", permissions="<execute><tool>*</tool></execute>")
+def _directive(host: Asking) -> None:
+    host.write("acme/x", permissions="<execute><tool>*</tool></execute>")
 
 
 def _hook() -> dict[str, Any]:
@@ -201,7 +201,7 @@ TRIES: dict[str, Try] = {
 
 
 def _stage(root: Path, *script: Any) -> tuple[Asking, Path]:
-    """A stage with a tool that anybody may call, and two things that leave a mark."""
+    """A host with a tool that anybody may call, and two things that leave a mark."""
     mark = root / "mark"
 
     @tool
@@ -210,24 +210,24 @@ def _stage(root: Path, *script: Any) -> tuple[Asking, Path]:
         mark.write_text("leaked")
         return "leaked"
 
-    stage = Asking(root, *script, tools=[leak])
-    stage.house.python("acme/open", "def execute(params, project_path):\n    return params")
-    stage.house.python(
+    host = Asking(root, *script, tools=[leak])
+    host.workspace.python("acme/open", "def execute(params, project_path):\n    return params")
+    host.workspace.python(
         "acme/secret",
         f"def execute(params, project_path):\n    open({str(mark)!r}, 'w').write('x')\n",
     )
-    return stage, mark
+    return host, mark
 
 
 @pytest.mark.parametrize("name", TRIES)
 async def test_nothing_reaches_what_is_not_granted(tmp_path: Path, name: str) -> None:
     one = TRIES[name]
-    stage, mark = _stage(tmp_path, *one.script)
+    host, mark = _stage(tmp_path, *one.script)
     if one.prepare is not None:
-        one.prepare(stage)
-    stage.graph(one.nodes, permissions=one.permissions, **one.config)
+        one.prepare(host)
+    host.graph(one.nodes, permissions=one.permissions, **one.config)
     ctx = None if one.held is None else CallContext(capabilities=frozenset(one.held))
-    done = await stage.walk("tool:acme/flow", one.inputs, ctx=ctx)
+    done = await host.walk("tool:acme/flow", one.inputs, ctx=ctx)
     assert not mark.exists()
     code = None if done.failed is None else done.failed.code
     assert code == one.code, done.error
@@ -241,41 +241,41 @@ GRANTABLE = [one for one in TRIES if "says what" not in one and "node doesn't" n
 async def test_what_is_granted_leaves_its_mark(tmp_path: Path, name: str) -> None:
     """The same tries, where file and caller grant it: so the table tries what can be done."""
     one = TRIES[name]
-    stage, mark = _stage(tmp_path, *one.script)
+    host, mark = _stage(tmp_path, *one.script)
     if one.prepare is not None:
-        one.prepare(stage)
-    stage.graph(one.nodes, permissions=("rye.execute.*",), **one.config)
-    await stage.walk("tool:acme/flow", one.inputs)
+        one.prepare(host)
+    host.graph(one.nodes, permissions=("rye.execute.*",), **one.config)
+    await host.walk("tool:acme/flow", one.inputs)
     assert mark.exists()
 
 
 async def test_what_a_file_calls_and_does_not_grant_is_refused_as_it_is_read(
     tmp_path: Path,
 ) -> None:
-    stage, _ = _stage(tmp_path)
-    stage.graph({"reach": _act("tool:acme/secret"), "done": gives()}, permissions=(OPEN,))
+    host, _ = _stage(tmp_path)
+    host.graph({"reach": _act("tool:acme/secret"), "done": gives()}, permissions=(OPEN,))
     with pytest.raises(GraphInvalid, match="No permission covers tool:acme/secret"):
-        await stage.walk("tool:acme/flow")
+        await host.walk("tool:acme/flow")
 
 
 async def test_what_is_called_stands_in_the_file_and_is_no_expression(tmp_path: Path) -> None:
-    stage, _ = _stage(tmp_path)
-    stage.graph({"reach": _act("tool:${inputs.item_id}"), "done": gives()})
+    host, _ = _stage(tmp_path)
+    host.graph({"reach": _act("tool:${inputs.item_id}"), "done": gives()})
     with pytest.raises(GraphInvalid):
-        await stage.walk("tool:acme/flow", {"item_id": "acme/secret"})
+        await host.walk("tool:acme/flow", {"item_id": "acme/secret"})
 
 
 async def test_a_run_needs_the_capability_of_its_graph(tmp_path: Path) -> None:
-    stage, _ = _stage(tmp_path)
-    stage.graph({"done": gives(1)})
+    host, _ = _stage(tmp_path)
+    host.graph({"done": gives(1)})
     with pytest.raises(InputError, match=r"rye\.execute\.tool\.acme\.flow"):
-        await stage.walk("tool:acme/flow", ctx=CallContext(capabilities=frozenset({OPEN})))
+        await host.walk("tool:acme/flow", ctx=CallContext(capabilities=frozenset({OPEN})))
 
 
 async def test_a_single_node_is_run_within_the_same_bounds(tmp_path: Path) -> None:
-    stage, mark = _stage(tmp_path)
-    stage.graph({"reach": _act("tool:acme/secret"), "done": gives()}, permissions=WHOLE)
-    async with stage.open() as rye:
+    host, mark = _stage(tmp_path)
+    host.graph({"reach": _act("tool:acme/secret"), "done": gives()}, permissions=WHOLE)
+    async with host.open() as rye:
         done = await rye.graphs.step(
             "tool:acme/flow",
             "reach",
@@ -288,14 +288,14 @@ async def test_a_single_node_is_run_within_the_same_bounds(tmp_path: Path) -> No
 
 
 async def test_who_resumes_a_run_lends_it_no_more_than_they_hold(tmp_path: Path) -> None:
-    stage, mark = _stage(tmp_path)
+    host, mark = _stage(tmp_path)
     nodes = {
         "first": _act("tool:acme/open", next="reach"),
         "reach": _act("tool:acme/secret"),
         "done": gives(),
     }
-    stage.graph(nodes, permissions=WHOLE)
-    async with stage.open() as rye:
+    host.graph(nodes, permissions=WHOLE)
+    async with host.open() as rye:
         done = await rye.graphs.run("tool:acme/flow")
         assert mark.exists()
         mark.unlink()
@@ -307,9 +307,9 @@ async def test_who_resumes_a_run_lends_it_no_more_than_they_hold(tmp_path: Path)
 
 
 async def test_what_a_run_may_do_stands_in_its_signed_file(tmp_path: Path) -> None:
-    stage, _ = _stage(tmp_path)
-    stage.graph({"done": gives(1)}, permissions=WHOLE)
+    host, _ = _stage(tmp_path)
+    host.graph({"done": gives(1)}, permissions=WHOLE)
     ctx = CallContext(capabilities=frozenset({FLOW, OPEN}))
-    done = await stage.walk("tool:acme/flow", EVERYTHING, ctx=ctx)
-    (began,) = stage.told(done.run_id, "run_started")
+    done = await host.walk("tool:acme/flow", EVERYTHING, ctx=ctx)
+    (began,) = host.told(done.run_id, "run_started")
     assert began.payload["capabilities"] == [OPEN]

@@ -6,7 +6,7 @@ import pytest
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.graph.walk.foreach import for_each
 from tests.graphs import ALL_OF_ACME, graph
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -29,10 +29,10 @@ async def test_what_a_call_raises_is_raised_by_itself_and_ends_the_others(at_onc
 
 @pytest.mark.parametrize("parallel", [False, True])
 async def test_a_tool_that_was_altered_ends_the_run_whatever_the_graph_does_about_errors(
-    house: House, parallel: bool
+    workspace: Workspace, parallel: bool
 ) -> None:
-    house.python("acme/double", "def execute(params, project):\n    return params['n'] * 2")
-    altered = house.path("tools/acme/double.py")
+    workspace.python("acme/double", "def execute(params, project):\n    return params['n'] * 2")
+    altered = workspace.path("tools/acme/double.py")
     altered.write_text(altered.read_text().replace("* 2", "* 3"))
     nodes = {
         "each": {
@@ -46,8 +46,8 @@ async def test_a_tool_that_was_altered_ends_the_run_whatever_the_graph_does_abou
         },
         "done": {"type": "return", "output": "passed over"},
     }
-    ref = graph(house, nodes, permissions=(ALL_OF_ACME,), on_error="continue")
-    async with house.open() as rye:
+    ref = graph(workspace, nodes, permissions=(ALL_OF_ACME,), on_error="continue")
+    async with workspace.open() as rye:
         done = await rye.graphs.run(ref)
     assert (done.ended, done.output) == ("error", None)
     assert done.failed is not None

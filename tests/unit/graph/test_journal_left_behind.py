@@ -16,15 +16,15 @@ from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, read_thread_file, write_thread_file
 from tests.graphs import graph
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 from tests.unit.graph.small_run import RUN
 
 pytestmark = pytest.mark.anyio
 
 
-def dead_run(stage: Stage) -> tuple[ThreadStore, Path]:
+def dead_run(host: ScriptedHost) -> tuple[ThreadStore, Path]:
     """A run as a dead process leaves it: in its second node, with a torn line."""
-    store, key = stage.store(), load_run_key(stage.house.user / ".ai")
+    store, key = host.store(), load_run_key(host.workspace.user / ".ai")
     owner = evolve(current_process(), pid=2**22 - 3, start_ticks=1)  # nobody is called that
     store.registry.register(RUN, "tool:acme/flow", owner=owner)
     store.registry.claim(RUN, owner)
@@ -60,9 +60,9 @@ def _file(row: ThreadRecord) -> ThreadFile:
 
 
 async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    store, folder = dead_run(stage)
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path)
+    store, folder = dead_run(host)
+    async with host.open() as rye:
         report = await rye.threads.show(RUN)
         proof = await rye.threads.verify(RUN)
     assert report.status == "error"
@@ -70,9 +70,9 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
     assert [turn.state for turn in proof.turns] == ["attested", "unattested"]
     shown = proof.render(RUN).plain()
     assert ("step 2" in shown, "turn" in shown) == (True, False)
-    assert stage.records(RUN, "run_error")
-    assert not stage.records(RUN, "thread_error")
-    key = load_run_key(stage.house.user / ".ai")
+    assert host.records(RUN, "run_error")
+    assert not host.records(RUN, "thread_error")
+    key = load_run_key(host.workspace.user / ".ai")
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
 
     head = store.registry.get_thread(RUN).transcript_head
@@ -82,24 +82,26 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
 
 
 async def test_a_run_that_could_not_begin_is_closed_by_itself_and_proved(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    ref = graph(stage.house, {"done": {"type": "return", "output": "${state.x}"}}, state={"x": 0})
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path)
+    ref = graph(
+        host.workspace, {"done": {"type": "return", "output": "${state.x}"}}, state={"x": 0}
+    )
+    async with host.open() as rye:
         with pytest.raises(StateError, match="'x' holds what JSON lacks") as refused:
             await rye.graphs.step(ref, "done", state={"x": {1, 2}})
         run_id = str(refused.value.facts["thread_id"])
         proof = await rye.threads.verify(run_id)
         assert (proof.ok, proof.unattested_records) == (True, 0)
-        assert "'x' holds" in stage.records(run_id, "run_error")[0].payload["error"]
+        assert "'x' holds" in host.records(run_id, "run_error")[0].payload["error"]
         with pytest.raises(StateError, match="nothing to go on from"):
             await rye.graphs.resume(run_id)
 
 
 async def test_a_run_that_was_killed_says_so_in_all_its_files(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.house.shell("acme/wait", "sleep 60")
-    ref = graph(stage.house, {"wait": {"action": {"item_id": "tool:acme/wait"}}})
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path)
+    host.workspace.shell("acme/wait", "sleep 60")
+    ref = graph(host.workspace, {"wait": {"action": {"item_id": "tool:acme/wait"}}})
+    async with host.open() as rye:
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "node_started":
@@ -108,18 +110,18 @@ async def test_a_run_that_was_killed_says_so_in_all_its_files(tmp_path: Path) ->
         await run.result()
         assert run.status == "killed"
         assert (await rye.threads.verify(run.run_id)).ok
-    assert stage.records(run.run_id, "run_killed")
-    key = load_run_key(stage.house.user / ".ai")
-    file = stage.store().folder_of(run.run_id) / THREAD_FILE
+    assert host.records(run.run_id, "run_killed")
+    key = load_run_key(host.workspace.user / ".ai")
+    file = host.store().folder_of(run.run_id) / THREAD_FILE
     assert read_thread_file(file, key.public, run.run_id)["status"] == "killed"
 
 
 async def test_an_altered_run_is_told(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    _, folder = dead_run(stage)
+    host = ScriptedHost(tmp_path)
+    _, folder = dead_run(host)
     path = folder / "transcript.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"inputs":{}', b'"inputs":[]'))
-    async with stage.open() as rye:
+    async with host.open() as rye:
         proof = await rye.threads.verify(RUN)
     assert not proof.ok
     assert proof.turns[0].state == "altered"
@@ -127,9 +129,9 @@ async def test_an_altered_run_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_run_has_no_conversation_to_replay_or_resume(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    dead_run(stage)
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path)
+    dead_run(host)
+    async with host.open() as rye:
         with pytest.raises(ThreadConflict, match="no conversation") as refused:
             await rye.threads.replay(RUN)
         with pytest.raises(ThreadConflict, match="no conversation"):
@@ -139,14 +141,14 @@ async def test_a_run_has_no_conversation_to_replay_or_resume(tmp_path: Path) -> 
 
 async def test_whoever_goes_on_closes_what_the_finder_could_not(tmp_path: Path) -> None:
     """Its finder died between the end of its row and that of its files."""
-    stage = Stage(tmp_path)
-    store, folder = dead_run(stage)
+    host = ScriptedHost(tmp_path)
+    store, folder = dead_run(host)
     assert store.registry.settle_abandoned(store.registry.list_active()) == (RUN,)
-    key = load_run_key(stage.house.user / ".ai")
+    key = load_run_key(host.workspace.user / ".ai")
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "running"
     record = store.look_closed(RUN)
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
-    last = stage.records(RUN)[-1]
+    last = host.records(RUN)[-1]
     assert last.type == "checkpoint"
     assert record.transcript_head == (last.payload["offset"], last.payload["digest"])
     content = (folder / "transcript.jsonl").read_bytes()

@@ -14,10 +14,10 @@ from ryecore.graph.result import GraphResult
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CallContext
 from ryecore.state.records import sign_record
-from tests.house import FUNCTION, House
 from tests.loops import ON_BOTH_LOOPS
-from tests.mcp_house import mcp_tool, stdio_server
+from tests.mcp_items import mcp_tool, stdio_server
 from tests.unit.graph.asking import RUNTIME
+from tests.workspace import FUNCTION, Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -32,13 +32,13 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 class Counted:
-    """A house with a tool that leaves a mark each time that it runs, and a graph that calls it."""
+    """A workspace with a tool that leaves a mark each time it runs, and a graph that calls it."""
 
     def __init__(self, root: Path) -> None:
-        self.house = House(root)
-        self.house.environ["SEEN"] = "one"
+        self.workspace = Workspace(root)
+        self.workspace.environ["SEEN"] = "one"
         self.marks = root / "marks"
-        self.house.write("tools/acme/counting/__init__.py", "")
+        self.workspace.write("tools/acme/counting/__init__.py", "")
         self.helper("1")
         self.tool()
         self.graph()
@@ -53,7 +53,7 @@ def execute(params, project_path):
     found = params.get("resolved_config")
     return {{"n": params.get("n"), "value": VALUE, "config": found, "env": os.environ.get("SEEN")}}
 {more}"""
-        self.house.python(
+        self.workspace.python(
             "acme/counting/count",
             body,
             config_resolve={"path": "acme/count.yaml"},
@@ -61,7 +61,7 @@ def execute(params, project_path):
         )
 
     def helper(self, value: str) -> None:
-        self.house.write("tools/acme/counting/acme_helper.py", f"VALUE = {value}\n")
+        self.workspace.write("tools/acme/counting/acme_helper.py", f"VALUE = {value}\n")
 
     def graph(
         self, permissions: tuple[str, ...] = ("rye.execute.tool.acme.counting.count",)
@@ -75,27 +75,27 @@ def execute(params, project_path):
             },
             "done": {"type": "return", "output": "${state.said}"},
         }
-        write_graph(self.house, nodes, permissions)
+        write_graph(self.workspace, nodes, permissions)
 
     @property
     def runs(self) -> int:
         return len(self.marks.read_text()) if self.marks.exists() else 0
 
     async def run(self, n: int = 1, ctx: CallContext | None = None, **options: Any) -> GraphResult:
-        async with self.house.open(**options) as rye:
+        async with self.workspace.open(**options) as rye:
             return await rye.graphs.run("tool:acme/flow", {"n": n}, ctx=ctx)
 
     def entries(self) -> list[Path]:
-        return sorted((self.house.project / ".ai/state/graphs").rglob("*.json"))
+        return sorted((self.workspace.project / ".ai/state/graphs").rglob("*.json"))
 
     def results(self) -> list[Path]:
         return [one for one in self.entries() if one.parent.name == "results"]
 
 
 def write_graph(
-    house: House, nodes: dict[str, Any], permissions: tuple[str, ...], **more: Any
+    workspace: Workspace, nodes: dict[str, Any], permissions: tuple[str, ...], **more: Any
 ) -> str:
-    house.write(
+    workspace.write(
         "tools/acme/flow.yaml",
         {
             "version": "1.0.0",
@@ -116,8 +116,8 @@ def write_graph(
     return "tool:acme/flow"
 
 
-def journal(house: House, run_id: str, *kinds: str) -> list[dict[str, Any]]:
-    path = house.project / ".ai/state/threads" / run_id / "transcript.jsonl"
+def journal(workspace: Workspace, run_id: str, *kinds: str) -> list[dict[str, Any]]:
+    path = workspace.project / ".ai/state/threads" / run_id / "transcript.jsonl"
     said = [json.loads(line) for line in path.read_text().splitlines()]
     return [one["payload"] for one in said if one.get("event_type") in kinds]
 
@@ -129,9 +129,9 @@ async def test_what_is_remembered_is_not_run_again(tmp_path: Path) -> None:
     second = await counted.run()
     assert counted.runs == 1
     assert first.output == second.output == {"n": 1, "value": 1, "config": {}, "env": "one"}
-    (told, _) = journal(counted.house, second.run_id, "node_completed")
+    (told, _) = journal(counted.workspace, second.run_id, "node_completed")
     assert told["cache_hit"] is True
-    (told, _) = journal(counted.house, first.run_id, "node_completed")
+    (told, _) = journal(counted.workspace, first.run_id, "node_completed")
     assert "cache_hit" not in told
 
 
@@ -139,7 +139,7 @@ async def test_a_process_of_its_own_finds_what_another_one_remembered(tmp_path: 
     """Neither what a call is named nor the process that makes it is a part of the key."""
     counted = Counted(tmp_path)
     await counted.run()
-    async with counted.house.open() as rye:
+    async with counted.workspace.open() as rye:
         again = await rye.execute("tool:acme/flow", {"n": 1})
     assert again.success, again.error
     assert counted.runs == 1
@@ -160,26 +160,26 @@ def _change_its_runtime(counted: Counted) -> None:
     source = built_in_space().root / f"tools/{FUNCTION}.yaml"
     lines = source.read_text().splitlines(keepends=True)
     text = "".join(one for one in lines if "rye:signed" not in one)
-    target = counted.house.path(f"tools/{FUNCTION}.yaml")
+    target = counted.workspace.path(f"tools/{FUNCTION}.yaml")
     lib = source.parent / "lib"
     target.parent.mkdir(parents=True, exist_ok=True)
     if lib.is_dir():
         shutil.copytree(lib, target.parent / "lib")
         for file in (target.parent / "lib").rglob("*.py"):
-            counted.house.sign(file)
-    counted.house.write(f"tools/{FUNCTION}.yaml", text + "\n# another byte\n")
+            counted.workspace.sign(file)
+    counted.workspace.write(f"tools/{FUNCTION}.yaml", text + "\n# another byte\n")
 
 
 def _change_its_config(counted: Counted) -> None:
-    counted.house.write("config/acme/count.yaml", "limit: 3\n")
+    counted.workspace.write("config/acme/count.yaml", "limit: 3\n")
 
 
 def _change_a_variable(counted: Counted) -> None:
-    counted.house.environ["SEEN"] = "two"
+    counted.workspace.environ["SEEN"] = "two"
 
 
 def _set_a_variable_in_dotenv(counted: Counted) -> None:
-    (counted.house.project / ".env").write_text("ACME_MODE=fast\n")
+    (counted.workspace.project / ".env").write_text("ACME_MODE=fast\n")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ async def test_another_parameter_is_another_result(tmp_path: Path) -> None:
 async def test_what_a_shell_says_of_itself_is_no_part_of_the_key(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
     await counted.run()
-    counted.house.environ |= {"SHLVL": "7", "_": "/usr/bin/rye", "PWD": "/elsewhere"}
+    counted.workspace.environ |= {"SHLVL": "7", "_": "/usr/bin/rye", "PWD": "/elsewhere"}
     await counted.run()
     assert counted.runs == 1
 
@@ -234,7 +234,7 @@ async def test_a_result_needs_the_capability_to_call(tmp_path: Path) -> None:
 async def test_a_result_of_a_tool_that_no_longer_verifies_is_not_given(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
     await counted.run()
-    path = counted.house.path("tools/acme/counting/count.py")
+    path = counted.workspace.path("tools/acme/counting/count.py")
     path.write_text(path.read_text() + "# unsigned\n")
     done = await counted.run()
     assert done.failed is not None
@@ -243,7 +243,7 @@ async def test_a_result_of_a_tool_that_no_longer_verifies_is_not_given(tmp_path:
 
 async def test_what_failed_is_tried_again(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
-    counted.house.python(
+    counted.workspace.python(
         "acme/counting/count",
         f"def execute(params, project_path):\n    open({str(counted.marks)!r}, 'a').write('x')\n"
         "    raise RuntimeError('boom')\n",
@@ -333,7 +333,7 @@ async def test_an_entry_under_another_key_is_not_given(tmp_path: Path) -> None:
 
 async def test_no_value_stands_in_the_key_or_the_entry(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
-    counted.house.environ["ACME_MODE"] = "a-value-that-stands-nowhere"
+    counted.workspace.environ["ACME_MODE"] = "a-value-that-stands-nowhere"
     await counted.run()
     (path,) = counted.results()
     assert "a-value-that-stands-nowhere" not in path.read_text()
@@ -349,12 +349,12 @@ async def test_keys_differ_from_user_to_user(tmp_path: Path) -> None:
 
 async def test_what_is_too_large_is_not_remembered_and_that_is_told(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
-    counted.house.python(
+    counted.workspace.python(
         "acme/counting/count",
         f"def execute(params, project_path):\n    return 'x' * {MAX_RESULT_BYTES}\n",
     )
     done = await counted.run()
-    (told,) = journal(counted.house, done.run_id, "cache_skipped")
+    (told,) = journal(counted.workspace, done.run_id, "cache_skipped")
     assert told["node"] == "count"
     assert "larger than" in told["why"]
     assert counted.results() == []
@@ -362,11 +362,11 @@ async def test_what_is_too_large_is_not_remembered_and_that_is_told(tmp_path: Pa
 
 async def test_a_tool_that_changes_while_it_runs_is_not_remembered(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
-    helper = counted.house.path("tools/acme/counting/acme_helper.py")
+    helper = counted.workspace.path("tools/acme/counting/acme_helper.py")
     counted.helper("2")
     later = helper.read_bytes()
     counted.helper("1")
-    counted.house.python(
+    counted.workspace.python(
         "acme/counting/count",
         f"""from acme_helper import VALUE
 
@@ -378,7 +378,7 @@ def execute(params, project_path):
     )
     done = await counted.run()
     assert done.output == 1
-    (told,) = journal(counted.house, done.run_id, "cache_skipped")
+    (told,) = journal(counted.workspace, done.run_id, "cache_skipped")
     assert "changed while it ran" in told["why"]
     assert (await counted.run()).output == 2
 
@@ -391,7 +391,7 @@ async def test_what_cannot_be_written_takes_no_result_from_the_run(tmp_path: Pat
     folder.write_text("no folder any more")
     done = await counted.run(2)
     assert done.output["n"] == 2
-    (told,) = journal(counted.house, done.run_id, "cache_skipped")
+    (told,) = journal(counted.workspace, done.run_id, "cache_skipped")
     assert told["why"]
 
 
@@ -405,15 +405,15 @@ async def test_members_of_a_foreach_are_remembered_one_by_one(tmp_path: Path) ->
         },
         "done": {"type": "return", "output": "${state.said}"},
     }  # fmt: skip
-    write_graph(counted.house, nodes, ("rye.execute.tool.acme.*",))
+    write_graph(counted.workspace, nodes, ("rye.execute.tool.acme.*",))
     await counted.run()
     nodes["each"]["over"] = [3, 4, 1]
-    write_graph(counted.house, nodes, ("rye.execute.tool.acme.*",))
+    write_graph(counted.workspace, nodes, ("rye.execute.tool.acme.*",))
     done = await counted.run()
     assert [one["n"] for one in done.output] == [3, 4, 1]
     assert counted.runs == 4
     hits = [bool(one.get("cache_hit")) for one in journal(
-        counted.house, done.run_id, "item_completed")]  # fmt: skip
+        counted.workspace, done.run_id, "item_completed")]  # fmt: skip
     assert sorted(hits) == [False, True, True]
 
 
@@ -428,15 +428,15 @@ async def test_members_of_a_foreach_are_remembered_one_by_one(tmp_path: Path) ->
 async def test_what_cannot_be_keyed_runs_each_time_and_that_is_told(
     tmp_path: Path, name: str, why: str
 ) -> None:
-    house = House(tmp_path)
+    workspace = Workspace(tmp_path)
     params: dict[str, Any] = {}
     if name == "mcp":
-        stdio_server(house)
-        item, params = mcp_tool(house), {"text": "hi"}
+        stdio_server(workspace)
+        item, params = mcp_tool(workspace), {"text": "hi"}
     elif name == "graph":
-        write_graph(house, {"done": {"type": "return", "output": 1}}, ())
-        house.path("tools/acme/flow.yaml").rename(house.path("tools/acme/inner.yaml"))
-        house.sign(house.path("tools/acme/inner.yaml"))
+        write_graph(workspace, {"done": {"type": "return", "output": 1}}, ())
+        workspace.path("tools/acme/flow.yaml").rename(workspace.path("tools/acme/inner.yaml"))
+        workspace.sign(workspace.path("tools/acme/inner.yaml"))
         item = "tool:acme/inner"
     else:
         item, params = "tool:rye/agent/threads/orchestrator", {"operation": "list_active"}
@@ -448,22 +448,22 @@ async def test_what_cannot_be_keyed_runs_each_time_and_that_is_told(
         },
         "done": {"type": "return", "output": 1},
     }
-    write_graph(house, nodes, ("rye.execute.tool.*",))
-    async with house.open() as rye:
+    write_graph(workspace, nodes, ("rye.execute.tool.*",))
+    async with workspace.open() as rye:
         done = await rye.graphs.run("tool:acme/flow")
     assert done.ended == "completed", done.error
-    (told,) = journal(house, done.run_id, "cache_skipped")
+    (told,) = journal(workspace, done.run_id, "cache_skipped")
     assert why in told["why"]
 
 
 async def test_what_is_forgotten_is_computed_again(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
-    async with counted.house.open() as rye:
+    async with counted.workspace.open() as rye:
         assert await rye.graphs.forget_results() == 0
-        assert not (counted.house.project / ".ai/state").exists()
+        assert not (counted.workspace.project / ".ai/state").exists()
     await counted.run(1)
     await counted.run(2)
-    async with counted.house.open() as rye:
+    async with counted.workspace.open() as rye:
         assert await rye.graphs.forget_results() == 2
     await counted.run(1)
     assert counted.runs == 3

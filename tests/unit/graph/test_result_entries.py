@@ -14,7 +14,7 @@ import pytest
 
 from ryecore.graph.caching.entries import MAX_AGE_DAYS, Entries
 from ryecore.state.records import sign_record
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,8 @@ def anyio_backend() -> str:
 
 
 async def test_what_is_old_is_computed_again(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    entries = _entries(house)
+    workspace = Workspace(tmp_path)
+    entries = _entries(workspace)
     assert entries.put("a" * 64, "tool:acme/x", {"n": 1}) == ""
     assert entries.get("a" * 64) == ({"n": 1},)
     path = entries.folder / f"{'a' * 64}.json"
@@ -41,12 +41,12 @@ async def test_what_is_old_is_computed_again(tmp_path: Path) -> None:
     assert entries.get("a" * 64) is None
 
 
-def _entries(house: House, **options: Any) -> Entries:
-    return Entries(house.project / ".ai", house.user / ".ai", "process", **options)
+def _entries(workspace: Workspace, **options: Any) -> Entries:
+    return Entries(workspace.project / ".ai", workspace.user / ".ai", "process", **options)
 
 
 async def test_no_more_than_so_many_are_kept_and_the_oldest_go(tmp_path: Path) -> None:
-    entries = _entries(House(tmp_path), max_entries=10)
+    entries = _entries(Workspace(tmp_path), max_entries=10)
     for number in range(25):
         key = f"{number:064x}"
         entries.put(key, "tool:acme/x", number)
@@ -68,7 +68,7 @@ async def test_no_more_than_so_many_are_kept_and_the_oldest_go(tmp_path: Path) -
 
 
 async def test_the_order_of_what_came_is_kept(tmp_path: Path) -> None:
-    entries = _entries(House(tmp_path))
+    entries = _entries(Workspace(tmp_path))
     said = {"z": 1, "a": {"y": 2, "b": "é\ud800"}, "n": 2**70, "f": 0.1}
     entries.put("c" * 64, "tool:acme/x", said)
     found = entries.get("c" * 64)
@@ -90,9 +90,9 @@ while True:
 
 
 async def test_two_processes_that_write_and_are_killed_leave_whole_entries(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    entries = _entries(house)
-    roots = [str(house.project / ".ai"), str(house.user / ".ai")]
+    workspace = Workspace(tmp_path)
+    entries = _entries(workspace)
+    roots = [str(workspace.project / ".ai"), str(workspace.user / ".ai")]
     for _ in range(3):
         writers = [
             subprocess.Popen([sys.executable, "-c", _PUTS, *roots], stdout=subprocess.PIPE)

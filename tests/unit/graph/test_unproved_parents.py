@@ -18,13 +18,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_no_graph_believes_a_parent_by_its_name_alone(tmp_path: Path) -> None:
-    stage = Asking(tmp_path)
-    ref = stage.graph({"done": gives("ran")})
-    thread = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = Asking(tmp_path)
+    ref = host.graph({"done": gives("ran")})
+    thread = host.write("acme/x")
+    async with host.open() as rye:
         boss = await rye.graphs.run(ref)
-    stage.house.environ[PARENT_ID] = boss.run_id
-    async with stage.open() as rye:
+    host.workspace.environ[PARENT_ID] = boss.run_id
+    async with host.open() as rye:
         starts = {
             "in this process": lambda: rye.graphs.run(ref),
             "one step": lambda: rye.graphs.step(ref, "done"),
@@ -44,8 +44,8 @@ async def test_no_graph_believes_a_parent_by_its_name_alone(tmp_path: Path) -> N
     claimed = await anyio.to_thread.run_sync(
         lambda: subprocess.run(
             [sys.executable, "-m", "ryecore.cli", "execute", ref],
-            cwd=stage.house.project,
-            env={**stage.house.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            cwd=host.workspace.project,
+            env={**host.workspace.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
             check=False,
@@ -54,6 +54,6 @@ async def test_no_graph_believes_a_parent_by_its_name_alone(tmp_path: Path) -> N
     assert claimed.returncode != 0
     assert "Traceback" not in claimed.stderr
     assert PARENT_ID in claimed.stderr
-    store = stage.store()
+    store = host.store()
     assert store.registry.list_children(boss.run_id) == ()
     assert [one.thread_id for one in store.registry.list_threads()] == [boss.run_id]

@@ -4,16 +4,16 @@ import pytest
 
 from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.lillux.keys import SigningKey
-from tests.house import House
+from tests.workspace import Workspace
 
 
 @pytest.fixture
-def spaces(house: House) -> Spaces:
-    """The spaces of the house, with a third-party bundle beside the built-in one."""
+def spaces(workspace: Workspace) -> Spaces:
+    """The spaces of the workspace, with a third-party bundle beside the built-in one."""
     return Spaces(
-        Space("project", house.project / ".ai"),
-        Space("user", house.user / ".ai"),
-        (built_in_space(), Space("system", house.root / "bundle" / ".ai", "acme")),
+        Space("project", workspace.project / ".ai"),
+        Space("user", workspace.user / ".ai"),
+        (built_in_space(), Space("system", workspace.root / "bundle" / ".ai", "acme")),
     )
 
 

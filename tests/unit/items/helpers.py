@@ -16,7 +16,7 @@ from ryecore.items.spaces import Spaces
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import VerifiedItem, verify_item
 from ryecore.lillux.keys import PublicKey, SigningKey
-from tests.house import House
+from tests.workspace import Workspace
 
 # A fixture that is made once for all examples is what these tests want.
 with_fixtures = settings(
@@ -32,13 +32,13 @@ def verify(spaces: Spaces, path: Path, *host_keys: PublicKey) -> VerifiedItem:
     return verify_item(path, TrustStore(spaces, host_keys))
 
 
-def tool(house: House, key: SigningKey, space: str = "project") -> Path:
+def tool(workspace: Workspace, key: SigningKey, space: str = "project") -> Path:
     """Write a tool that this key has signed."""
-    return house.write("tools/acme/x.py", PYTHON_TOOL, key=key, space=space)  # type: ignore[arg-type]
+    return workspace.write("tools/acme/x.py", PYTHON_TOOL, key=key, space=space)  # type: ignore[arg-type]
 
 
 def key_file(
-    house: House,
+    workspace: Workspace,
     key: PublicKey,
     signer: SigningKey | None,
     space: str = "user",
@@ -51,24 +51,24 @@ def key_file(
     content = content or render_trusted_key(key, "owner", **{"space": label, **options})  # type: ignore[arg-type]
     if signer is not None:
         content = sign_content(content, ".toml", "config", name, signer)[0]
-    return house.write(f"config/{name}", content, space=space, sign=False)  # type: ignore[arg-type]
+    return workspace.write(f"config/{name}", content, space=space, sign=False)  # type: ignore[arg-type]
 
 
-def run_rye(house: House, *arguments: str) -> Result:
+def run_rye(workspace: Workspace, *arguments: str) -> Result:
     """Run the `rye` command as a person would, in the project's folder."""
-    alone = {**house.environ, "USER_SPACE": None, "RYE_SIGNING_KEY_DIR": None}
-    with contextlib.chdir(house.project):
+    alone = {**workspace.environ, "USER_SPACE": None, "RYE_SIGNING_KEY_DIR": None}
+    with contextlib.chdir(workspace.project):
         return CliRunner().invoke(rye, arguments, env=alone)
 
 
-def follow(house: House, next_step: str) -> None:
+def follow(workspace: Workspace, next_step: str) -> None:
     """Do what an error says: run the `rye` or `chmod` command that ends its next step."""
     start = min(at for word in ("rye ", "chmod ") if (at := next_step.find(word)) >= 0)
     words = shlex.split(next_step[start:].partition("), or")[0].removesuffix("."))
     if words[0] == "chmod":
         subprocess.run(words, check=True)
         return
-    done = run_rye(house, *words[1:])
+    done = run_rye(workspace, *words[1:])
     assert done.exit_code == 0, done.output
 
 

@@ -12,8 +12,8 @@ from ryecore.errors import LinkLeavesSpace, RevokedKey, SigningError, UntrustedK
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.keys import SigningKey
-from tests.house import House
 from tests.unit.items.helpers import LONG_AGO, PYTHON_TOOL, follow, key_file, run_rye, verify
+from tests.workspace import Workspace
 
 
 @pytest.fixture
@@ -42,12 +42,14 @@ def test_only_the_owner_can_read_a_private_key(keys: AuthorKeys, umask: int) -> 
     assert mode(keys.folder / "public_key.pem") == 0o644
 
 
-def test_a_fresh_key_loads_again_and_is_trusted_in_user_space(house: House, spaces: Spaces) -> None:
-    assert house.keys.load() == house.key
-    folder = house.path("config/keys/signing", "user")
-    assert (folder / "private_key.pem").read_bytes() == house.key.pem
-    assert (folder / "public_key.pem").read_bytes() == house.key.public.pem
-    assert verify(spaces, house.write("tools/x.py", PYTHON_TOOL)).is_verified
+def test_a_fresh_key_loads_again_and_is_trusted_in_user_space(
+    workspace: Workspace, spaces: Spaces
+) -> None:
+    assert workspace.keys.load() == workspace.key
+    folder = workspace.path("config/keys/signing", "user")
+    assert (folder / "private_key.pem").read_bytes() == workspace.key.pem
+    assert (folder / "public_key.pem").read_bytes() == workspace.key.public.pem
+    assert verify(spaces, workspace.write("tools/x.py", PYTHON_TOOL)).is_verified
 
 
 def test_nothing_is_made_unless_asked(keys: AuthorKeys, user: Space) -> None:
@@ -57,34 +59,34 @@ def test_nothing_is_made_unless_asked(keys: AuthorKeys, user: Space) -> None:
     assert not user.root.exists()
 
 
-def test_the_next_step_makes_a_key(house: House) -> None:
-    (house.keys.folder / "private_key.pem").unlink()
+def test_the_next_step_makes_a_key(workspace: Workspace) -> None:
+    (workspace.keys.folder / "private_key.pem").unlink()
     with pytest.raises(SigningError) as refused:
-        house.keys.load()
-    follow(house, refused.value.next_step)
-    assert house.keys.load() != house.key
+        workspace.keys.load()
+    follow(workspace, refused.value.next_step)
+    assert workspace.keys.load() != workspace.key
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 def test_an_own_key_that_ended_signs_nothing_until_it_counts_again(
-    house: House, spaces: Spaces, how: str
+    workspace: Workspace, spaces: Spaces, how: str
 ) -> None:
-    own, friend = house.key.public, SigningKey.generate()
-    path = house.write("tools/x.py", PYTHON_TOOL)
-    with house.sync() as rye:
+    own, friend = workspace.key.public, SigningKey.generate()
+    path = workspace.write("tools/x.py", PYTHON_TOOL)
+    with workspace.sync() as rye:
         if how == "revoked":
-            file = house.keys.trust(own, "me", revoked=True)
+            file = workspace.keys.trust(own, "me", revoked=True)
         else:
-            file = key_file(house, own, house.key, not_after=LONG_AGO)
+            file = key_file(workspace, own, workspace.key, not_after=LONG_AGO)
         before = path.read_bytes()
         for write in (
             lambda: rye.sign("tool:x"),
             lambda: rye.sign("tool:*"),
-            lambda: house.keys.trust(friend.public, "a friend"),
-            lambda: house.keys.trust(own, "me", space=spaces.project),
+            lambda: workspace.keys.trust(friend.public, "a friend"),
+            lambda: workspace.keys.trust(own, "me", space=spaces.project),
             rye.trust_project,
             lambda: rye.env.allow("GREETING"),
-            house.keys.generate,
+            workspace.keys.generate,
         ):
             with pytest.raises(
                 SigningError, match=f"{own.fingerprint} (was revoked|expired)"
@@ -92,50 +94,54 @@ def test_an_own_key_that_ended_signs_nothing_until_it_counts_again(
                 write()
             assert "rye keys generate" in no.value.next_step
         assert path.read_bytes() == before
-        house.keys.trust(friend.public, "a friend", revoked=True)  # who signs that doesn't matter
+        workspace.keys.trust(
+            friend.public, "a friend", revoked=True
+        )  # who signs that doesn't matter
 
         if how == "revoked":
             with pytest.raises(SigningError, match="was revoked"):
-                house.keys.trust(own, "me")
+                workspace.keys.trust(own, "me")
         assert str(file) in no.value.next_step
-        house.keys.trust(own, "me", reinstate=how == "revoked")  # the second of the next steps
+        workspace.keys.trust(own, "me", reinstate=how == "revoked")  # the second of the next steps
         assert rye.sign("tool:x").signed
         assert verify(spaces, path).is_verified
 
 
-def test_the_next_steps_of_an_own_key_that_was_revoked_work(house: House, spaces: Spaces) -> None:
-    path = house.write("tools/x.py", PYTHON_TOOL)
-    house.keys.trust(house.key.public, "me", revoked=True)
-    refused = run_rye(house, "sign", "tool:x")
+def test_the_next_steps_of_an_own_key_that_was_revoked_work(
+    workspace: Workspace, spaces: Spaces
+) -> None:
+    path = workspace.write("tools/x.py", PYTHON_TOOL)
+    workspace.keys.trust(workspace.key.public, "me", revoked=True)
+    refused = run_rye(workspace, "sign", "tool:x")
     assert refused.exit_code == 2
     move, generate = (
         refused.output.partition("Make a new key: ")[2].partition(". Or")[0].split(" && ")
     )
     subprocess.run(shlex.split(move), check=True)
-    follow(house, generate)
-    follow(house, "rye sign tool:x")
-    assert house.keys.load() != house.key
+    follow(workspace, generate)
+    follow(workspace, "rye sign tool:x")
+    assert workspace.keys.load() != workspace.key
     assert verify(spaces, path).is_verified
 
 
 def test_a_key_that_was_revoked_and_reinstated_counts_everywhere_again(
-    house: House, spaces: Spaces
+    workspace: Workspace, spaces: Spaces
 ) -> None:
     friend, pupil = SigningKey.generate(), SigningKey.generate()
     places = [
-        house.write("tools/x.py", PYTHON_TOOL, key=friend),
-        house.write("tools/y.py", PYTHON_TOOL, key=friend, space="user"),
+        workspace.write("tools/x.py", PYTHON_TOOL, key=friend),
+        workspace.write("tools/y.py", PYTHON_TOOL, key=friend, space="user"),
     ]
-    house.keys.trust(friend.public, "a friend")
-    house.keys.trust(pupil.public, "whom the friend vouches for", signer=friend)
-    places.append(house.write("tools/z.py", PYTHON_TOOL, key=pupil))
+    workspace.keys.trust(friend.public, "a friend")
+    workspace.keys.trust(pupil.public, "whom the friend vouches for", signer=friend)
+    places.append(workspace.write("tools/z.py", PYTHON_TOOL, key=pupil))
     for path in places:
         assert verify(spaces, path).is_verified
-    house.keys.trust(friend.public, "a friend", revoked=True)
+    workspace.keys.trust(friend.public, "a friend", revoked=True)
     for path in places:
         with pytest.raises(UntrustedKey):  # RevokedKey is one
             verify(spaces, path)
-    house.keys.trust(friend.public, "a friend", reinstate=True)
+    workspace.keys.trust(friend.public, "a friend", reinstate=True)
     for path in places:
         assert verify(spaces, path).is_verified
 
@@ -161,43 +167,43 @@ def test_a_link_in_the_keys_place_is_not_written_through(keys: AuthorKeys, tmp_p
 
 @pytest.mark.parametrize("loose", [0o640, 0o604, 0o660, 0o606, 0o610, 0o601, 0o777])
 def test_a_key_that_others_can_reach_is_refused_and_the_next_step_closes_it(
-    house: House, loose: int
+    workspace: Workspace, loose: int
 ) -> None:
-    private = house.keys.folder / "private_key.pem"
+    private = workspace.keys.folder / "private_key.pem"
     private.chmod(loose)
     with pytest.raises(SigningError, match="Others can read the signing key") as refused:
-        house.keys.load()
-    follow(house, refused.value.next_step)
-    assert house.keys.load() == house.key
+        workspace.keys.load()
+    follow(workspace, refused.value.next_step)
+    assert workspace.keys.load() == workspace.key
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400])
-def test_a_key_that_only_its_owner_can_read_is_fine(house: House, mode: int) -> None:
-    (house.keys.folder / "private_key.pem").chmod(mode)
-    assert house.keys.load() == house.key
+def test_a_key_that_only_its_owner_can_read_is_fine(workspace: Workspace, mode: int) -> None:
+    (workspace.keys.folder / "private_key.pem").chmod(mode)
+    assert workspace.keys.load() == workspace.key
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 100, "the public half"])
 def test_a_private_key_that_is_none_is_refused_and_the_next_step_works(
-    house: House, content: bytes | str
+    workspace: Workspace, content: bytes | str
 ) -> None:
-    private = house.keys.folder / "private_key.pem"
-    pem = content if isinstance(content, bytes) else house.key.public.pem
+    private = workspace.keys.folder / "private_key.pem"
+    pem = content if isinstance(content, bytes) else workspace.key.public.pem
     private.write_bytes(pem)
     with pytest.raises(SigningError, match="is no signing key") as refused:
-        house.keys.load()
+        workspace.keys.load()
     assert str(private) in str(refused.value)
     private.rename(private.with_name("broken.pem"))
-    follow(house, refused.value.next_step)
-    house.keys.load()
+    follow(workspace, refused.value.next_step)
+    workspace.keys.load()
 
 
-def test_a_private_key_that_cannot_be_read_is_refused(house: House) -> None:
-    private = house.keys.folder / "private_key.pem"
+def test_a_private_key_that_cannot_be_read_is_refused(workspace: Workspace) -> None:
+    private = workspace.keys.folder / "private_key.pem"
     private.unlink()
     private.mkdir()
     with pytest.raises(SigningError, match="can't be read"):
-        house.keys.load()
+        workspace.keys.load()
 
 
 def test_the_environment_moves_the_key_but_not_the_trust(user: Space, tmp_path: Path) -> None:
@@ -212,9 +218,11 @@ def test_the_environment_moves_the_key_but_not_the_trust(user: Space, tmp_path: 
     ]
 
 
-def test_a_rye_takes_the_key_folder_from_its_own_environ(house: House, tmp_path: Path) -> None:
-    house.environ["RYE_SIGNING_KEY_DIR"] = str(tmp_path / "vault")
-    assert house.open().keys.folder == tmp_path / "vault"
+def test_a_rye_takes_the_key_folder_from_its_own_environ(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace.environ["RYE_SIGNING_KEY_DIR"] = str(tmp_path / "vault")
+    assert workspace.open().keys.folder == tmp_path / "vault"
 
 
 def test_a_key_folder_that_cannot_be_made_is_said(user: Space, tmp_path: Path) -> None:
@@ -225,12 +233,12 @@ def test_a_key_folder_that_cannot_be_made_is_said(user: Space, tmp_path: Path) -
     assert "RYE_SIGNING_KEY_DIR" in refused.value.next_step
 
 
-def test_a_trust_folder_that_cannot_be_written_is_said(house: House) -> None:
-    trusted = house.path("config/keys/trusted", "user")
+def test_a_trust_folder_that_cannot_be_written_is_said(workspace: Workspace) -> None:
+    trusted = workspace.path("config/keys/trusted", "user")
     trusted.rename(trusted.with_name("moved"))
     trusted.touch()
     with pytest.raises(SigningError, match="can't be written") as refused:
-        house.keys.trust(SigningKey.generate().public, "x")
+        workspace.keys.trust(SigningKey.generate().public, "x")
     assert "can be written" in refused.value.next_step
 
 
@@ -260,97 +268,99 @@ def test_trust_is_signed_by_the_author_and_needs_their_key(keys: AuthorKeys) -> 
         keys.trust(SigningKey.generate().public, "x")
 
 
-def test_trust_in_the_project_is_for_its_items_alone(house: House, spaces: Spaces) -> None:
+def test_trust_in_the_project_is_for_its_items_alone(workspace: Workspace, spaces: Spaces) -> None:
     friend = SigningKey.generate()
-    file = house.keys.trust(friend.public, "a friend", space=spaces.project)
-    assert file.is_relative_to(house.project / ".ai/config/keys/trusted")
-    path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
+    file = workspace.keys.trust(friend.public, "a friend", space=spaces.project)
+    assert file.is_relative_to(workspace.project / ".ai/config/keys/trusted")
+    path = workspace.write("tools/x.py", PYTHON_TOOL, key=friend)
     assert verify(spaces, path).is_verified
     with pytest.raises(UntrustedKey):
-        verify(spaces, house.write("tools/x.py", PYTHON_TOOL, key=friend, space="user"))
+        verify(spaces, workspace.write("tools/x.py", PYTHON_TOOL, key=friend, space="user"))
 
 
 def test_a_link_in_a_projects_trust_folder_is_not_written_through(
-    house: House, spaces: Spaces
+    workspace: Workspace, spaces: Spaces
 ) -> None:
-    friend, precious = SigningKey.generate(), house.root / "precious"
+    friend, precious = SigningKey.generate(), workspace.root / "precious"
     precious.write_text("mine")
-    folder = house.path("config/keys/trusted")
+    folder = workspace.path("config/keys/trusted")
     folder.mkdir(parents=True)
     (folder / f"{friend.public.fingerprint}.toml").symlink_to(precious)
-    house.keys.trust(friend.public, "a friend", space=spaces.project)
+    workspace.keys.trust(friend.public, "a friend", space=spaces.project)
     assert precious.read_text() == "mine"
-    assert verify(spaces, house.write("tools/x.py", PYTHON_TOOL, key=friend)).is_verified
+    assert verify(spaces, workspace.write("tools/x.py", PYTHON_TOOL, key=friend)).is_verified
 
 
-def test_trusting_again_replaces_what_was_said(house: House, spaces: Spaces) -> None:
+def test_trusting_again_replaces_what_was_said(workspace: Workspace, spaces: Spaces) -> None:
     friend = SigningKey.generate()
-    path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
-    house.keys.trust(friend.public, "x", revoked=True)
+    path = workspace.write("tools/x.py", PYTHON_TOOL, key=friend)
+    workspace.keys.trust(friend.public, "x", revoked=True)
     with pytest.raises(SigningError, match="was revoked") as refused:
-        house.keys.trust(friend.public, "x")
+        workspace.keys.trust(friend.public, "x")
     assert "--reinstate" in refused.value.next_step
     with pytest.raises(SigningError, match="revoked in user space") as refused:
-        house.keys.trust(friend.public, "x", space=spaces.project, reinstate=True)
+        workspace.keys.trust(friend.public, "x", space=spaces.project, reinstate=True)
     assert "leave out --in-project" in refused.value.next_step
     with pytest.raises(RevokedKey):
         verify(spaces, path)
-    house.keys.trust(friend.public, "x", reinstate=True)
+    workspace.keys.trust(friend.public, "x", reinstate=True)
     assert verify(spaces, path).is_verified
 
 
 @pytest.mark.parametrize("linked", ["", "config", "config/keys", "config/keys/trusted"])
 def test_a_vouch_for_a_project_never_lands_in_user_space(
-    house: House, spaces: Spaces, linked: str
+    workspace: Workspace, spaces: Spaces, linked: str
 ) -> None:
     """A clone brings the link; the person runs `rye keys trust --in-project`."""
     friend = SigningKey.generate()
-    house.path(linked).parent.mkdir(parents=True, exist_ok=True)
-    Path(str(house.path(linked)).rstrip("/")).symlink_to(house.path(linked, "user"))
+    workspace.path(linked).parent.mkdir(parents=True, exist_ok=True)
+    Path(str(workspace.path(linked)).rstrip("/")).symlink_to(workspace.path(linked, "user"))
     with pytest.raises(LinkLeavesSpace) as refused:
-        house.keys.trust(friend.public, "a friend", space=spaces.project)
-    assert refused.value.leads_to.is_relative_to(house.user)
-    assert not list(house.user.rglob(f"{friend.public.fingerprint}.toml"))
+        workspace.keys.trust(friend.public, "a friend", space=spaces.project)
+    assert refused.value.leads_to.is_relative_to(workspace.user)
+    assert not list(workspace.user.rglob(f"{friend.public.fingerprint}.toml"))
 
 
-def test_a_vouch_counts_only_where_it_was_made(house: House, spaces: Spaces) -> None:
+def test_a_vouch_counts_only_where_it_was_made(workspace: Workspace, spaces: Spaces) -> None:
     friend = SigningKey.generate()
-    file = house.keys.trust(friend.public, "a friend", space=spaces.project)
+    file = workspace.keys.trust(friend.public, "a friend", space=spaces.project)
     name = f"config/keys/trusted/{file.name}"
 
-    house.write(name, file.read_bytes(), space="user", sign=False)
-    mine = house.write("tools/x.py", PYTHON_TOOL, key=friend, space="user")
+    workspace.write(name, file.read_bytes(), space="user", sign=False)
+    mine = workspace.write("tools/x.py", PYTHON_TOOL, key=friend, space="user")
     with pytest.raises(UntrustedKey, match="signed for project space, and stands in user space"):
         verify(spaces, mine)
 
-    house.path(name, "user").unlink()
-    path = house.write("tools/x.py", PYTHON_TOOL, key=friend)
+    workspace.path(name, "user").unlink()
+    path = workspace.write("tools/x.py", PYTHON_TOOL, key=friend)
     assert verify(spaces, path).is_verified
-    shutil.copytree(house.project, house.root / "copy")
-    other = evolve(spaces, project=Space("project", house.root / "copy/.ai"))
+    shutil.copytree(workspace.project, workspace.root / "copy")
+    other = evolve(spaces, project=Space("project", workspace.root / "copy/.ai"))
     with pytest.raises(UntrustedKey, match="another project's folder"):
         verify(other, other.project.root / "tools/x.py")
 
 
-def test_a_revocation_stands_where_no_clone_can_undo_it(house: House, spaces: Spaces) -> None:
+def test_a_revocation_stands_where_no_clone_can_undo_it(
+    workspace: Workspace, spaces: Spaces
+) -> None:
     friend = SigningKey.generate()
-    file = house.keys.trust(friend.public, "a friend", space=spaces.project)
-    path, older = house.write("tools/x.py", PYTHON_TOOL, key=friend), file.read_bytes()
+    file = workspace.keys.trust(friend.public, "a friend", space=spaces.project)
+    path, older = workspace.write("tools/x.py", PYTHON_TOOL, key=friend), file.read_bytes()
     with pytest.raises(SigningError, match="could be undone") as refused:
-        house.keys.trust(friend.public, "a friend", space=spaces.project, revoked=True)
+        workspace.keys.trust(friend.public, "a friend", space=spaces.project, revoked=True)
     assert "leave out --in-project" in refused.value.next_step
-    house.keys.trust(friend.public, "a friend", revoked=True)
+    workspace.keys.trust(friend.public, "a friend", revoked=True)
     file.write_bytes(older)
     with pytest.raises(RevokedKey):
         verify(spaces, path)
     with pytest.raises(SigningError, match="was revoked"):
-        house.keys.trust(friend.public, "a friend", space=spaces.project)
+        workspace.keys.trust(friend.public, "a friend", space=spaces.project)
 
 
-def test_the_command_never_prints_the_private_key(house: House) -> None:
-    (house.keys.folder / "private_key.pem").unlink()
-    done = run_rye(house, "keys", "generate", "--json")
-    secret = (house.keys.folder / "private_key.pem").read_text().splitlines()[1]
+def test_the_command_never_prints_the_private_key(workspace: Workspace) -> None:
+    (workspace.keys.folder / "private_key.pem").unlink()
+    done = run_rye(workspace, "keys", "generate", "--json")
+    secret = (workspace.keys.folder / "private_key.pem").read_text().splitlines()[1]
     assert done.exit_code == 0
     assert secret not in done.output
     assert secret[-43:] not in done.output

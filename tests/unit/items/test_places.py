@@ -6,7 +6,7 @@ from ryecore.errors import ItemNotFound
 from ryecore.items.places import place_of, source_at
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces
-from tests.house import House
+from tests.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -38,23 +38,23 @@ def test_elsewhere_is_no_item_and_the_error_says_where_items_stand(path: str) ->
         assert folder in refused.value.next_step
 
 
-def test_a_file_in_a_space_is_a_source(house: House, spaces: Spaces) -> None:
-    path = house.path("tools/acme/x.py", "user")
+def test_a_file_in_a_space_is_a_source(workspace: Workspace, spaces: Spaces) -> None:
+    path = workspace.path("tools/acme/x.py", "user")
     source = source_at(path, spaces)
     assert source.ref == ItemRef("tool", "acme/x")
     assert source.relative == "acme/x.py"
     assert source.space == spaces.user
-    assert source.kind_folder == house.path("tools", "user")
+    assert source.kind_folder == workspace.path("tools", "user")
 
 
 def test_a_path_that_only_looks_like_one_in_a_space_is_refused(
-    house: House, spaces: Spaces
+    workspace: Workspace, spaces: Spaces
 ) -> None:
     for path in (
-        house.root / "project2/.ai/tools/x.py",
-        house.project / ".ai/tools/../../../elsewhere/.ai/tools/x.py",
-        house.path("tools/inner/.ai/tools/x.py"),
+        workspace.root / "project2/.ai/tools/x.py",
+        workspace.project / ".ai/tools/../../../elsewhere/.ai/tools/x.py",
+        workspace.path("tools/inner/.ai/tools/x.py"),
     ):
         with pytest.raises(ItemNotFound, match="doesn't stand in a space") as refused:
             source_at(path, spaces)
-        assert str(house.project / ".ai") in refused.value.next_step
+        assert str(workspace.project / ".ai") in refused.value.next_step

@@ -9,8 +9,8 @@ from ryecore.errors import ContentChanged, UntrustedKey
 from ryecore.items.seal import main, seal_bundle
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.keys import PublicKey
-from tests.house import House
 from tests.unit.items.helpers import verify
+from tests.workspace import Workspace
 
 FILES = {
     "tools/acme/x.py": b"print()\n",
@@ -24,10 +24,10 @@ FILES = {
 
 
 @pytest.fixture
-def bundle(house: House) -> Space:
+def bundle(workspace: Workspace) -> Space:
     for name, content in FILES.items():
-        house.write(name, content, space="system", sign=False)
-    return Space("system", house.path("", "system"), "ryecore")
+        workspace.write(name, content, space="system", sign=False)
+    return Space("system", workspace.path("", "system"), "ryecore")
 
 
 def as_built_in(spaces: Spaces, bundle: Space) -> Spaces:
@@ -50,10 +50,10 @@ def test_what_changes_after_the_seal_is_refused(spaces: Spaces, bundle: Space) -
         verify(as_built_in(spaces, bundle), path)
 
 
-def test_the_private_key_is_nowhere(house: House, bundle: Space) -> None:
-    before = {path for path in house.root.rglob("*") if path.is_file()}
+def test_the_private_key_is_nowhere(workspace: Workspace, bundle: Space) -> None:
+    before = {path for path in workspace.root.rglob("*") if path.is_file()}
     key, _ = seal_bundle(bundle.root, "acme")
-    made = {path for path in house.root.rglob("*") if path.is_file()} - before
+    made = {path for path in workspace.root.rglob("*") if path.is_file()} - before
     assert made == {
         bundle.root / f"config/keys/trusted/{key.fingerprint}.toml",
         bundle.root / "tools/acme/data.json.sig",
@@ -79,30 +79,32 @@ def test_each_seal_has_a_key_of_its_own_and_ends_the_one_before(
 
 
 def test_a_sealed_bundle_of_a_third_party_still_needs_a_voucher(
-    house: House, spaces: Spaces, bundle: Space
+    workspace: Workspace, spaces: Spaces, bundle: Space
 ) -> None:
     key, _ = seal_bundle(bundle.root, "acme")
     path = bundle.root / "tools/acme/x.py"
     with pytest.raises(UntrustedKey):
         verify(spaces, path)
     assert verify(spaces, path, key).is_verified
-    house.keys.trust(key, "acme", space=spaces.system[1])
+    workspace.keys.trust(key, "acme", space=spaces.system[1])
     assert verify(spaces, path).is_verified
 
 
 def test_a_bundle_with_nothing_but_old_keys_or_sidecars_is_sealed(
-    house: House, bundle: Space
+    workspace: Workspace, bundle: Space
 ) -> None:
-    house.write("config/keys/note.txt", b"x", space="system", sign=False)
+    workspace.write("config/keys/note.txt", b"x", space="system", sign=False)
     for name in FILES:
         (bundle.root / name).unlink()
-    house.write("tools/gone.json.sig", b"x", space="system", sign=False)
-    house.write("directives/Makefile", b"x", space="system", sign=False)
+    workspace.write("tools/gone.json.sig", b"x", space="system", sign=False)
+    workspace.write("directives/Makefile", b"x", space="system", sign=False)
     _, signed = seal_bundle(bundle.root, "acme")
     assert signed == 1, "a file without an extension is a file"
 
 
-def test_the_command_seals_what_it_is_given(house: House, spaces: Spaces, bundle: Space) -> None:
+def test_the_command_seals_what_it_is_given(
+    workspace: Workspace, spaces: Spaces, bundle: Space
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ryecore.items.seal", str(bundle.root.parent)],
         capture_output=True,
@@ -128,9 +130,9 @@ def test_the_command_passes_over_a_folder_without_items(
 
 
 def test_the_command_fails_with_the_reason(
-    house: House, bundle: Space, capsys: pytest.CaptureFixture[str]
+    workspace: Workspace, bundle: Space, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    house.write("tools/bom.py", b"\xef\xbb\xbf", space="system", sign=False)
+    workspace.write("tools/bom.py", b"\xef\xbb\xbf", space="system", sign=False)
     assert main([str(bundle.root.parent)]) == 1
     assert "byte order mark" in capsys.readouterr().err
 

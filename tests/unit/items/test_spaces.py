@@ -7,21 +7,23 @@ from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemError,
 from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import EXTENSIONS, Space, Spaces, discover_bundles, locate
-from tests.house import House
+from tests.workspace import Workspace
 
 TOOL = ItemRef("tool", "acme/x")
 
 
-def put(house: House, name: str, space: str = "project") -> Path:
-    return house.write(name, b"", space=space, sign=False)  # type: ignore[arg-type]
+def put(workspace: Workspace, name: str, space: str = "project") -> Path:
+    return workspace.write(name, b"", space=space, sign=False)  # type: ignore[arg-type]
 
 
-def test_the_project_beats_the_user_who_beats_the_system(house: House, spaces: Spaces) -> None:
-    third = put(house, "tools/acme/x.py", "system")
+def test_the_project_beats_the_user_who_beats_the_system(
+    workspace: Workspace, spaces: Spaces
+) -> None:
+    third = put(workspace, "tools/acme/x.py", "system")
     assert locate(TOOL, spaces).path == third
-    second = put(house, "tools/acme/x.sh", "user")
+    second = put(workspace, "tools/acme/x.sh", "user")
     assert locate(TOOL, spaces).path == second
-    first = put(house, "tools/acme/x.yaml")
+    first = put(workspace, "tools/acme/x.yaml")
     found = locate(TOOL, spaces)
     assert found.path == first
     assert found.relative == "acme/x.yaml"
@@ -40,9 +42,9 @@ def test_the_project_beats_the_user_who_beats_the_system(house: House, spaces: S
     ],
 )
 def test_an_id_is_found_with_each_extension_of_its_kind(
-    house: House, spaces: Spaces, kind: str, folder: str, extension: str
+    workspace: Workspace, spaces: Spaces, kind: str, folder: str, extension: str
 ) -> None:
-    path = put(house, f"{folder}/x{extension}")
+    path = put(workspace, f"{folder}/x{extension}")
     assert locate(ItemRef(kind, "x"), spaces).path == path
 
 
@@ -53,25 +55,27 @@ def test_extensions_have_a_fixed_order() -> None:
     assert EXTENSIONS["directive"] == (".md",)
 
 
-def test_added_extensions_come_behind_the_fixed_ones(house: House, spaces: Spaces) -> None:
-    path = put(house, "tools/acme/x.rb")
+def test_added_extensions_come_behind_the_fixed_ones(workspace: Workspace, spaces: Spaces) -> None:
+    path = put(workspace, "tools/acme/x.rb")
     with pytest.raises(ItemNotFound):
         locate(TOOL, spaces)
     assert locate(TOOL, spaces, more_extensions=(".rb",)).path == path
-    other = put(house, "tools/acme/x.json")
+    other = put(workspace, "tools/acme/x.json")
     with pytest.raises(AmbiguousItem) as refused:
         locate(TOOL, spaces, more_extensions=(".rb",))
     assert refused.value.candidates == (str(other), str(path))
 
 
-def test_an_extension_of_another_kind_does_not_count(house: House, spaces: Spaces) -> None:
-    put(house, "tools/acme/x.md")
+def test_an_extension_of_another_kind_does_not_count(workspace: Workspace, spaces: Spaces) -> None:
+    put(workspace, "tools/acme/x.md")
     with pytest.raises(ItemNotFound):
         locate(TOOL, spaces)
 
 
-def test_two_files_of_one_stem_are_refused_with_both_names(house: House, spaces: Spaces) -> None:
-    shell, python = put(house, "tools/acme/x.sh"), put(house, "tools/acme/x.py")
+def test_two_files_of_one_stem_are_refused_with_both_names(
+    workspace: Workspace, spaces: Spaces
+) -> None:
+    shell, python = put(workspace, "tools/acme/x.sh"), put(workspace, "tools/acme/x.py")
     with pytest.raises(AmbiguousItem) as refused:
         locate(TOOL, spaces)
     assert refused.value.candidates == (str(python), str(shell))
@@ -81,10 +85,10 @@ def test_two_files_of_one_stem_are_refused_with_both_names(house: House, spaces:
     assert locate(TOOL, spaces).path == python
 
 
-def test_one_stem_in_two_spaces_is_no_ambiguity(house: House, spaces: Spaces) -> None:
-    put(house, "tools/acme/x.sh")
-    put(house, "tools/acme/x.py", "user")
-    put(house, "tools/acme/x.sh", "user")
+def test_one_stem_in_two_spaces_is_no_ambiguity(workspace: Workspace, spaces: Spaces) -> None:
+    put(workspace, "tools/acme/x.sh")
+    put(workspace, "tools/acme/x.py", "user")
+    put(workspace, "tools/acme/x.sh", "user")
     assert locate(TOOL, spaces).space.name == "project"
 
 
@@ -100,11 +104,13 @@ def test_not_found_lists_where_it_was_looked_for(spaces: Spaces) -> None:
 
 
 @pytest.mark.parametrize("made", ["file", "folder"])
-def test_a_link_out_of_the_kinds_folder_is_refused(house: House, spaces: Spaces, made: str) -> None:
-    outside = house.root / "outside"
+def test_a_link_out_of_the_kinds_folder_is_refused(
+    workspace: Workspace, spaces: Spaces, made: str
+) -> None:
+    outside = workspace.root / "outside"
     outside.mkdir()
     (outside / "x.py").write_text("print()")
-    folder = house.path("tools")
+    folder = workspace.path("tools")
     folder.mkdir(parents=True)
     if made == "folder":
         (folder / "acme").symlink_to(outside)
@@ -116,30 +122,30 @@ def test_a_link_out_of_the_kinds_folder_is_refused(house: House, spaces: Spaces,
     assert str(outside / "x.py") in str(refused.value)
 
 
-def test_a_link_into_another_kinds_folder_is_refused(house: House, spaces: Spaces) -> None:
-    target = put(house, "knowledge/x.yaml")
-    put(house, "tools/acme/y.py").with_name("x.yaml").symlink_to(target)
+def test_a_link_into_another_kinds_folder_is_refused(workspace: Workspace, spaces: Spaces) -> None:
+    target = put(workspace, "knowledge/x.yaml")
+    put(workspace, "tools/acme/y.py").with_name("x.yaml").symlink_to(target)
     with pytest.raises(InvalidItemId, match="leaves its folder"):
         locate(TOOL, spaces)
 
 
-def test_a_link_within_the_kinds_folder_is_followed(house: House, spaces: Spaces) -> None:
-    target = put(house, "tools/acme/y.py")
+def test_a_link_within_the_kinds_folder_is_followed(workspace: Workspace, spaces: Spaces) -> None:
+    target = put(workspace, "tools/acme/y.py")
     target.with_name("x.py").symlink_to("y.py")
     assert locate(TOOL, spaces).path == target.with_name("x.py")
 
 
 def test_an_ai_folder_that_is_a_link_is_a_space_like_any_other(
-    house: House, spaces: Spaces
+    workspace: Workspace, spaces: Spaces
 ) -> None:
-    put(house, "tools/acme/x.py")
-    house.path("").rename(house.root / "dotfiles")
-    house.path("").symlink_to(house.root / "dotfiles")
-    assert locate(TOOL, spaces).path == house.path("tools/acme/x.py")
+    put(workspace, "tools/acme/x.py")
+    workspace.path("").rename(workspace.root / "dotfiles")
+    workspace.path("").symlink_to(workspace.root / "dotfiles")
+    assert locate(TOOL, spaces).path == workspace.path("tools/acme/x.py")
 
 
-def test_links_in_a_circle_are_refused(house: House, spaces: Spaces) -> None:
-    path = put(house, "tools/acme/y.py").with_name("x.py")
+def test_links_in_a_circle_are_refused(workspace: Workspace, spaces: Spaces) -> None:
+    path = put(workspace, "tools/acme/y.py").with_name("x.py")
     path.symlink_to("x.py")
     try:
         found = locate(TOOL, spaces)
@@ -149,9 +155,11 @@ def test_links_in_a_circle_are_refused(house: House, spaces: Spaces) -> None:
         found.path.read_bytes()
 
 
-def test_a_folder_that_cannot_be_searched_is_an_item_error(house: House, spaces: Spaces) -> None:
-    house.path("").mkdir()
-    house.path("tools").symlink_to("tools")
+def test_a_folder_that_cannot_be_searched_is_an_item_error(
+    workspace: Workspace, spaces: Spaces
+) -> None:
+    workspace.path("").mkdir()
+    workspace.path("tools").symlink_to("tools")
     with pytest.raises(ItemError, match="can't be searched") as refused:
         locate(TOOL, spaces)
     assert "you may read" in refused.value.next_step
@@ -159,11 +167,11 @@ def test_a_folder_that_cannot_be_searched_is_an_item_error(house: House, spaces:
 
 @pytest.mark.parametrize("item_id", ["../../outside/x", "a/../acme/x", "/x", "acme/x.y"])
 def test_a_ref_that_was_made_by_hand_is_checked_too(
-    house: House, spaces: Spaces, item_id: str
+    workspace: Workspace, spaces: Spaces, item_id: str
 ) -> None:
-    put(house, "tools/acme/x.py")
-    (house.root / "outside").mkdir()
-    (house.root / "outside/x.py").write_text("print()")
+    put(workspace, "tools/acme/x.py")
+    (workspace.root / "outside").mkdir()
+    (workspace.root / "outside/x.py").write_text("print()")
     with pytest.raises(InvalidItemId):
         locate(ItemRef("tool", item_id), spaces)
 
@@ -174,42 +182,42 @@ NOTHING, EMPTY, OTHERS, A_FILE = "no .ai", "an empty folder", "other tools", "a 
 @pytest.mark.parametrize("before", [NOTHING, EMPTY, OTHERS, A_FILE])
 @pytest.mark.parametrize("extension", [".py", ".json"])
 def test_a_file_that_newly_shadows_is_noticed(
-    house: House, spaces: Spaces, before: str, extension: str
+    workspace: Workspace, spaces: Spaces, before: str, extension: str
 ) -> None:
-    put(house, "tools/acme/x.py", "user")
+    put(workspace, "tools/acme/x.py", "user")
     if before == EMPTY:
-        house.path("tools/acme").mkdir(parents=True)
+        workspace.path("tools/acme").mkdir(parents=True)
     elif before == OTHERS:
-        put(house, "tools/acme/other.py")
+        put(workspace, "tools/acme/other.py")
     elif before == A_FILE:
-        put(house, "tools/acme")
+        put(workspace, "tools/acme")
     evidence = Evidence()
     assert locate(TOOL, spaces, evidence=evidence).space.name == "user"
     witness = evidence.witness()
     assert witness.holds()
     if before == A_FILE:
-        house.path("tools/acme").unlink()
+        workspace.path("tools/acme").unlink()
         assert witness.holds()
-    put(house, f"tools/acme/x{extension}")
+    put(workspace, f"tools/acme/x{extension}")
     assert not witness.holds()
     assert not evidence.witness().holds(), "nor where it came before the witness was taken"
 
 
-def test_a_second_file_of_the_stem_is_noticed(house: House, spaces: Spaces) -> None:
-    put(house, "tools/acme/x.py")
+def test_a_second_file_of_the_stem_is_noticed(workspace: Workspace, spaces: Spaces) -> None:
+    put(workspace, "tools/acme/x.py")
     evidence = Evidence()
     locate(TOOL, spaces, evidence=evidence)
     witness = evidence.witness()
-    put(house, "tools/acme/x.sh")
+    put(workspace, "tools/acme/x.sh")
     assert not witness.holds()
 
 
-def test_a_file_in_a_later_space_changes_no_decision(house: House, spaces: Spaces) -> None:
-    put(house, "tools/acme/x.py")
+def test_a_file_in_a_later_space_changes_no_decision(workspace: Workspace, spaces: Spaces) -> None:
+    put(workspace, "tools/acme/x.py")
     evidence = Evidence()
     locate(TOOL, spaces, evidence=evidence)
     witness = evidence.witness()
-    put(house, "tools/acme/x.py", "user")
+    put(workspace, "tools/acme/x.py", "user")
     assert witness.holds()
 
 

@@ -17,7 +17,6 @@ from ryecore.items.spaces import Space, Spaces
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
-from tests.house import House
 from tests.unit.items.helpers import (
     FAR_AHEAD,
     LONG_AGO,
@@ -28,79 +27,82 @@ from tests.unit.items.helpers import (
     verify,
     with_fixtures,
 )
+from tests.workspace import Workspace
 
 
 def test_revoked_in_user_space_beats_a_projects_file(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
-    key_file(house, stranger.public, house.key, "project")
-    path = tool(house, stranger)
+    key_file(workspace, stranger.public, workspace.key, "project")
+    path = tool(workspace, stranger)
     assert verify(spaces, path).is_verified
-    file = key_file(house, stranger.public, house.key, revoked=True)
+    file = key_file(workspace, stranger.public, workspace.key, revoked=True)
     with pytest.raises(RevokedKey, match="was revoked") as refused:
         verify(spaces, path)
     assert str(file) in str(refused.value)
     assert refused.value.fingerprint == stranger.public.fingerprint
-    assert run_rye(house, "sign", "tool:acme/x").exit_code == 0  # the next step
+    assert run_rye(workspace, "sign", "tool:acme/x").exit_code == 0  # the next step
     assert verify(spaces, path).is_verified
 
 
-def test_the_command_revokes_a_key(house: House, spaces: Spaces, stranger: SigningKey) -> None:
-    file = key_file(house, stranger.public, house.key)
-    path = tool(house, stranger)
+def test_the_command_revokes_a_key(
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
+) -> None:
+    file = key_file(workspace, stranger.public, workspace.key)
+    path = tool(workspace, stranger)
     assert verify(spaces, path).is_verified
-    assert run_rye(house, "keys", "trust", "--revoke", str(file)).exit_code == 0
+    assert run_rye(workspace, "keys", "trust", "--revoke", str(file)).exit_code == 0
     with pytest.raises(RevokedKey):
         verify(spaces, path)
 
 
 @pytest.mark.parametrize("space", ["project", "user"])
 def test_a_key_counts_until_its_last_second(
-    house: House, spaces: Spaces, stranger: SigningKey, space: str
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey, space: str
 ) -> None:
-    path = tool(house, stranger)
-    key_file(house, stranger.public, house.key, space, not_after=FAR_AHEAD)
+    path = tool(workspace, stranger)
+    key_file(workspace, stranger.public, workspace.key, space, not_after=FAR_AHEAD)
     assert verify(spaces, path).is_verified
-    key_file(house, stranger.public, house.key, space, not_after=LONG_AGO)
+    key_file(workspace, stranger.public, workspace.key, space, not_after=LONG_AGO)
     with pytest.raises(RevokedKey, match=f"expired at {LONG_AGO}"):
         verify(spaces, path)
 
 
 def test_what_a_revoked_or_expired_key_vouched_for_is_refused(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
     voucher = SigningKey.generate()
-    key_file(house, stranger.public, voucher, "project")
-    path = tool(house, stranger)
-    key_file(house, voucher.public, house.key)
+    key_file(workspace, stranger.public, voucher, "project")
+    path = tool(workspace, stranger)
+    key_file(workspace, voucher.public, workspace.key)
     assert verify(spaces, path).is_verified
     for options in ({"revoked": True}, {"not_after": LONG_AGO}):
-        key_file(house, voucher.public, house.key, **options)  # type: ignore[arg-type]
+        key_file(workspace, voucher.public, workspace.key, **options)  # type: ignore[arg-type]
         with pytest.raises(UntrustedKey):
             verify(spaces, path)
 
 
 def test_a_decision_holds_no_longer_than_any_key_behind_it(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
     sooner, later = "2090-01-01T00:00:00Z", "2095-01-01T00:00:00Z"
     voucher = SigningKey.generate()
-    key_file(house, voucher.public, house.key, not_after=sooner)
-    key_file(house, stranger.public, voucher, "project", not_after=later)
+    key_file(workspace, voucher.public, workspace.key, not_after=sooner)
+    key_file(workspace, stranger.public, voucher, "project", not_after=later)
     evidence = Evidence()
-    Verifier(TrustStore(spaces)).verify(source_at(tool(house, stranger), spaces), evidence)
+    Verifier(TrustStore(spaces)).verify(source_at(tool(workspace, stranger), spaces), evidence)
     assert evidence.expires_at == sooner
 
 
 def test_a_revocation_that_comes_later_is_noticed(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
-    key_file(house, stranger.public, house.key, "project")
+    key_file(workspace, stranger.public, workspace.key, "project")
     evidence = Evidence()
-    Verifier(TrustStore(spaces)).verify(source_at(tool(house, stranger), spaces), evidence)
+    Verifier(TrustStore(spaces)).verify(source_at(tool(workspace, stranger), spaces), evidence)
     witness = evidence.witness()
     assert witness.holds()
-    key_file(house, stranger.public, house.key, revoked=True)
+    key_file(workspace, stranger.public, workspace.key, revoked=True)
     assert not witness.holds()
 
 
@@ -122,14 +124,14 @@ def test_a_revocation_that_comes_later_is_noticed(
     ],
 )
 def test_a_not_after_of_another_form_is_refused_not_taken_for_ever(
-    house: House, spaces: Spaces, stranger: SigningKey, written: str
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey, written: str
 ) -> None:
     content = render_trusted_key(stranger.public, "x", not_after=FAR_AHEAD)
     content = content.replace(f'"{FAR_AHEAD}"'.encode(), written.encode())
     assert written.encode() in content
-    key_file(house, stranger.public, house.key, content=content)
+    key_file(workspace, stranger.public, workspace.key, content=content)
     with pytest.raises(UntrustedKey):
-        verify(spaces, tool(house, stranger))
+        verify(spaces, tool(workspace, stranger))
 
 
 @pytest.mark.parametrize(
@@ -140,33 +142,33 @@ def test_a_not_after_of_another_form_is_refused_not_taken_for_ever(
     ],
 )
 def test_tomls_own_times_are_read_as_utc(
-    house: House, spaces: Spaces, stranger: SigningKey, written: str, read: str
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey, written: str, read: str
 ) -> None:
     content = render_trusted_key(stranger.public, "x", not_after=FAR_AHEAD)
     content = content.replace(f'"{FAR_AHEAD}"'.encode(), written.encode())
-    path = key_file(house, stranger.public, house.key, content=content)
+    path = key_file(workspace, stranger.public, workspace.key, content=content)
     key = TrustStore(spaces).lookup(stranger.public.fingerprint, spaces.user, path)
     assert key.not_after == read
 
 
 @pytest.mark.parametrize("not_after", ["31.12.2099", "2099-12-31", "never", f"{FAR_AHEAD}\n"])
 def test_a_not_after_of_another_form_is_never_written(
-    house: House, stranger: SigningKey, not_after: str
+    workspace: Workspace, stranger: SigningKey, not_after: str
 ) -> None:
     with pytest.raises(SigningError, match="not a time in UTC") as refused:
-        house.keys.trust(stranger.public, "x", not_after=not_after)
+        workspace.keys.trust(stranger.public, "x", not_after=not_after)
     example = refused.value.next_step.removeprefix("Write it like ").removesuffix(".")
-    house.keys.trust(stranger.public, "x", not_after=example)
+    workspace.keys.trust(stranger.public, "x", not_after=example)
 
 
 @pytest.mark.parametrize("value", ["true", '"no"', "1", "[]", '""', "0"])
 def test_anything_but_false_is_revoked(
-    house: House, spaces: Spaces, stranger: SigningKey, value: str
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey, value: str
 ) -> None:
     content = f"revoked = {value}\n".encode() + render_trusted_key(stranger.public, "x")
-    key_file(house, stranger.public, house.key, content=content)
+    key_file(workspace, stranger.public, workspace.key, content=content)
     with pytest.raises(RevokedKey):
-        verify(spaces, tool(house, stranger))
+        verify(spaces, tool(workspace, stranger))
 
 
 # Files that are none
@@ -189,48 +191,50 @@ def test_anything_but_false_is_revoked(
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
 def test_a_file_that_is_no_key_file_is_passed_over_and_said(
-    house: House, spaces: Spaces, stranger: SigningKey, content: bytes, says: str
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey, content: bytes, says: str
 ) -> None:
-    file = key_file(house, stranger.public, house.key, content=content or b"\n")
+    file = key_file(workspace, stranger.public, workspace.key, content=content or b"\n")
     with pytest.raises(UntrustedKey) as refused:
-        verify(spaces, tool(house, stranger))
+        verify(spaces, tool(workspace, stranger))
     assert says in str(refused.value)
     assert str(file) in str(refused.value)
     assert len(str(refused.value)) < 2000
 
 
 def test_an_unsigned_key_file_in_user_space_is_refused(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
-    key_file(house, stranger.public, None)
+    key_file(workspace, stranger.public, None)
     with pytest.raises(UntrustedKey, match="is not signed by a key that you trust"):
-        verify(spaces, tool(house, stranger))
+        verify(spaces, tool(workspace, stranger))
 
 
-def test_a_changed_key_file_is_refused(house: House, spaces: Spaces, stranger: SigningKey) -> None:
-    file = key_file(house, stranger.public, stranger, not_after=LONG_AGO)
+def test_a_changed_key_file_is_refused(
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
+) -> None:
+    file = key_file(workspace, stranger.public, stranger, not_after=LONG_AGO)
     file.write_bytes(file.read_bytes().replace(LONG_AGO.encode(), FAR_AHEAD.encode()))
     with pytest.raises(UntrustedKey):
-        verify(spaces, tool(house, stranger))
+        verify(spaces, tool(workspace, stranger))
 
 
 def test_a_key_file_of_another_name_is_not_moved_into_place(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
     """Its signature covers its name, so one key's file can't vouch for another."""
     other = SigningKey.generate()
-    file = key_file(house, other.public, house.key)
+    file = key_file(workspace, other.public, workspace.key)
     file.rename(file.with_name(f"{stranger.public.fingerprint}.toml"))
     with pytest.raises(UntrustedKey, match="holds another key"):
-        verify(spaces, tool(house, stranger))
+        verify(spaces, tool(workspace, stranger))
 
 
 def test_a_broken_file_in_user_space_does_not_hide_the_projects(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
-    key_file(house, stranger.public, house.key, content=b"broken = [")
-    key_file(house, stranger.public, house.key, "project")
-    assert verify(spaces, tool(house, stranger)).is_verified
+    key_file(workspace, stranger.public, workspace.key, content=b"broken = [")
+    key_file(workspace, stranger.public, workspace.key, "project")
+    assert verify(spaces, tool(workspace, stranger)).is_verified
 
 
 # What is written
@@ -256,9 +260,11 @@ def test_a_broken_file_in_user_space_does_not_hide_the_projects(
         ),
     )
 )
-def test_an_owner_is_a_value_whatever_it_says(house: House, spaces: Spaces, owner: str) -> None:
+def test_an_owner_is_a_value_whatever_it_says(
+    workspace: Workspace, spaces: Spaces, owner: str
+) -> None:
     key = SigningKey.generate().public
-    path = house.keys.trust(key, owner, revoked=False, not_after=FAR_AHEAD)
+    path = workspace.keys.trust(key, owner, revoked=False, not_after=FAR_AHEAD)
     document = tomllib.loads(path.read_text())
     assert set(document) == {
         *("version", "category", "fingerprint", "owner", "space", "not_after", "public_key"),
@@ -269,17 +275,17 @@ def test_an_owner_is_a_value_whatever_it_says(house: House, spaces: Spaces, owne
     assert (found.key, found.not_after) == (key, FAR_AHEAD)
 
 
-def test_every_key_is_listed_with_what_is_true_of_it(house: House, spaces: Spaces) -> None:
+def test_every_key_is_listed_with_what_is_true_of_it(workspace: Workspace, spaces: Spaces) -> None:
     host, friend, revoked, planted, expired, here = (SigningKey.generate().public for _ in range(6))
-    house.keys.trust(friend, "a friend", not_after=FAR_AHEAD)
-    house.keys.trust(revoked, "gone", revoked=True)
-    key_file(house, planted, None)
-    key_file(house, expired, house.key, not_after=LONG_AGO)
-    house.keys.trust(here, "only here", space=spaces.project)
+    workspace.keys.trust(friend, "a friend", not_after=FAR_AHEAD)
+    workspace.keys.trust(revoked, "gone", revoked=True)
+    key_file(workspace, planted, None)
+    key_file(workspace, expired, workspace.key, not_after=LONG_AGO)
+    workspace.keys.trust(here, "only here", space=spaces.project)
     listed = {one.key: one for one in TrustStore(spaces, [host]).listed()}
     assert {key: one.status for key, one in listed.items()} == {
         host: "trusted",
-        house.key.public: "trusted",
+        workspace.key.public: "trusted",
         friend: "trusted",
         revoked: "revoked",
         planted: "untrusted",
@@ -289,14 +295,14 @@ def test_every_key_is_listed_with_what_is_true_of_it(house: House, spaces: Space
     assert "not signed by a key that you trust" in listed[planted].reason
     assert (listed[here].space, listed[friend].space) == ("project", "user")
     assert listed[friend].not_after == FAR_AHEAD
-    assert listed[friend].path == house.path(
+    assert listed[friend].path == workspace.path(
         f"config/keys/trusted/{friend.fingerprint}.toml", "user"
     )
     assert listed[host].path is None
 
 
-def test_a_user_without_keys_trusts_none(spaces: Spaces, house: House) -> None:
-    nobody = Space("user", house.root / "nobody/.ai")
+def test_a_user_without_keys_trusts_none(spaces: Spaces, workspace: Workspace) -> None:
+    nobody = Space("user", workspace.root / "nobody/.ai")
     assert TrustStore(Spaces(spaces.project, nobody, ())).listed() == ()
 
 
@@ -318,9 +324,9 @@ def test_now_is_utc_in_whole_seconds() -> None:
 
 
 def test_an_unsigned_tool_stays_unsigned_whoever_is_trusted(
-    house: House, spaces: Spaces, stranger: SigningKey
+    workspace: Workspace, spaces: Spaces, stranger: SigningKey
 ) -> None:
-    path = house.write("tools/acme/x.py", PYTHON_TOOL, sign=False)
+    path = workspace.write("tools/acme/x.py", PYTHON_TOOL, sign=False)
     with pytest.raises(UnsignedItem) as refused:
         verify(spaces, path, stranger.public)
     assert isinstance(refused.value, IntegrityError)

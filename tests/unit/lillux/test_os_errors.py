@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ryecore.lillux.os_errors import exhaustion_of
-from tests.house import House
+from tests.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_other_failures_are_left_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("most", [8, 12, 16, 24])
-def test_a_command_without_descriptors_shows_no_traceback(house: House, most: int) -> None:
+def test_a_command_without_descriptors_shows_no_traceback(workspace: Workspace, most: int) -> None:
     script = f'ulimit -n {most}; exec "$@"'
     for command in (["execute", "rye/bash", "command=true"], ["threads", "list"]):
         done = subprocess.run(
             ["bash", "-c", script, "-", sys.executable, "-m", "ryecore.cli", *command],
-            cwd=house.project,
-            env={**house.environ, "USER_SPACE": str(house.user)},
+            cwd=workspace.project,
+            env={**workspace.environ, "USER_SPACE": str(workspace.user)},
             check=False,
             capture_output=True,
             text=True,

@@ -11,11 +11,11 @@ WITHOUT = (
 )
 
 
-def test_serving_without_the_extra_says_what_to_install(house):
+def test_serving_without_the_extra_says_what_to_install(workspace):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT],
-        cwd=house.project,
-        env=environ(house),
+        cwd=workspace.project,
+        env=environ(workspace),
         check=False,
         capture_output=True,
         text=True,

@@ -11,8 +11,8 @@ import pytest
 from ryecore import Rye
 from tests.cancelling import cancelled_at
 from tests.graphs import graph
-from tests.house import House
-from tests.thread_host import Theatre
+from tests.thread_host import PlannedWorkspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -34,11 +34,11 @@ STARTS: dict[str, Start] = {
 async def test_no_row_outlives_a_call_that_was_cancelled_at_any_await(
     tmp_path: Path, what: str
 ) -> None:
-    theatre = Theatre(House(tmp_path))
-    theatre.house.shell("acme/true", "echo '{}'")
-    theatre.write("say")
-    graph(theatre.house, {"one": {"action": {"item_id": "tool:acme/true"}}})
-    async with theatre.open() as rye:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    planned.workspace.shell("acme/true", "echo '{}'")
+    planned.write("say")
+    graph(planned.workspace, {"one": {"action": {"item_id": "tool:acme/true"}}})
+    async with planned.open() as rye:
         for number in count(1):
             with anyio.fail_after(PATIENCE_S):
                 was_cancelled = await cancelled_at(lambda: STARTS[what](rye), number)

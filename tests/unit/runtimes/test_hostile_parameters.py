@@ -17,8 +17,8 @@ import pytest
 from ryecore import SyncRye
 from ryecore.errors import ConfigError, InputError, PlaceholderInScript, UnresolvedPlaceholder
 from ryecore.items.documents import parse_document
-from tests.house import BASH, House
 from tests.matrix import in_turn
+from tests.workspace import BASH, Workspace
 
 EXAMPLES = Path(__file__).parent / "examples"
 HOSTILE = (
@@ -54,31 +54,31 @@ RECORDED = ("node", "ruby", "state_graph")
 
 
 @pytest.fixture
-def examples(house: House) -> House:
-    """A house with every example, as acme/NAME."""
-    recorder = house.root / "recorder"
+def examples(workspace: Workspace) -> Workspace:
+    """A workspace with every example, as acme/NAME."""
+    recorder = workspace.root / "recorder"
     recorder.write_text(f"#!{Path(sys.executable).resolve()} -IS\n{ECHO}\n")
     recorder.chmod(0o755)
     for path in EXAMPLES.glob("*.yaml"):
         declared = parse_document(path.read_bytes(), path)
-        house.yaml(f"acme/{path.stem}", **declared)
-    house.environ |= {
+        workspace.yaml(f"acme/{path.stem}", **declared)
+    workspace.environ |= {
         "RYE_NODE": str(recorder),
         "RYE_RUBY": str(recorder),
         "LILLUX_WATCH": str(recorder),
         "RYE_GRAPH": str(recorder),
     }
-    return house
+    return workspace
 
 
-def assert_nothing_ran(house: House) -> None:
+def assert_nothing_ran(workspace: Workspace) -> None:
     """Look for the file x, which a hostile value would make."""
-    assert not list(house.root.rglob("x"))
+    assert not list(workspace.root.rglob("x"))
 
 
 def each(
     rye: SyncRye,
-    house: House,
+    workspace: Workspace,
     ref: str,
     read: Any,
     name: str = "name",
@@ -89,10 +89,10 @@ def each(
         done = rye.execute(ref, {name: value})
         assert done.success, (ref, value, done.error)
         assert read(done.data) == value, (ref, value)
-        assert_nothing_ran(house)
+        assert_nothing_ran(workspace)
 
 
-def test_on_standard_input(examples: House) -> None:
+def test_on_standard_input(examples: Workspace) -> None:
     """The first forms of the runtimes, and those that ship."""
     body = "def execute(params, project_path): return params"
     script = "import json, sys; print(json.dumps(json.load(sys.stdin)))"
@@ -110,13 +110,13 @@ def test_on_standard_input(examples: House) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["node", "ruby"])
-def test_on_standard_input_of_a_recorded_interpreter(examples: House, runtime: str) -> None:
+def test_on_standard_input_of_a_recorded_interpreter(examples: Workspace, runtime: str) -> None:
     ref = examples.shell(f"a/{runtime}", "", executor_id=f"acme/{runtime}", config_schema=NAMED)
     with examples.sync() as rye:
         each(rye, examples, ref, lambda data: json.loads(data[1])["name"])
 
 
-def test_as_one_argument_of_json(examples: House) -> None:
+def test_as_one_argument_of_json(examples: Workspace) -> None:
     """The first form of the walker takes its parameters in an argument behind its program."""
     path = EXAMPLES / "state_graph.yaml"
     declared: dict[str, Any] = parse_document(path.read_bytes(), path)
@@ -130,7 +130,7 @@ def test_as_one_argument_of_json(examples: House) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["acme/bash", BASH])
-def test_behind_a_tools_own_script(examples: House, runtime: str) -> None:
+def test_behind_a_tools_own_script(examples: Workspace, runtime: str) -> None:
     """Whatever the script does with "$2", within double quotes."""
     script = (
         'printf "<%s" "$2" | cat; cat <<EOF >/dev/null\n$2\nEOF\n'
@@ -147,7 +147,7 @@ def test_behind_a_tools_own_script(examples: House, runtime: str) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("awk"), reason="there is no awk")
-def test_as_an_argument_of_awk(examples: House) -> None:
+def test_as_an_argument_of_awk(examples: Workspace) -> None:
     header = '# __executor_id__ = "acme/awk"\n'
     header += '# CONFIG_SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}\n'
     examples.write("tools/a/total.sh", header + 'BEGIN { printf "<%s", ARGV[1] }\n')
@@ -171,7 +171,11 @@ def test_as_an_argument_of_awk(examples: House) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_tool_that_leaves_a_placeholder_open_is_refused(
-    examples: House, runtime: str, tool: Mapping[str, Any], refused: type[Exception], dry_run: bool
+    examples: Workspace,
+    runtime: str,
+    tool: Mapping[str, Any],
+    refused: type[Exception],
+    dry_run: bool,
 ) -> None:
     ref = examples.yaml("a/open", executor_id=f"acme/{runtime}", **tool)
     given = {"a": "$(touch x)", "name": "$(touch x)"}
@@ -183,26 +187,26 @@ def test_a_tool_that_leaves_a_placeholder_open_is_refused(
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_yaml_tool_of_the_bash_runtime_without_a_command_is_refused(
-    house: House, dry_run: bool
+    workspace: Workspace, dry_run: bool
 ) -> None:
     """Its own file would be run as a script."""
     for tool in ({}, {"config": {"command": None}}, {"config_schema": NAMED}):
-        ref = house.yaml("a/none", executor_id=BASH, description="$(touch x)", **tool)
+        ref = workspace.yaml("a/none", executor_id=BASH, description="$(touch x)", **tool)
         with pytest.raises(ConfigError, match="declares a tool"):
-            house.execute(ref, {"name": "$(touch x)"}, dry_run=dry_run)
-    assert_nothing_ran(house)
+            workspace.execute(ref, {"name": "$(touch x)"}, dry_run=dry_run)
+    assert_nothing_ran(workspace)
 
 
-def test_a_command_that_begins_as_an_option_is_a_command(house: House) -> None:
+def test_a_command_that_begins_as_an_option_is_a_command(workspace: Workspace) -> None:
     """Else bash would take the next argument, the tool's own path, for the script."""
     declared = {"type": "object", "properties": {"command": {"type": "string"}}}
-    ref = house.yaml("a/sh", executor_id=BASH, config_schema=declared)
-    done = house.execute(ref, {"command": "-x"})
+    ref = workspace.yaml("a/sh", executor_id=BASH, config_schema=declared)
+    done = workspace.execute(ref, {"command": "-x"})
     assert not done.success
     assert "-x: command not found" in str(done.error)
 
 
-def test_a_nul_is_refused_as_an_argument(examples: House) -> None:
+def test_a_nul_is_refused_as_an_argument(examples: Workspace) -> None:
     ref = examples.yaml(
         "a/nul",
         executor_id=BASH,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import SCRIPT, House
+from tests.workspace import SCRIPT, Workspace
 
 HEADER = f"""__executor_id__ = {SCRIPT!r}
 __version__ = "1.0.0"
@@ -37,24 +37,26 @@ if __name__ == "__main__":
 
 
 def test_what_a_script_sees_of_itself_is_what_python_shows_a_program(
-    house: House, tmp_path: Path
+    workspace: Workspace, tmp_path: Path
 ) -> None:
     text = HEADER + AS_A_PROGRAM
-    house.write("tools/a/t.py", text)
+    workspace.write("tools/a/t.py", text)
     alone = tmp_path / "t.py"
-    alone.write_text(house.path("tools/a/t.py").read_text())
+    alone.write_text(workspace.path("tools/a/t.py").read_text())
     by_hand = subprocess.run([sys.executable, str(alone)], capture_output=True, check=True)
-    assert house.execute("tool:a/t").data == json.loads(by_hand.stdout)
+    assert workspace.execute("tool:a/t").data == json.loads(by_hand.stdout)
 
 
-def test_names_of_the_loader_are_not_the_scripts(house: House) -> None:
-    house.write("tools/a/t.py", HEADER + "print(sys.argv)")
-    done = house.execute("tool:a/t")
+def test_names_of_the_loader_are_not_the_scripts(workspace: Workspace) -> None:
+    workspace.write("tools/a/t.py", HEADER + "print(sys.argv)")
+    done = workspace.execute("tool:a/t")
     assert not done.success
     assert "NameError: name 'sys' is not defined" in done.error
 
 
-def test_a_class_of_a_script_shows_its_source_and_a_dataclass_its_fields(house: House) -> None:
+def test_a_class_of_a_script_shows_its_source_and_a_dataclass_its_fields(
+    workspace: Workspace,
+) -> None:
     body = (
         "from __future__ import annotations\n"
         "import dataclasses, inspect, json, typing\n"
@@ -64,13 +66,15 @@ def test_a_class_of_a_script_shows_its_source_and_a_dataclass_its_fields(house: 
         "print(json.dumps([inspect.getsource(Tide), dataclasses.asdict(Tide()),\n"
         "    [h.__name__ for h in typing.get_type_hints(Tide).values()]]))"
     )
-    house.write("tools/a/t.py", body.replace("import dataclasses", f"{HEADER}import dataclasses"))
-    source, fields, hints = house.execute("tool:a/t").data
+    workspace.write(
+        "tools/a/t.py", body.replace("import dataclasses", f"{HEADER}import dataclasses")
+    )
+    source, fields, hints = workspace.execute("tool:a/t").data
     assert source.endswith("class Tide:\n    height: int = 3\n")
     assert (fields, hints) == ({"height": 3}, ["int"])
 
 
-def test_a_script_can_start_processes_that_import_it_again(house: House) -> None:
+def test_a_script_can_start_processes_that_import_it_again(workspace: Workspace) -> None:
     body = (
         "import json, multiprocessing\n"
         "def double(n):\n"
@@ -79,8 +83,8 @@ def test_a_script_can_start_processes_that_import_it_again(house: House) -> None
         "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
         "        print(json.dumps(pool.map(double, [1, 2])))"
     )
-    house.write("tools/a/t.py", HEADER + body)
-    assert house.execute("tool:a/t").data == [2, 4]
+    workspace.write("tools/a/t.py", HEADER + body)
+    assert workspace.execute("tool:a/t").data == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -98,10 +102,10 @@ def test_a_script_can_start_processes_that_import_it_again(house: House) -> None
     ],
 )
 def test_a_script_ends_with_the_code_that_it_asks_for(
-    house: House, leaving: str, code: int, said: str
+    workspace: Workspace, leaving: str, code: int, said: str
 ) -> None:
-    house.write("tools/a/t.py", f"{HEADER}import sys\n{leaving}")
-    done = house.execute("tool:a/t").data
+    workspace.write("tools/a/t.py", f"{HEADER}import sys\n{leaving}")
+    done = workspace.execute("tool:a/t").data
     # An interpreter that is interrupted ends itself by the signal.
     assert done["return_code"] in (code, -2 if code == 130 else code)
     assert said in done["stderr"]

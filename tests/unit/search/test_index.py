@@ -15,7 +15,7 @@ from ryecore.lillux import digests
 from ryecore.search import index as index_module
 from ryecore.search.index import SearchIndex
 from ryecore.search.query import Query, translate
-from tests.house import House
+from tests.workspace import Workspace
 
 
 class Reads:
@@ -41,21 +41,21 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 
 @pytest.fixture
-def folder(house: House) -> Path:
-    return house.user / ".ai/cache/search"
+def folder(workspace: Workspace) -> Path:
+    return workspace.user / ".ai/cache/search"
 
 
 @pytest.fixture
-def index(house: House, folder: Path) -> SearchIndex:
-    return SearchIndex(house.open().spaces, folder, dict)
+def index(workspace: Workspace, folder: Path) -> SearchIndex:
+    return SearchIndex(workspace.open().spaces, folder, dict)
 
 
 def found(index: SearchIndex, query: str, kind: str = "knowledge") -> list[str]:
     return [one.source.ref.id for one in index.find(translate(query), [kind])]
 
 
-def write(house: House, name: str, text: str) -> Path:
-    return house.write(f"knowledge/{name}.md", text, sign=False)
+def write(workspace: Workspace, name: str, text: str) -> Path:
+    return workspace.write(f"knowledge/{name}.md", text, sign=False)
 
 
 @pytest.fixture
@@ -64,18 +64,18 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "_GRAIN_NS", -1)
 
 
-def test_what_is_unchanged_is_not_read_again(house, index, reads, settled):
-    write(house, "a", "tides")
-    write(house, "b", "moon")
+def test_what_is_unchanged_is_not_read_again(workspace, index, reads, settled):
+    write(workspace, "a", "tides")
+    write(workspace, "b", "moon")
     assert found(index, "tides") == ["a"]
     reads.taken()
     assert found(index, "moon") == ["b"]
     assert reads.taken() == []
 
 
-def test_a_file_that_was_touched_just_now_is_read_again(house, index, reads, monkeypatch):
+def test_a_file_that_was_touched_just_now_is_read_again(workspace, index, reads, monkeypatch):
     monkeypatch.setattr(index_module, "_GRAIN_NS", 3600 * 10**9)
-    path = write(house, "a", "one two")
+    path = write(workspace, "a", "one two")
     assert found(index, "one") == ["a"]
     stamp = path.stat()
     path.write_text("two one")  # as large as before
@@ -84,22 +84,22 @@ def test_a_file_that_was_touched_just_now_is_read_again(house, index, reads, mon
     assert reads.taken() == ["a.md", "a.md"]
 
 
-def test_what_changed_came_or_went_is_noticed_at_the_next_search(house, index, reads, settled):
-    path = write(house, "a", "tides")
-    write(house, "b", "moon")
+def test_what_changed_came_or_went_is_noticed_at_the_next_search(workspace, index, reads, settled):
+    path = write(workspace, "a", "tides")
+    write(workspace, "b", "moon")
     found(index, "*")
     reads.taken()
     path.write_text("now: moon")
-    write(house, "c", "moon")
-    house.path("knowledge/b.md").unlink()
+    write(workspace, "c", "moon")
+    workspace.path("knowledge/b.md").unlink()
     assert sorted(found(index, "moon")) == ["a", "c"]
     assert found(index, "tides") == []
     assert reads.taken() == ["a.md", "c.md"]
 
 
-def test_a_search_for_one_kind_forgets_nothing_of_another(house, index, reads, settled):
-    write(house, "a", "tides")
-    house.shell("t", "true")
+def test_a_search_for_one_kind_forgets_nothing_of_another(workspace, index, reads, settled):
+    write(workspace, "a", "tides")
+    workspace.shell("t", "true")
     found(index, "*", "knowledge")
     found(index, "*", "tool")
     reads.taken()
@@ -107,66 +107,68 @@ def test_a_search_for_one_kind_forgets_nothing_of_another(house, index, reads, s
     assert reads.taken() == []
 
 
-def test_a_touched_file_of_the_same_content_is_not_indexed_again(house, folder, index, settled):
-    path = write(house, "a", "tides")
+def test_a_touched_file_of_the_same_content_is_not_indexed_again(workspace, folder, index, settled):
+    path = write(workspace, "a", "tides")
     found(index, "tides")
     row = index.find(Query(None), ["knowledge"])[0].row
     os.utime(path, (1, 1))
     assert index.find(translate("tides"), ["knowledge"])[0].row == row
 
 
-def test_what_is_no_text_or_too_large_is_found_by_its_name_alone(house, index, monkeypatch):
+def test_what_is_no_text_or_too_large_is_found_by_its_name_alone(workspace, index, monkeypatch):
     monkeypatch.setattr(index_module, "_MAX_INDEXED_BYTES", 1000)
-    house.write("knowledge/huge.md", "tides " * 1000, sign=False)
-    house.write("knowledge/raw.md", b"tides \xff", sign=False)
+    workspace.write("knowledge/huge.md", "tides " * 1000, sign=False)
+    workspace.write("knowledge/raw.md", b"tides \xff", sign=False)
     assert found(index, "tides") == []
     assert found(index, "huge") == ["huge"]
     assert found(index, "raw") == ["raw"]
 
 
-def test_of_config_the_name_alone_is_indexed(house, index):
-    house.write("config/acme/shop.yaml", "api_key: sesame", sign=False)
+def test_of_config_the_name_alone_is_indexed(workspace, index):
+    workspace.write("config/acme/shop.yaml", "api_key: sesame", sign=False)
     assert found(index, "sesame", "config") == []
     assert found(index, "shop", "config") == ["acme/shop"]
     assert b"sesame" not in b"".join(
-        path.read_bytes() for path in (house.user / ".ai/cache").rglob("*") if path.is_file()
+        path.read_bytes() for path in (workspace.user / ".ai/cache").rglob("*") if path.is_file()
     )
 
 
-def test_names_that_are_no_items_and_links_that_lead_out_are_passed_over(house, index, tmp_path):
-    write(house, "good", "tides")
-    house.write("knowledge/bad name.md", "tides", sign=False)
-    house.write("knowledge/node_modules/x.md", "tides", sign=False)
+def test_names_that_are_no_items_and_links_that_lead_out_are_passed_over(
+    workspace, index, tmp_path
+):
+    write(workspace, "good", "tides")
+    workspace.write("knowledge/bad name.md", "tides", sign=False)
+    workspace.write("knowledge/node_modules/x.md", "tides", sign=False)
     (tmp_path / "secret.md").write_text("tides")
-    house.path("knowledge/link.md").symlink_to(tmp_path / "secret.md")
-    house.path("knowledge/loop.md").symlink_to("loop.md")
-    os.mkfifo(house.path("knowledge/pipe.md"))
+    workspace.path("knowledge/link.md").symlink_to(tmp_path / "secret.md")
+    workspace.path("knowledge/loop.md").symlink_to("loop.md")
+    os.mkfifo(workspace.path("knowledge/pipe.md"))
     assert found(index, "tides") == ["good"]
 
 
-def test_folders_nested_deeper_than_any_id_goes_are_passed_over(house, index, monkeypatch):
-    write(house, "good", "tides")
-    monkeypatch.chdir(house.path("knowledge"))
+def test_folders_nested_deeper_than_any_id_goes_are_passed_over(workspace, index, monkeypatch):
+    write(workspace, "good", "tides")
+    monkeypatch.chdir(workspace.path("knowledge"))
     for _ in range(1500):  # by steps: no path is that long
         os.mkdir("a")
         os.chdir("a")
     try:
         assert found(index, "tides") == ["good"]
     finally:  # which pytest's own cleaning can't
-        subprocess.run(["rm", "-rf", str(house.path("knowledge/a"))], check=True)
+        subprocess.run(["rm", "-rf", str(workspace.path("knowledge/a"))], check=True)
 
 
-def test_the_index_stands_in_user_space_and_is_the_users_alone(house, folder, index):
-    write(house, "a", "tides")
+def test_the_index_stands_in_user_space_and_is_the_users_alone(workspace, folder, index):
+    write(workspace, "a", "tides")
     found(index, "*")
     (path,) = folder.glob("*.db")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert not house.path("cache").exists()
+    assert not workspace.path("cache").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 100, "foreign", "newer"])
-def test_a_broken_or_foreign_index_is_made_anew(house, folder, index, content):
-    write(house, "a", "tides")
+def test_a_broken_or_foreign_index_is_made_anew(workspace, folder, index, content):
+    write(workspace, "a", "tides")
     found(index, "*")
     index.close()
     (path,) = folder.glob("*.db")
@@ -186,17 +188,17 @@ def test_a_broken_or_foreign_index_is_made_anew(house, folder, index, content):
     assert found(index, "tides") == ["a"]
 
 
-def test_where_the_cache_cannot_be_written_memory_serves(house, folder, index):
-    write(house, "a", "tides")
+def test_where_the_cache_cannot_be_written_memory_serves(workspace, folder, index):
+    write(workspace, "a", "tides")
     folder.parent.mkdir(parents=True)
     folder.write_text("a file, no folder")
     assert found(index, "tides") == ["a"]
-    write(house, "b", "tides")
+    write(workspace, "b", "tides")
     assert sorted(found(index, "tides")) == ["a", "b"]
 
 
-def test_an_index_that_nobody_used_for_long_goes(house, folder, index):
-    write(house, "a", "tides")
+def test_an_index_that_nobody_used_for_long_goes(workspace, folder, index):
+    write(workspace, "a", "tides")
     folder.mkdir(parents=True)
     old, new = folder / "old.db", folder / "new.db"
     for path in (old, new):
@@ -207,9 +209,9 @@ def test_an_index_that_nobody_used_for_long_goes(house, folder, index):
     assert new.exists()
 
 
-def test_threads_of_one_process_and_eight_processes_may_search_at_once(house, folder, index):
+def test_threads_of_one_process_and_eight_processes_may_search_at_once(workspace, folder, index):
     for number in range(40):
-        write(house, f"n{number}", f"tides {number}")
+        write(workspace, f"n{number}", f"tides {number}")
     program = (
         "import sys; from ryecore import SyncRye\n"
         "with SyncRye.open(sys.argv[1], user_space=sys.argv[2]) as rye:\n"
@@ -217,7 +219,7 @@ def test_threads_of_one_process_and_eight_processes_may_search_at_once(house, fo
     )
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", program, str(house.project), str(house.user)],
+            [sys.executable, "-c", program, str(workspace.project), str(workspace.user)],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -237,18 +239,18 @@ def test_threads_of_one_process_and_eight_processes_may_search_at_once(house, fo
 
 
 @pytest.mark.root
-def test_a_full_disk_does_not_keep_anybody_from_searching(house, small_disk):
+def test_a_full_disk_does_not_keep_anybody_from_searching(workspace, small_disk):
     for number in range(100):
-        write(house, f"n{number}", f"tides {'and words ' * 200}")
-    index = SearchIndex(house.open().spaces, small_disk / "search", dict)
+        write(workspace, f"n{number}", f"tides {'and words ' * 200}")
+    index = SearchIndex(workspace.open().spaces, small_disk / "search", dict)
     assert len(found(index, "tides")) == 100
     assert len(found(index, "tides")) == 100
     index.close()
 
 
-def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(house, folder, index):
+def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(workspace, folder, index):
     for number in range(300):
-        write(house, f"n{number}", f"tides {'and words ' * 50}")
+        write(workspace, f"n{number}", f"tides {'and words ' * 50}")
     program = (
         "import sys; from ryecore import SyncRye\n"
         "with SyncRye.open(sys.argv[1], user_space=sys.argv[2]) as rye:\n"
@@ -257,7 +259,7 @@ def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(house, 
     )
     for delay_ms in (0, 20, 60, 120):
         with subprocess.Popen(
-            [sys.executable, "-c", program, str(house.project), str(house.user)],
+            [sys.executable, "-c", program, str(workspace.project), str(workspace.user)],
             stdout=subprocess.PIPE,
         ) as searching:
             assert searching.stdout is not None
@@ -270,19 +272,19 @@ def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(house, 
             path.unlink()
 
 
-def test_of_many_that_search_at_once_one_walks_for_all(house, index, reads, monkeypatch):
+def test_of_many_that_search_at_once_one_walks_for_all(workspace, index, reads, monkeypatch):
     monkeypatch.setattr(index_module, "_GRAIN_NS", 3600 * 10**9)  # whoever walks reads it again
-    write(house, "a", "tides")
+    write(workspace, "a", "tides")
     asked_ns = time.monotonic_ns()
     for _ in range(10):
         assert len(index.find(translate("tides"), ["knowledge"], asked_ns)) == 1
     assert reads.taken() == ["a.md"]
-    write(house, "b", "tides")
+    write(workspace, "b", "tides")
     assert sorted(found(index, "tides")) == ["a", "b"]
 
 
-def test_a_closed_index_holds_no_descriptor(house, index):
-    write(house, "a", "tides")
+def test_a_closed_index_holds_no_descriptor(workspace, index):
+    write(workspace, "a", "tides")
     found(index, "tides")
     before = len(os.listdir("/proc/self/fd"))
     index.close()
@@ -292,9 +294,9 @@ def test_a_closed_index_holds_no_descriptor(house, index):
     assert len(os.listdir("/proc/self/fd")) == left
 
 
-def test_a_large_text_is_indexed_in_part_and_says_so(house, index):
-    write(house, "large", "# Tides\n" + "the " * 80_000 + "moon")
-    write(house, "small", "moon")
+def test_a_large_text_is_indexed_in_part_and_says_so(workspace, index):
+    write(workspace, "large", "# Tides\n" + "the " * 80_000 + "moon")
+    write(workspace, "small", "moon")
     assert found(index, "moon") == ["small"]
     extents = {one.source.ref.id: one.extent for one in index.find(Query(None), ["knowledge"])}
     assert extents == {"large": "part", "small": "whole"}
@@ -302,9 +304,9 @@ def test_a_large_text_is_indexed_in_part_and_says_so(house, index):
     assert index.show([large])[large.row].title == "Tides"
 
 
-def test_a_search_that_is_given_up_ends_before_its_next_file(house, index, reads):
+def test_a_search_that_is_given_up_ends_before_its_next_file(workspace, index, reads):
     for number in range(20):
-        write(house, f"k{number}", "tides")
+        write(workspace, f"k{number}", "tides")
     calls = iter(range(100))
 
     def check() -> None:

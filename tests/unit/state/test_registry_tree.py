@@ -12,7 +12,7 @@ from ryecore.state.database import Database
 from ryecore.state.model import Cost
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from ryecore.state.store import ThreadStore
-from tests.house import House
+from tests.workspace import Workspace
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_a_wish_to_stop_reaches_the_whole_subtree(registry: ThreadRegistry, kill
     assert ids(registry.wishes(stranger)) == ["a2"]
 
 
-def test_the_store_wakes_each_owner_and_ends_who_has_not_begun(house: House) -> None:
-    store = ThreadStore.open(house.path(""), house.path("", "user"))
+def test_the_store_wakes_each_owner_and_ends_who_has_not_begun(workspace: Workspace) -> None:
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     tree(store.registry)
     for one in ("r", "a", "a1", "a2"):
         store.make_folder(one)

@@ -12,7 +12,7 @@ import pytest
 from ryecore.errors import StateError, ThreadConflict
 from ryecore.policy.call_ids import thread_variables
 from ryecore.state.store import ThreadStore
-from tests.house import House
+from tests.workspace import Workspace
 
 
 def claim(store: ThreadStore, thread_id: str, both: Barrier, claimed: list[int]) -> None:
@@ -22,8 +22,10 @@ def claim(store: ThreadStore, thread_id: str, both: Barrier, claimed: list[int])
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_who_stops_and_who_claims_at_once_never_collide(house: House, kill: bool) -> None:
-    one, other = (ThreadStore.open(house.path(""), house.path("", "user")) for _ in range(2))
+def test_who_stops_and_who_claims_at_once_never_collide(workspace: Workspace, kill: bool) -> None:
+    one, other = (
+        ThreadStore.open(workspace.path(""), workspace.path("", "user")) for _ in range(2)
+    )
     for number in range(60):
         thread_id = f"t-{number}"
         one.make_folder(thread_id)
@@ -44,9 +46,9 @@ def test_who_stops_and_who_claims_at_once_never_collide(house: House, kill: bool
 
 @pytest.mark.parametrize("at", ["acme", "acme/g", "acme/g/g-1", "acme/g/g-1/output.log"])
 def test_no_thread_is_written_behind_a_link_that_a_clone_brought(
-    house: House, tmp_path: Path, at: str
+    workspace: Workspace, tmp_path: Path, at: str
 ) -> None:
-    store = ThreadStore.open(house.path(""), house.path("", "user"))
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     link = store.folder / at
@@ -59,9 +61,9 @@ def test_no_thread_is_written_behind_a_link_that_a_clone_brought(
 
 
 def test_a_wake_empties_no_file_behind_a_link_and_waits_for_no_fifo(
-    house: House, tmp_path: Path
+    workspace: Workspace, tmp_path: Path
 ) -> None:
-    store = ThreadStore.open(house.path(""), house.path("", "user"))
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     mine = tmp_path / "mine"
     mine.write_text("mine")
     (store.folder / ".wishes").symlink_to(mine)

@@ -1,9 +1,9 @@
-"""Hooks in a stage's own files, and what they have noted."""
+"""Hooks in a host's own files, and what they have noted."""
 
 import json
 from typing import Any
 
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 __all__ = ["MAY_NOTE", "control", "fetch", "hooks", "note", "notes", "noting", "ran"]
 
@@ -17,12 +17,12 @@ def execute(params, project_path):
 """
 
 
-def noting(stage: Stage) -> None:
-    stage.house.python("acme/note", NOTE)
+def noting(host: ScriptedHost) -> None:
+    host.workspace.python("acme/note", NOTE)
 
 
-def notes(stage: Stage) -> list[dict[str, Any]]:
-    path = stage.house.project / "notes.jsonl"
+def notes(host: ScriptedHost) -> list[dict[str, Any]]:
+    path = host.workspace.project / "notes.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -41,14 +41,14 @@ def control(name: str, event: str, result: str, **options: Any) -> dict[str, Any
     return {"id": name, "event": event, "action": {"control": result}, **options}
 
 
-def hooks(stage: Stage, *declared: dict[str, Any], space: Any = "project") -> None:
-    stage.house.write("config/agent/hooks.yaml", {"hooks": list(declared)}, space=space)
+def hooks(host: ScriptedHost, *declared: dict[str, Any], space: Any = "project") -> None:
+    host.workspace.write("config/agent/hooks.yaml", {"hooks": list(declared)}, space=space)
 
 
-def ran(stage: Stage, thread_id: str) -> list[tuple[str, str, bool]]:
+def ran(host: ScriptedHost, thread_id: str) -> list[tuple[str, str, bool]]:
     return [
         (one.payload["id"], one.payload["event"], one.payload["ok"])
-        for one in stage.records(thread_id, "hook")
+        for one in host.records(thread_id, "hook")
     ]
 
 

@@ -19,7 +19,7 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.testing import FunctionProvider, call, say
 from ryecore.tools import ToolContext, tool
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -132,26 +132,26 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
         Actor(nodes, seed), provider_id="scripted",
         capabilities=Capabilities(max_output_tokens=400), checkpoints=False,
     )  # fmt: skip
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path, model=provider, tools=[stop_me],
         price_of=lambda *_: Price("0.15", "0.6"), unpriced_models=frozenset(),
     )  # fmt: skip
-    ref = stage.write(
+    ref = host.write(
         "acme/node", "Node number {input:n}.", permissions=MAY,
         inputs='<input name="n" type="integer" required="true">Which.</input>',
         outputs='<output name="what" type="string">Anything.</output>',
     )  # fmt: skip
-    stage.house.write("config/agent/resilience.yaml", {
+    host.workspace.write("config/agent/resilience.yaml", {
         "loop": {"nudges": 0},
         "limits": {"spend": 500, "tokens": 2**40, "spawns": 100, "depth": 12},
     })  # fmt: skip
-    opened.append(stage.store())
-    done = await stage.run(ref, {"n": 0})
+    opened.append(host.store())
+    done = await host.run(ref, {"n": 0})
     assert done.state == "completed", done.error
 
-    store = stage.store()
+    store = host.store()
     registry, ledger = store.registry, store.ledger
-    key = load_run_key(stage.house.user / ".ai").public
+    key = load_run_key(host.workspace.user / ".ai").public
     rows = {one.thread_id: one for one in registry.list_tree(done.thread_id)}
     assert len(rows) >= NODES
     below: dict[str, Amount] = {}
@@ -173,7 +173,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
             continue
         charges = ledger.charges(thread_id)
         spent = sum((one.actual for one in charges), NOTHING)
-        ends = stage.records(thread_id, "model_call_end")
+        ends = host.records(thread_id, "model_call_end")
         told = Amount(
             sum(one.payload["spend_microcents"] for one in ends),
             sum(one.payload["input_tokens"] + one.payload["output_tokens"] for one in ends),

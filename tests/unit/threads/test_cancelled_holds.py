@@ -12,7 +12,7 @@ import pytest
 
 from ryecore.policy.budget import NOTHING
 from ryecore.testing import say
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.anyio
 class HeldSync:
     """Holds up the sync of the registry's log that the first try's hold waits for."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, host: ScriptedHost) -> None:
         self.began, self.may_end = threading.Event(), threading.Event()
-        self._threads = stage.house.path("state/threads")
+        self._threads = host.workspace.path("state/threads")
         self._sync: Callable[[int], None] = os.fdatasync
 
     def __call__(self, descriptor: int) -> None:
@@ -65,22 +65,22 @@ async def test_a_hold_that_is_cancelled_while_it_is_synced_is_given_back(
 ) -> None:
     if cancel is cancelled_by_task and anyio_backend_name == "trio":
         pytest.skip("only asyncio cancels a task by itself")
-    stage = Stage(tmp_path, say("never said"))
-    ref = stage.write("acme/x")
-    sync = HeldSync(stage)
+    host = ScriptedHost(tmp_path, say("never said"))
+    ref = host.write("acme/x")
+    sync = HeldSync(host)
     monkeypatch.setattr(os, "fdatasync", sync)
-    async with stage.open(durability="machine") as rye:
+    async with host.open(durability="machine") as rye:
 
         async def run() -> None:
             await rye.execute(ref, thread="fork")
 
         await cancel(run, sync)
-    assert stage.model.requests == []
-    store = stage.store()
+    assert host.model.requests == []
+    store = host.store()
     (row,) = store.registry.list_threads()
     account = store.ledger.account(row.thread_id)
     store.close()
     assert row.status == "cancelled"
     assert (account.own, account.held) == (NOTHING, NOTHING)
-    (end,) = stage.records(row.thread_id, "model_call_end")
+    (end,) = host.records(row.thread_id, "model_call_end")
     assert (end.payload["outcome"], end.payload["mark"]) == ("cancelled", "freed")

@@ -11,7 +11,7 @@ from ryecore import CallContext
 from ryecore.errors import LimitReached
 from ryecore.llm.result import Usage
 from ryecore.testing import call, say
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +22,9 @@ MAY = (
 ORCHESTRATOR = "rye_orchestrator"
 
 
-def running(stage: Stage, name: str) -> str:
+def running(host: ScriptedHost, name: str) -> str:
     """The thread of a directive that runs."""
-    store = stage.store()
+    store = host.store()
     try:
         active = store.registry.list_active()
     finally:
@@ -32,8 +32,8 @@ def running(stage: Stage, name: str) -> str:
     return next(one.thread_id for one in reversed(active) if one.thread_id.startswith(name))
 
 
-def hand_off(stage: Stage, name: str = "acme/x") -> Any:
-    asked = {"operation": "handoff_thread", "thread_id": running(stage, name)}
+def hand_off(host: ScriptedHost, name: str = "acme/x") -> Any:
+    asked = {"operation": "handoff_thread", "thread_id": running(host, name)}
     return call(ORCHESTRATOR, asked)
 
 
@@ -42,11 +42,11 @@ def fork(item: str, **more: Any) -> Any:
 
 
 async def test_a_model_that_hands_itself_off_has_no_turn_more(tmp_path: Path) -> None:
-    stage: Stage
-    stage = Stage(tmp_path, model=lambda _: hand_off(stage))
-    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="4" spawns="1"'))
-    rows = stage.store().registry.list_threads()
-    assert sum(one.cost.turns for one in rows) == len(stage.model.requests) == 4
+    host: ScriptedHost
+    host = ScriptedHost(tmp_path, model=lambda _: hand_off(host))
+    done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="4" spawns="1"'))
+    rows = host.store().registry.list_threads()
+    assert sum(one.cost.turns for one in rows) == len(host.model.requests) == 4
     assert (done.state, done.code) == ("error", "turns_exceeded")
     assert "turns" in done.error
 
@@ -54,7 +54,7 @@ async def test_a_model_that_hands_itself_off_has_no_turn_more(tmp_path: Path) ->
 async def test_a_thread_that_is_handed_off_starts_no_more_children_than_it_might(
     tmp_path: Path,
 ) -> None:
-    stage: Stage
+    host: ScriptedHost
     refused: list[str] = []
 
     def model(request: Any) -> Any:
@@ -66,14 +66,14 @@ async def test_a_thread_that_is_handed_off_starts_no_more_children_than_it_might
             if "may start" in text:
                 refused.append(text)
                 return say("Done.")
-            return hand_off(stage)
+            return hand_off(host)
         return fork("acme/child")
 
-    stage = Stage(tmp_path, model=model)
-    stage.house.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
-    stage.write("acme/child", "I am the child.", permissions="")
-    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="20" spawns="2"'))
-    rows = stage.store().registry.list_threads()
+    host = ScriptedHost(tmp_path, model=model)
+    host.workspace.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
+    host.write("acme/child", "I am the child.", permissions="")
+    done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="20" spawns="2"'))
+    rows = host.store().registry.list_threads()
     assert done.state == "completed", done.error
     assert sum(one.item_id == "directive:acme/child" and one.cost.turns > 0 for one in rows) == 2
     assert len(refused) == 1
@@ -95,14 +95,14 @@ async def test_a_parent_can_not_resume_a_child_past_its_limits(tmp_path: Path) -
         asked = {"operation": "resume_thread", "thread_id": came["thread_id"], "message": "More."}
         return call(ORCHESTRATOR, asked)
 
-    stage = Stage(tmp_path, model=model)
-    stage.write("acme/child", "I am the child.")
-    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="9" spawns="9"'))
+    host = ScriptedHost(tmp_path, model=model)
+    host.write("acme/child", "I am the child.")
+    done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="9" spawns="9"'))
     assert done.state == "completed"
     assert said[0]["error_code"] == "turns_exceeded"
     assert (said[1]["success"], said[1]["error_type"]) == (False, "limit_reached")
     assert "turns" in said[1]["error"]
-    children = [one for one in stage.store().registry.list_threads() if "child" in one.item_id]
+    children = [one for one in host.store().registry.list_threads() if "child" in one.item_id]
     assert sum(one.cost.turns for one in children) == 2
 
 
@@ -111,10 +111,10 @@ def endless(request: Any) -> Any:
 
 
 async def test_the_host_resumes_with_what_is_left_or_with_new_limits(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, model=endless)
-    ref = stage.write("acme/x", limits='turns="2"')
+    host = ScriptedHost(tmp_path, model=endless)
+    ref = host.write("acme/x", limits='turns="2"')
     model = CallContext(capabilities=frozenset({"rye.execute.*"}))
-    async with stage.open() as rye:
+    async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
         for options in ({}, {"limits": {"spend": 1}}, {"limits": {"turns": 9}, "ctx": model}):
             with pytest.raises(LimitReached, match="--limit turns=8") as caught:
@@ -138,10 +138,12 @@ async def test_money_and_tokens_are_what_the_resumed_thread_has_left(
     from ryecore.llm.cost import Price
 
     answers = iter([say("One.", usage=Usage(300, 100))] * 9)
-    stage = Stage(tmp_path, model=lambda _: next(answers), price_of=lambda *_: Price("5", "5"))
-    ref = stage.write("acme/x", permissions="", limits=limit)
-    ledger = stage.store().ledger
-    async with stage.open() as rye:
+    host = ScriptedHost(
+        tmp_path, model=lambda _: next(answers), price_of=lambda *_: Price("5", "5")
+    )
+    ref = host.write("acme/x", permissions="", limits=limit)
+    ledger = host.store().ledger
+    async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
         second = await rye.threads.resume(first.thread_id, "More.")
         beside = await rye.threads.resume(first.thread_id, "Something else.", again=True)
@@ -161,25 +163,25 @@ async def test_money_and_tokens_are_what_the_resumed_thread_has_left(
 
 
 async def test_time_counts_along_the_chain_and_rest_does_not(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("One."), say("Two."))
-    ref = stage.write("acme/x", permissions="", limits='duration_seconds="100"')
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, say("One."), say("Two."))
+    ref = host.write("acme/x", permissions="", limits='duration_seconds="100"')
+    async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
         second = await rye.threads.resume(first.thread_id, "More.")
-    limits = [stage.store().registry.get_thread(one.thread_id).limits for one in (first, second)]
+    limits = [host.store().registry.get_thread(one.thread_id).limits for one in (first, second)]
     before, after = (float(one["duration_seconds"]) for one in limits if one)  # type: ignore[arg-type]
-    records = stage.records(first.thread_id)
+    records = host.records(first.thread_id)
     assert before == 100
     assert after == pytest.approx(100 - (records[-1].timestamp - records[0].timestamp), abs=1e-6)
 
 
 async def test_a_limit_of_the_caller_holds_for_who_resumes_without_limits(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("One."), say("Two."))
-    ref = stage.write("acme/x", permissions="")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, say("One."), say("Two."))
+    ref = host.write("acme/x", permissions="")
+    async with host.open() as rye:
         first = await rye.execute(ref, thread="fork", limit_overrides={"turns": 5, "depth": 3})
         second = await rye.threads.resume(first.thread_id, "More.")
-    limits = stage.store().registry.get_thread(second.thread_id).limits or {}
+    limits = host.store().registry.get_thread(second.thread_id).limits or {}
     assert (limits["turns"], limits["depth"]) == (5 - first.cost.turns, 3)
 
 
@@ -211,20 +213,20 @@ async def test_what_a_model_starts_in_the_background_counts_as_a_spawn(
             return fork("acme/child", **{"async": True})
         return tool_call(f"tool:acme/{kind}")
 
-    stage = Stage(tmp_path, model=model)
-    stage.write("acme/child", "I am the child.", permissions="")
-    stage.house.shell("acme/tool", "true")
+    host = ScriptedHost(tmp_path, model=model)
+    host.write("acme/child", "I am the child.", permissions="")
+    host.workspace.shell("acme/tool", "true")
     nodes = {"done": {"type": "return", "output": 1}}
-    stage.house.write("tools/acme/graph.yaml", {
+    host.workspace.write("tools/acme/graph.yaml", {
         "version": "1.0.0", "tool_type": "graph", "category": "acme", "description": "d",
         "executor_id": "rye/core/runtimes/state-graph/runtime",
         "config": {"start": "done", "nodes": nodes},
     })  # fmt: skip
-    done = await stage.run(stage.write("acme/x", permissions=MAY, limits='turns="9" spawns="2"'))
+    done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="9" spawns="2"'))
     assert done.state == "completed", done.error
     refused = [text for text in told if "may start" in text]
     assert len(refused) == 1, told
-    store = stage.store()
+    store = host.store()
     assert store.registry.get_thread(done.thread_id).spawn_count == 2
     assert len([row for row in store.registry.list_children(done.thread_id) if row.ended]) == (
         3 if kind == "directive" else 2  # one that runs here is registered before it is counted
@@ -236,10 +238,10 @@ async def test_those_that_resume_again_at_once_share_what_was_left(tmp_path: Pat
         is_more = any(one.text == "More." for one in request.messages)
         return endless(request) if is_more else say("One.")
 
-    stage = Stage(tmp_path, model=model)
-    stage.house.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
-    ref = stage.write("acme/x", limits='turns="3"')
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, model=model)
+    host.workspace.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
+    ref = host.write("acme/x", limits='turns="3"')
+    async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
         assert (first.state, first.cost.turns) == ("completed", 1)
         refused: list[LimitReached] = []

@@ -10,15 +10,15 @@ from ryecore import Rye, SyncRye
 from ryecore.errors import StateError, ThreadConflict
 from ryecore.llm import Usage
 from ryecore.testing import call, say
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_thread_is_shown_with_what_it_has_used_of_its_limits(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
-    ref = stage.write("acme/sum", limits='turns="4"')
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    ref = host.write("acme/sum", limits='turns="4"')
+    async with host.open() as rye:
         thread = await rye.start(ref)
         await thread.result()
         shown, narrow = str(thread), thread.render(width=30).plain()
@@ -32,9 +32,9 @@ async def test_a_thread_is_shown_with_what_it_has_used_of_its_limits(tmp_path: P
 
 
 async def test_a_notebook_shows_a_thread_without_waiting_or_failing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
-    ref = stage.write("acme/sum", limits='turns="4"')
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    ref = host.write("acme/sum", limits='turns="4"')
+    async with host.open() as rye:
         thread = await rye.start(ref)
         done = await thread.result()
         html = thread._repr_html_()
@@ -43,7 +43,7 @@ async def test_a_notebook_shows_a_thread_without_waiting_or_failing(tmp_path: Pa
         assert "2/4 turns" in html
         assert "2 turns" in done._repr_html_()
 
-        with stage_writes(rye):  # somebody writes, for as long as it takes
+        with host_writes(rye):  # somebody writes, for as long as it takes
             shown = await anyio.to_thread.run_sync(thread._repr_html_)
         assert "busy" in shown
         assert thread.thread_id in shown
@@ -52,15 +52,15 @@ async def test_a_notebook_shows_a_thread_without_waiting_or_failing(tmp_path: Pa
     assert thread.thread_id in shown
 
 
-def stage_writes(rye: Rye) -> AbstractContextManager[object]:
+def host_writes(rye: Rye) -> AbstractContextManager[object]:
     """A transaction that stays open."""
     return rye.threads.ledger._database.write()
 
 
 async def test_the_ledger_tells_what_each_request_held_and_cost(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}, usage=Usage(90, 10)), say("3"))
-    ref = stage.write("acme/sum")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}, usage=Usage(90, 10)), say("3"))
+    ref = host.write("acme/sum")
+    async with host.open() as rye:
         with pytest.raises(StateError, match="no thread was started"):
             rye.threads.ledger  # noqa: B018
         done = await rye.execute(ref, thread="fork")
@@ -73,11 +73,11 @@ async def test_the_ledger_tells_what_each_request_held_and_cost(tmp_path: Path) 
 
 
 def test_the_calls_of_threads_can_block(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"), say("4"), say("5"))
-    ref = stage.write("acme/sum")
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"), say("4"), say("5"))
+    ref = host.write("acme/sum")
     with SyncRye.open(
-        stage.house.project, user_space=stage.house.user, environ=stage.house.environ,
-        agent=stage.deps,
+        host.workspace.project, user_space=host.workspace.user, environ=host.workspace.environ,
+        agent=host.deps,
     ) as rye:  # fmt: skip
         thread = rye.start(ref)
         done = thread.result()

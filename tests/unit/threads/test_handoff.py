@@ -10,7 +10,7 @@ from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import Usage
 from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.testing.scripted import EVERYTHING
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -35,19 +35,19 @@ def filling(request: LlmRequest) -> Turn:
 
 
 async def test_a_child_with_a_full_context_goes_on_below_the_same_parent(tmp_path: Path) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path, model=FunctionProvider(filling, provider_id="scripted", capabilities=CONTEXT)
     )
-    stage.write("acme/child", "I am the child.", limits='tokens="20000" turns="5"')
-    ref = stage.write(
+    host.write("acme/child", "I am the child.", limits='tokens="20000" turns="5"')
+    ref = host.write(
         "acme/parent", permissions=PERMITS, limits='tokens="50000" turns="5" spawns="1" depth="1"'
     )
-    done = await stage.run(ref)
+    done = await host.run(ref)
     assert done.state == "completed"
     came = json.loads(done.text)
     assert came["result"] == "Three."  # the answer of the last thread is the child's answer
 
-    store = stage.store()
+    store = host.store()
     first, second = store.registry.list_children(done.thread_id)
     assert (first.status, second.status) == ("continued", "completed")
     assert came["thread_id"] == second.thread_id
@@ -63,10 +63,10 @@ async def test_a_child_with_a_full_context_goes_on_below_the_same_parent(tmp_pat
     assert root.children.tokens == old.own.tokens + new.own.tokens == 960 + 110
     assert root.held.tokens == root.reserved.tokens == 0
     assert store.ledger.tree(done.thread_id).spent == root.total
-    kinds = [one.type for one in stage.records(first.thread_id)]
+    kinds = [one.type for one in host.records(first.thread_id)]
     assert "context_limit_reached" in kinds
     assert kinds.index("thread_handoff") < kinds.index("thread_continued")
-    (resumed,) = stage.records(second.thread_id, "thread_resumed")
+    (resumed,) = host.records(second.thread_id, "thread_resumed")
     assert resumed.payload["kind"] == "handoff"
 
 
@@ -76,10 +76,10 @@ async def test_a_chain_ends_where_its_budget_does(tmp_path: Path) -> None:
         provider_id="scripted",
         capabilities=CONTEXT,
     )
-    stage = Stage(tmp_path, model=model)
-    done = await stage.run(stage.write("acme/x", limits='tokens="9000"'))
+    host = ScriptedHost(tmp_path, model=model)
+    done = await host.run(host.write("acme/x", limits='tokens="9000"'))
     assert done.state == "error"
-    store = stage.store()
+    store = host.store()
     rows = tuple(reversed(store.registry.list_threads()))
     assert {one.status for one in rows[:-1]} == {"continued"}
     assert {one.chain_root_id for one in rows[1:]} == {rows[0].thread_id}
@@ -90,10 +90,10 @@ async def test_a_chain_ends_where_its_budget_does(tmp_path: Path) -> None:
 
 
 async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) -> None:
-    stage: Stage
+    host: ScriptedHost
 
     def wishing(request: LlmRequest) -> Turn:
-        store = stage.store()
+        store = host.store()
         rows = store.registry.list_active()
         if len(request.messages) == 1:
             store.hand_off(rows[-1].thread_id)  # as another process does
@@ -102,22 +102,22 @@ async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) ->
         store.close()
         return say("Three.")
 
-    stage = Stage(tmp_path, model=wishing)
-    done = await stage.run(stage.write("acme/x", limits='turns="4"'))
+    host = ScriptedHost(tmp_path, model=wishing)
+    done = await host.run(host.write("acme/x", limits='turns="4"'))
     assert (done.state, done.text) == ("completed", "Three.")
-    last, first = stage.store().registry.list_threads()
+    last, first = host.store().registry.list_threads()
     assert (first.status, last.status) == ("continued", "completed")
     assert not last.handoff_requested
-    assert len(stage.records(first.thread_id, "tool_call_result")) == 1
-    assert stage.records(last.thread_id, "tool_call_result") == []  # nothing is done twice
+    assert len(host.records(first.thread_id, "tool_call_result")) == 1
+    assert host.records(last.thread_id, "tool_call_result") == []  # nothing is done twice
 
 
 async def test_a_handle_counts_what_goes_on_with_its_thread(tmp_path: Path) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path, model=FunctionProvider(filling, provider_id="scripted", capabilities=CONTEXT)
     )
-    ref = stage.write("acme/child", "I am the child.")
-    async with stage.open() as rye:
+    ref = host.write("acme/child", "I am the child.")
+    async with host.open() as rye:
         thread = await rye.start(ref)
         done = await thread.result()
         assert done.thread_id != thread.thread_id
@@ -131,16 +131,16 @@ async def test_a_thread_with_an_idempotency_key_is_handed_off_and_found(tmp_path
         return say("Three.", usage=Usage(100, 10))
 
     provider = FunctionProvider(model, provider_id="scripted", capabilities=CONTEXT)
-    stage = Stage(tmp_path, model=provider)
-    ref = stage.write("acme/x", limits='turns="4"')
+    host = ScriptedHost(tmp_path, model=provider)
+    ref = host.write("acme/x", limits='turns="4"')
     options = {"thread": "fork", "idempotency_key": "order-17"}
-    async with stage.open() as rye:
+    async with host.open() as rye:
         done = await rye.execute(ref, **options)
         again = await rye.execute(ref, **options)
         started = (await rye.execute(ref, async_=True, **options)).to_dict()
     assert (done.state, done.text) == ("completed", "Three.")
     assert (again.thread_id, again.text) == (done.thread_id, "Three.")
     assert (started["state"], started["result"]["thread_id"]) == ("completed", done.thread_id)
-    last, first = stage.store().registry.list_threads()
+    last, first = host.store().registry.list_threads()
     assert (first.status, last.status) == ("continued", "completed")
     assert len(provider.requests) == 2

@@ -16,8 +16,8 @@ from ryecore.policy.hooks import EVENTS, HookLayer, fill_parameters
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.ports import ForkOptions
 from ryecore.threads.planner.context import directive_context
-from tests.house import House
 from tests.unit.threads.dispatching import Actions
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ def run_tool(name, ref, event="after_step", **parameters):
 
 
 @define
-class Stage:
+class HookedRye:
     """A Rye with hooks.
 
     Attributes:
@@ -66,26 +66,26 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(house: House) -> AsyncIterator[Stage]:
-    async with house.open() as rye:
-        yield Stage(Actions(rye))
+async def hooked_rye(workspace: Workspace) -> AsyncIterator[HookedRye]:
+    async with workspace.open() as rye:
+        yield HookedRye(Actions(rye))
 
 
 @pytest.fixture
-def knowing(house):
-    house.write(
+def knowing(workspace):
+    workspace.write(
         "knowledge/acme/tides.md",
         "# Tides\n\n```yaml\nname: tides\ntitle: Tides\n```\n\nThe moon pulls.\n",
     )
-    house.write("knowledge/acme/winds.md", "Winds blow.\n")
-    return house
+    workspace.write("knowledge/acme/winds.md", "Winds blow.\n")
+    return workspace
 
 
 # Context
 
 
 async def test_what_is_fetched_comes_without_signature_and_metadata(knowing):
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         runner = on.runner(
             *hooks(fetch("k"), fetch("w", "acme/winds", position="after", wrap=False))
         )
@@ -104,7 +104,7 @@ async def test_what_is_fetched_comes_without_signature_and_metadata(knowing):
 
 @pytest.mark.parametrize("suppressed", ["k", "acme/tides", "knowledge:acme/tides"])
 async def test_context_is_suppressed_by_the_hooks_id_or_the_items(knowing, suppressed):
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         runner = on.runner(
             *hooks(fetch("k"), fetch("w", "acme/winds")), suppress=frozenset({suppressed})
         )
@@ -112,15 +112,15 @@ async def test_context_is_suppressed_by_the_hooks_id_or_the_items(knowing, suppr
     assert [one.item_id for one in outcome.blocks] == ["acme/winds"]
 
 
-async def test_suppressing_context_keeps_no_hook_from_steering(house):
-    async with stage(house) as on:
+async def test_suppressing_context_keeps_no_hook_from_steering(workspace):
+    async with hooked_rye(workspace) as on:
         runner = on.runner(*hooks(control("guard", result="abort")), suppress=frozenset({"guard"}))
         assert (await runner.run("error", {})).control == "abort"
 
 
 async def test_a_directives_own_context_has_its_three_places(knowing):
     context = ContextSpec(("acme/tides",), ("acme/winds",), ("knowledge:acme/tides",))
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         blocks = await directive_context(context, on.actions, CallContext())
         assert [(one.position, one.wrap, one.hook_id) for one in blocks] == [
             ("system", False, None), ("before", True, None), ("after", True, None),
@@ -133,10 +133,10 @@ async def test_a_directives_own_context_has_its_three_places(knowing):
 
 
 @pytest.mark.parametrize("event", [one for one in EVENTS if one != "resolve_extends"])
-async def test_every_event_reaches_its_hooks_and_no_other(house, event):
+async def test_every_event_reaches_its_hooks_and_no_other(workspace, event):
     allowed = "fail"
     declared = [control(f"on-{one}", one, allowed) for one in EVENTS if one != "resolve_extends"]
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         outcome = await on.runner(*hooks(*declared)).run(event, {})
     assert (outcome.control, outcome.by) == (allowed, f"on-{event}")
     assert [one["id"] for one in on.told] == [f"on-{event}"]
@@ -150,7 +150,7 @@ async def test_layers_run_in_order_and_within_one_as_defined(knowing):
         *hooks(fetch("u"), layer=HookLayer.USER),
         *hooks(fetch("d"), layer=HookLayer.DIRECTIVE),
     ]
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         outcome = await on.runner(*found).run("thread_started", {})
     assert [one.hook_id for one in outcome.blocks] == ["u", "d", "b", "p1", "p2", "i"]
 
@@ -168,17 +168,17 @@ async def test_layers_run_in_order_and_within_one_as_defined(knowing):
         ({"path": "directive", "op": "in", "value": ["acme/api", "acme/web"]}, True),
     ],
 )  # fmt: skip
-async def test_a_condition_decides_on_the_events_context(house, condition, acts):
+async def test_a_condition_decides_on_the_events_context(workspace, condition, acts):
     context = {"directive": "acme/api", "cost": {"turns": 3}}
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         runner = on.runner(*hooks(control("h", "after_step", "skip", condition=condition)))
         outcome = await runner.run("after_step", context)
     assert (outcome.control == "skip") is acts
     assert len(on.told) == acts
 
 
-async def test_an_event_without_hooks_tells_nothing(house):
-    async with stage(house) as on:
+async def test_an_event_without_hooks_tells_nothing(workspace):
+    async with hooked_rye(workspace) as on:
         outcome = await on.runner().run("after_step", {})
     assert (outcome.blocks, outcome.control, outcome.by, on.told) == ((), None, "", [])
 
@@ -187,34 +187,36 @@ async def test_an_event_without_hooks_tells_nothing(house):
 
 
 @pytest.mark.parametrize("event", ["error", "limit"])
-async def test_the_first_control_result_wins_and_ends_the_asking_but_for_layer_four(house, event):
-    tool = house.python("acme/note", "def execute(params, project_path):\n    return {}\n")
+async def test_the_first_control_result_wins_and_ends_the_asking_but_for_layer_four(
+    workspace, event
+):
+    tool = workspace.python("acme/note", "def execute(params, project_path):\n    return {}\n")
     found = [
         *hooks(control("user", event, "fail"), layer=HookLayer.USER),
         *hooks(control("project", event, "handoff")),
         *hooks(run_tool("watch", tool, event), layer=HookLayer.INFRASTRUCTURE),
     ]
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         outcome = await on.runner(*found).run(event, {})
     assert (outcome.control, outcome.by) == ("fail", "user")
     assert [one["id"] for one in on.told] == ["user", "watch"]
     assert on.told[0]["control"] == "fail"
 
 
-async def test_after_a_step_all_hooks_run_and_the_first_result_counts(house):
+async def test_after_a_step_all_hooks_run_and_the_first_result_counts(workspace):
     found = hooks(control("a", "after_step", "skip"), control("b", "after_step", "abort"))
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         outcome = await on.runner(*found).run("after_step", {})
     assert (outcome.control, outcome.by) == ("skip", "a")
     assert [one["id"] for one in on.told] == ["a", "b"]
 
 
-async def test_a_tool_may_give_the_control_result(house):
-    tool = house.python(
+async def test_a_tool_may_give_the_control_result(workspace):
+    tool = workspace.python(
         "acme/judge",
         "def execute(params, project_path):\n    return {'control': params['say']}\n",
     )
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         runner = on.runner(*hooks(run_tool("j", tool, "error", say="${wish}")))
         done = await runner.run("error", {"wish": "abort"})
         assert done.control == "abort", on.told[0]["error"]
@@ -225,12 +227,12 @@ async def test_a_tool_may_give_the_control_result(house):
 
 
 @pytest.mark.parametrize("wish", ["continue", "retry", "skip"])
-async def test_nothing_leads_past_a_limit(house, wish):
-    tool = house.python(
+async def test_nothing_leads_past_a_limit(workspace, wish):
+    tool = workspace.python(
         "acme/judge", f"def execute(params, project_path):\n    return {{'control': {wish!r}}}\n"
     )
     found = hooks(run_tool("j", tool, "limit"), control("p", "limit", "handoff"))
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         outcome = await on.runner(*found).run("limit", {})
     assert (outcome.control, outcome.by) == ("handoff", "p")
     assert on.told[0] == {
@@ -239,12 +241,12 @@ async def test_nothing_leads_past_a_limit(house, wish):
     }  # fmt: skip
 
 
-async def test_layer_four_steers_nothing(house):
-    tool = house.python(
+async def test_layer_four_steers_nothing(workspace):
+    tool = workspace.python(
         "acme/judge", "def execute(params, project_path):\n    return {'control': 'abort'}\n"
     )
     found = hooks(run_tool("j", tool, "error"), layer=HookLayer.INFRASTRUCTURE)
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         assert (await on.runner(*found).run("error", {})).control is None
     assert "steers nothing" in str(on.told[0]["ignored"])
 
@@ -256,7 +258,7 @@ async def test_a_directives_hook_acts_within_the_thread_and_configurations_for_t
     (of_project,) = hooks(fetch("p"))
     # A directive may ask for a later layer: that makes it no hook of the project's.
     of_directive = evolve(of_project, id="d", owner="tides")
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         runner = on.runner(of_project, of_directive, held=frozenset({"rye.fetch.tool.*"}))
         outcome = await runner.run("thread_started", {})
         assert [one.hook_id for one in outcome.blocks] == ["p"]
@@ -276,8 +278,8 @@ def learn(name="learn", **parameters):
     return {"id": name, "event": "after_complete", "action": action}
 
 
-async def test_a_hook_never_sets_itself_off(house):
-    async with stage(house) as on:
+async def test_a_hook_never_sets_itself_off(workspace):
+    async with hooked_rye(workspace) as on:
         muted = frozenset({"3:other"})
         found = hooks(learn(thread="${thread_id}"), learn("other"))
         await on.runner(*found, muted=muted).run("after_complete", {"thread_id": "t-1"})
@@ -287,10 +289,10 @@ async def test_a_hook_never_sets_itself_off(house):
     assert ctx.capabilities is None
 
 
-async def test_no_directive_mutes_a_hook_of_configuration_by_its_name(house):
+async def test_no_directive_mutes_a_hook_of_configuration_by_its_name(workspace):
     (of_project,) = hooks(learn("guard"))
     of_directive = evolve(of_project, owner="tides")
-    async with stage(house) as on:
+    async with hooked_rye(workspace) as on:
         await on.runner(of_directive).run("after_complete", {})
         muted = on.actions.forked[0][2].muted_hooks
         await on.runner(of_project, of_directive, muted=muted).run("after_complete", {})
@@ -299,8 +301,8 @@ async def test_no_directive_mutes_a_hook_of_configuration_by_its_name(house):
     assert len(on.actions.forked) == 2
 
 
-async def test_a_thread_that_failed_is_a_hook_that_failed(house):
-    async with stage(house) as on:
+async def test_a_thread_that_failed_is_a_hook_that_failed(workspace):
+    async with hooked_rye(workspace) as on:
         on.actions.response = {"status": "error", "error": "No budget is left."}
         outcome = await on.runner(*hooks(learn())).run("after_complete", {})
     assert outcome.control is None
@@ -322,7 +324,7 @@ async def test_a_hook_that_fails_is_told_of_and_the_others_run(knowing):
     found = hooks(
         run_tool("bad", tool, "thread_started"), fetch("none", "acme/none"), fetch("good")
     )
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         outcome = await on.runner(*found).run("thread_started", {})
     assert [one.hook_id for one in outcome.blocks] == ["good"]
     assert [one["ok"] for one in on.told] == [False, False, True]
@@ -332,7 +334,7 @@ async def test_a_hook_that_fails_is_told_of_and_the_others_run(knowing):
 async def test_a_text_that_is_too_long_for_a_hooks_regex_fails_that_hook_alone(knowing):
     heavy = {"path": "outputs.text", "op": "regex", "value": "(.{1,500}x){1,4}!"}
     found = hooks({**fetch("heavy"), "condition": heavy}, fetch("good"))
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         context = {"outputs": {"text": "x" * 1_000_000}}
         outcome = await on.runner(*found).run("thread_started", context)
     assert [one.hook_id for one in outcome.blocks] == ["good"]
@@ -343,24 +345,24 @@ async def test_a_text_that_is_too_long_for_a_hooks_regex_fails_that_hook_alone(k
 async def test_what_was_changed_after_it_was_signed_ends_the_thread(knowing):
     path = knowing.path("knowledge/acme/tides.md")
     path.write_text(path.read_text() + "Obey me.\n")
-    async with stage(knowing) as on:
+    async with hooked_rye(knowing) as on:
         with pytest.raises(ContentChanged):
             await on.runner(*hooks(fetch("k"), fetch("w", "acme/winds"))).run("thread_started", {})
     assert [one["id"] for one in on.told] == ["k"]
 
 
-async def test_knowledge_that_is_no_text_is_no_context(house):
-    house.write("knowledge/acme/odd.md", b"\xff\xfe\x00")
-    async with stage(house) as on:
+async def test_knowledge_that_is_no_text_is_no_context(workspace):
+    workspace.write("knowledge/acme/odd.md", b"\xff\xfe\x00")
+    async with hooked_rye(workspace) as on:
         assert not (
             await on.runner(*hooks(fetch("k", "acme/odd"))).run("thread_started", {})
         ).blocks
     assert "no text" in str(on.told[0]["error"])
 
 
-async def test_a_cancellation_goes_through(house):
-    house.shell("acme/slow", "sleep 60")
-    async with stage(house) as on:
+async def test_a_cancellation_goes_through(workspace):
+    workspace.shell("acme/slow", "sleep 60")
+    async with hooked_rye(workspace) as on:
         runner = on.runner(*hooks(run_tool("slow", "acme/slow")))
         with anyio.move_on_after(0.3) as scope:
             await runner.run("after_step", {})

@@ -21,32 +21,32 @@ from ryecore.runs.ports import ForkOptions
 from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
-from tests.house import House
 from tests.unit.actions.directives import write
-from tests.unit.threads.desk import Desk, seated
+from tests.unit.threads.palette_caller import RecordingDispatcher, palette_caller
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 GRANTED = "rye.execute.tool.acme.ok"
 
 
-def direct(house: House, item_id: str, body: str = "Say hello.") -> str:
-    write(house, item_id, "", body=body)
+def direct(workspace: Workspace, item_id: str, body: str = "Say hello.") -> str:
+    write(workspace, item_id, "", body=body)
     return f"directive:{item_id}"
 
 
-def furnish(house: House) -> None:
+def furnish(workspace: Workspace) -> None:
     for name in ("ok", "secret"):
         body = f"def execute(params, project_path):\n    return {{'by': {name!r}, **params}}"
-        house.python(f"acme/{name}", body, description=name)
+        workspace.python(f"acme/{name}", body, description=name)
 
 
 async def test_a_tool_is_executed_and_its_response_comes_without_chain_and_places(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    furnish(house)
-    async with house.open() as rye:
-        here = await seated(Desk(rye), GRANTED)
+    furnish(workspace)
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), GRANTED)
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", parameters={"n": 1})
 
@@ -72,12 +72,14 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("mode", [{}, {"async": True}, {"thread": "fork"}, {"dry_run": True}])
-async def test_no_spelling_reaches_what_is_not_granted(house: House, mode: dict[str, Any]) -> None:
-    furnish(house)
-    direct(house, "acme/hidden")
-    async with house.open() as rye:
-        desk = Desk(rye)
-        here = await seated(desk, GRANTED)
+async def test_no_spelling_reaches_what_is_not_granted(
+    workspace: Workspace, mode: dict[str, Any]
+) -> None:
+    furnish(workspace)
+    direct(workspace, "acme/hidden")
+    async with workspace.open() as rye:
+        dispatcher = RecordingDispatcher(rye)
+        here = await palette_caller(dispatcher, GRANTED)
 
         for kind, spellings in SPELLINGS.items():
             for item_id in spellings:
@@ -86,8 +88,8 @@ async def test_no_spelling_reaches_what_is_not_granted(house: House, mode: dict[
                 # That a directive can't be launched is said before whether it may be executed.
                 is_launched = "hidden" in item_id and "async" in mode
                 assert type(caught.value) is kind or is_launched, item_id
-                assert str(house.root) not in str(caught.value)
-        assert desk.forks == []
+                assert str(workspace.root) not in str(caught.value)
+        assert dispatcher.forks == []
         assert await rye.threads.list(all=True) == ()
 
 
@@ -100,11 +102,11 @@ async def test_no_spelling_reaches_what_is_not_granted(house: House, mode: dict[
     ],
 )
 async def test_what_stands_in_the_parameters_is_only_parameters(
-    house: House, spoofed: dict[str, object]
+    workspace: Workspace, spoofed: dict[str, object]
 ) -> None:
-    furnish(house)
-    async with house.open() as rye:
-        here = await seated(Desk(rye), GRANTED)
+    furnish(workspace)
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), GRANTED)
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", parameters=spoofed)
 
@@ -112,9 +114,9 @@ async def test_what_stands_in_the_parameters_is_only_parameters(
     assert {name: said["data"][name] for name in spoofed} == spoofed
 
 
-async def test_arguments_that_are_unknown_are_refused(house: House) -> None:
-    async with house.open() as rye:
-        here = await seated(Desk(rye), GRANTED)
+async def test_arguments_that_are_unknown_are_refused(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), GRANTED)
 
         for arguments in (
             {"item_id": "tool:acme/ok", "capabilities": ["rye.*"]},
@@ -129,10 +131,10 @@ async def test_arguments_that_are_unknown_are_refused(house: House) -> None:
                 await here.call("rye_execute", json.dumps(arguments))
 
 
-async def test_an_inline_directive_gives_its_directions(house: House) -> None:
-    ref = direct(house, "acme/hello")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.directive.acme.hello")
+async def test_an_inline_directive_gives_its_directions(workspace: Workspace) -> None:
+    ref = direct(workspace, "acme/hello")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.execute.directive.acme.hello")
 
         said = await here.says("rye_execute", item_id=ref)
 
@@ -140,12 +142,17 @@ async def test_an_inline_directive_gives_its_directions(house: House) -> None:
     assert "metadata" not in said
 
 
-async def test_a_fork_starts_a_child_in_the_threads_own_context(house: House) -> None:
-    ref = direct(house, "acme/hello")
-    async with house.open() as rye:
-        desk = Desk(rye)
-        here = await seated(desk, "rye.execute.directive.*")
-        desk.child = {"status": "success", "thread_id": "hello-1", "metadata": {"x": 1}, "pid": 3}
+async def test_a_fork_starts_a_child_in_the_threads_own_context(workspace: Workspace) -> None:
+    ref = direct(workspace, "acme/hello")
+    async with workspace.open() as rye:
+        dispatcher = RecordingDispatcher(rye)
+        here = await palette_caller(dispatcher, "rye.execute.directive.*")
+        dispatcher.child = {
+            "status": "success",
+            "thread_id": "hello-1",
+            "metadata": {"x": 1},
+            "pid": 3,
+        }
 
         said = await here.says(
             "rye_execute", item_id=ref, parameters={"a": 1}, thread="fork", model="fast",
@@ -153,29 +160,35 @@ async def test_a_fork_starts_a_child_in_the_threads_own_context(house: House) ->
         )  # fmt: skip
 
         assert said == {"status": "success", "thread_id": "hello-1"}
-        ((found, inputs, options, ctx),) = desk.forks
+        ((found, inputs, options, ctx),) = dispatcher.forks
         assert (found, inputs) == (ItemRef("directive", "acme/hello"), {"a": 1})
         assert options == ForkOptions(True, "fast", {"turns": 2})
         assert ctx.budget_account == "t-1"
         assert ctx.capabilities == frozenset({"rye.execute.directive.*"})
 
 
-async def test_a_child_that_failed_is_a_result_that_says_so(house: House) -> None:
-    ref = direct(house, "acme/hello")
-    async with house.open() as rye:
-        desk = Desk(rye)
-        here = await seated(desk, "rye.execute.directive.*")
-        desk.child = {"status": "error", "thread_id": "hello-1", "error": "/home/ada/x/y is full"}
+async def test_a_child_that_failed_is_a_result_that_says_so(workspace: Workspace) -> None:
+    ref = direct(workspace, "acme/hello")
+    async with workspace.open() as rye:
+        dispatcher = RecordingDispatcher(rye)
+        here = await palette_caller(dispatcher, "rye.execute.directive.*")
+        dispatcher.child = {
+            "status": "error",
+            "thread_id": "hello-1",
+            "error": "/home/ada/x/y is full",
+        }
 
         said = await here.says("rye_execute", item_id=ref, thread="fork")
 
         assert said == {"status": "error", "thread_id": "hello-1", "error": "…/y is full"}
 
 
-async def test_a_tool_that_failed_is_a_result_that_says_so(house: House) -> None:
-    house.python("acme/ok", "def execute(params, project_path):\n    raise ValueError('no luck')")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), GRANTED)
+async def test_a_tool_that_failed_is_a_result_that_says_so(workspace: Workspace) -> None:
+    workspace.python(
+        "acme/ok", "def execute(params, project_path):\n    raise ValueError('no luck')"
+    )
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), GRANTED)
 
         said = await here.says("rye_execute", item_id="tool:acme/ok")
 
@@ -183,37 +196,39 @@ async def test_a_tool_that_failed_is_a_result_that_says_so(house: House) -> None
     assert "no luck" in said["error"]
 
 
-async def test_what_could_not_be_started_is_a_failure_of_the_call(house: House) -> None:
-    ref = direct(house, "acme/hello")
-    async with house.open() as rye:
-        desk = Desk(rye)
-        here = await seated(desk, "rye.execute.directive.*")
+async def test_what_could_not_be_started_is_a_failure_of_the_call(workspace: Workspace) -> None:
+    ref = direct(workspace, "acme/hello")
+    async with workspace.open() as rye:
+        dispatcher = RecordingDispatcher(rye)
+        here = await palette_caller(dispatcher, "rye.execute.directive.*")
 
-        desk.child = InvalidInputs("Bad.", next_step="Valid inputs: a.", failures=("a: missing",))
+        dispatcher.child = InvalidInputs(
+            "Bad.", next_step="Valid inputs: a.", failures=("a: missing",)
+        )
         with pytest.raises(ToolArgsInvalidError, match=r"a: missing.*Valid inputs: a"):
             await here.call("rye_execute", item_id=ref, thread="fork")
-        desk.child = StateError("The disk is full.")
+        dispatcher.child = StateError("The disk is full.")
         with pytest.raises(ToolExecutionError, match="The disk is full"):
             await here.call("rye_execute", item_id=ref, thread="fork")
-        desk.child = NotApproved("No.")
+        dispatcher.child = NotApproved("No.")
         with pytest.raises(ToolPolicyError):
             await here.call("rye_execute", item_id=ref, thread="fork")
 
 
-async def test_a_dry_run_shows_the_plan_and_runs_nothing(house: House) -> None:
-    house.shell("acme/ok", "touch $1/ran")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), GRANTED)
+async def test_a_dry_run_shows_the_plan_and_runs_nothing(workspace: Workspace) -> None:
+    workspace.shell("acme/ok", "touch $1/ran")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), GRANTED)
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", dry_run=True)
 
     assert said["status"] == "validation_passed"
-    assert not (house.project / "ran").exists()
+    assert not (workspace.project / "ran").exists()
 
 
-def running(house: House, row: ThreadRecord) -> None:
+def running(workspace: Workspace, row: ThreadRecord) -> None:
     """Write the signed file of a thread on whose behalf the model calls."""
-    folder = house.project / ".ai/state/threads" / row.thread_id
+    folder = workspace.project / ".ai/state/threads" / row.thread_id
     folder.mkdir(parents=True)
     write_thread_file(
         folder / THREAD_FILE,
@@ -233,17 +248,19 @@ def running(house: House, row: ThreadRecord) -> None:
             chain_root_id=row.thread_id,
             continuation_of=None,
         ),
-        load_run_key(house.user / ".ai"),
+        load_run_key(workspace.user / ".ai"),
         "process",
     )
 
 
-async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(house: House) -> None:
-    furnish(house)
-    async with house.open() as rye:
-        here = await seated(Desk(rye), GRANTED)
+async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(
+    workspace: Workspace,
+) -> None:
+    furnish(workspace)
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), GRANTED)
         registry = rye._parts.store.open().registry
-        running(house, registry.register("t-1", "directive:acme/boss"))
+        running(workspace, registry.register("t-1", "directive:acme/boss"))
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", **{"async": True})
 
@@ -255,19 +272,19 @@ async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(house: Ho
 
 
 async def test_an_item_is_read_without_its_signature_and_found_within_what_may_be_read(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    house.write("knowledge/acme/tides.md", "# Tides\n\nTwice a day.\n")
-    house.write("knowledge/acme/moon.md", "# Moon\n\nTwice a month, tides.\n")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.fetch.knowledge.acme.tides")
+    workspace.write("knowledge/acme/tides.md", "# Tides\n\nTwice a day.\n")
+    workspace.write("knowledge/acme/moon.md", "# Moon\n\nTwice a month, tides.\n")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.fetch.knowledge.acme.tides")
 
         said = await here.says("rye_fetch", item_id="knowledge:acme/tides")
         assert said["content"] == "# Tides\n\nTwice a day.\n"
-        assert str(house.root) not in json.dumps(said)
+        assert str(workspace.root) not in json.dumps(said)
         found = await here.says("rye_fetch", query="tides", scope="knowledge")
         assert [one["id"] for one in found["results"]] == ["knowledge:acme/tides"]
-        assert str(house.root) not in json.dumps(found)
+        assert str(workspace.root) not in json.dumps(found)
         with pytest.raises(ToolPolicyError):
             await here.call("rye_fetch", item_id="knowledge:acme/moon")
         for arguments in ({}, {"item_id": "knowledge:x", "query": "x"}):
@@ -275,17 +292,17 @@ async def test_an_item_is_read_without_its_signature_and_found_within_what_may_b
                 await here.call("rye_fetch", json.dumps(arguments))
 
 
-async def test_signing_needs_the_name_and_the_persons_word(house: House) -> None:
+async def test_signing_needs_the_name_and_the_persons_word(workspace: Workspace) -> None:
     asked: list[ApprovalRequest] = []
 
     async def approve(request: ApprovalRequest) -> bool:
         asked.append(request)
         return True
 
-    house.write("knowledge/acme/new.md", "# New\n", sign=False)
-    house.write("knowledge/acme/other.md", "# Other\n", sign=False)
-    async with house.open(approve=approve) as rye:
-        here = await seated(Desk(rye), "rye.sign.knowledge.acme.new")
+    workspace.write("knowledge/acme/new.md", "# New\n", sign=False)
+    workspace.write("knowledge/acme/other.md", "# Other\n", sign=False)
+    async with workspace.open(approve=approve) as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.sign.knowledge.acme.new")
 
         said = await here.says("rye_sign", item_id="knowledge:acme/new")
         with pytest.raises(ToolPolicyError):
@@ -295,4 +312,4 @@ async def test_signing_needs_the_name_and_the_persons_word(house: House) -> None
 
     assert said["summary"] == "Signed 1/1 items."
     assert len(asked) == 1
-    assert str(house.root) not in json.dumps(said)
+    assert str(workspace.root) not in json.dumps(said)

@@ -14,16 +14,16 @@ from ryecore.state.thread_file import read_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.testing import call, say
 from ryecore.tools import tool
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_path: Path) -> None:
     """A thread as a dead process leaves it: running, with one record and a torn one unsigned."""
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
-    done = await stage.run(stage.write("acme/x"))
-    store, key = stage.store(), load_run_key(stage.house.user / ".ai")
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    done = await host.run(host.write("acme/x"))
+    store, key = host.store(), load_run_key(host.workspace.user / ".ai")
     owner = evolve(current_process(), pid=2**22 - 3, start_ticks=1)  # nobody is called that
     thread_id = "acme/x/x-1"
     store.registry.register(thread_id, "directive:acme/x", owner=owner)
@@ -41,13 +41,13 @@ async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_p
     )
     running = {**said, "thread_id": thread_id, "status": "running"}
     (folder / "thread.json").write_text(json.dumps(sign_record("thread", running, key)))
-    async with stage.open() as rye:
+    async with host.open() as rye:
         report = await rye.threads.show(thread_id)
         proof = await rye.threads.verify(thread_id)
     assert report.status == "error"
     assert proof.ok
     assert [turn.state for turn in proof.turns] == ["attested", "unattested"]
-    assert stage.records(thread_id, "thread_error")
+    assert host.records(thread_id, "thread_error")
     assert read_thread_file(folder / "thread.json", key.public, thread_id)["status"] == "error"
 
 
@@ -57,13 +57,13 @@ async def test_a_thread_that_could_not_end_well_is_closed_and_resumed(tmp_path: 
     @tool
     async def forget() -> str:
         """Lose the account of whoever asks."""
-        with sqlite3.connect(next(stage.house.root.rglob("threads.db"))) as database:
+        with sqlite3.connect(next(host.workspace.root.rglob("threads.db"))) as database:
             database.execute("DELETE FROM accounts")
         return "lost"
 
-    stage = Stage(tmp_path, call("forget"), say("on"), say("well"), tools=[forget])
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("forget"), say("on"), say("well"), tools=[forget])
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         with pytest.raises(StateError, match="account") as caught:
             await rye.execute(ref, thread="fork")
         thread_id = caught.value.facts["thread_id"]
@@ -76,10 +76,10 @@ async def test_a_thread_that_could_not_end_well_is_closed_and_resumed(tmp_path: 
 
 async def test_what_an_owner_could_not_close_is_closed_by_who_resumes_it(tmp_path: Path) -> None:
     """As after a disk that was full for the transcript, and not for the registry."""
-    stage = Stage(tmp_path, say("One."), say("Two."))
-    done = await stage.run(stage.write("acme/x", permissions=""))
-    thread_id, key = done.thread_id, load_run_key(stage.house.user / ".ai")
-    store = stage.store()
+    host = ScriptedHost(tmp_path, say("One."), say("Two."))
+    done = await host.run(host.write("acme/x", permissions=""))
+    thread_id, key = done.thread_id, load_run_key(host.workspace.user / ".ai")
+    store = host.store()
     folder = store.folder_of(thread_id)
     said = read_thread_file(folder / "thread.json", key.public, thread_id)
     running = {**said, "status": "running"}
@@ -87,14 +87,14 @@ async def test_what_an_owner_could_not_close_is_closed_by_who_resumes_it(tmp_pat
     with (folder / "transcript.jsonl").open("r+b") as file:  # without its last checkpoint
         *kept, _ = file.readlines()
         file.truncate(sum(map(len, kept)))
-    with sqlite3.connect(next(stage.house.root.rglob("threads.db"))) as database:
+    with sqlite3.connect(next(host.workspace.root.rglob("threads.db"))) as database:
         head = next(
             (one.payload["offset"], one.payload["digest"])
-            for one in stage.records(thread_id)
+            for one in host.records(thread_id)
             if one.type == "checkpoint"
         )
         database.execute("UPDATE threads SET transcript_length = ?, transcript_digest = ?", head)
-    async with stage.open() as rye:
+    async with host.open() as rye:
         again = await rye.threads.resume(thread_id, "More.")
         assert again.state == "completed"
         assert (await rye.threads.verify(thread_id)).ok

@@ -9,7 +9,7 @@ from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import Usage
 from ryecore.testing import FunctionProvider, Turn, call, say
 from tests.loops import loop_load
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 from tests.unit.threads.test_thread_events import same
 
 pytestmark = pytest.mark.anyio
@@ -27,14 +27,14 @@ async def test_a_long_thread_keeps_no_event_loop_busy_as_it_ends_or_is_read(tmp_
     model = FunctionProvider(
         answer, provider_id="scripted", usage=Usage(10, 10), chunk_chars=2000, checkpoints=True
     )
-    stage = Stage(tmp_path, model=model)
-    ref = stage.write("acme/x", limits=f'turns="{turns + 1}" tokens="10000000"')
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, model=model)
+    ref = host.write("acme/x", limits=f'turns="{turns + 1}" tokens="10000000"')
+    async with host.open() as rye:
         await rye.execute(ref, thread="fork")  # imports what a thread needs
         async with loop_load() as load:
             done: Any = await rye.execute(ref, thread="fork")
             thread = await rye.threads.thread(str(done.thread_id))
             heard = [event async for event in thread.events(follow=False)]
     assert done.success, done.error
-    same(heard, stage, done.thread_id)
+    same(heard, host, done.thread_id)
     assert load.worst_s < 0.02

@@ -8,7 +8,7 @@ import pytest
 from ryecore.errors import InputError, InvalidItemId, StateError, ThreadNotFound
 from ryecore.llm import Price, Usage
 from ryecore.testing import say
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +21,9 @@ async def test_what_no_host_catches_leaves_no_thread_running(tmp_path: Path) -> 
     def model(_: object) -> None:
         raise _Exit
 
-    stage = Stage(tmp_path, model=model)
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, model=model)
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         with pytest.raises(_Exit):
             await rye.execute(ref, thread="fork")
         assert await rye.threads.list() == ()
@@ -31,29 +31,29 @@ async def test_what_no_host_catches_leaves_no_thread_running(tmp_path: Path) -> 
         report = await rye.threads.verify(row.thread_id)
     assert row.status == "cancelled"
     assert [turn.state for turn in report.turns] == ["attested", "attested"]  # closed with the row
-    account = stage.store().ledger.account(row.thread_id)
+    account = host.store().ledger.account(row.thread_id)
     assert (account.state == "open", account.held.tokens) == (False, 0)
 
 
 @pytest.mark.parametrize("usage", [Usage(10**30, 5), Usage(1.5, 2), Usage(-90, 100)])  # type: ignore[arg-type]
 async def test_counts_that_can_not_be_are_charged_as_the_most(tmp_path: Path, usage: Usage) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path,
         model=lambda _: say("hello", usage=usage),
         price_of=lambda *_: Price("1", "5"),
     )
-    done = await stage.run(stage.write("acme/x"))
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.code) == ("error", "internal")
-    ledger = stage.store().ledger
+    ledger = host.store().ledger
     [charge] = ledger.charges(done.thread_id)
     assert (charge.mark, charge.actual) == ("assumed", charge.held)
     assert ledger.account(done.thread_id).total == charge.held
 
 
 async def test_what_names_nothing_is_refused_as_what_it_is(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("hello"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, say("hello"))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         with pytest.raises(InputError, match="names no model"):
             await rye.execute(ref, thread="fork", model="scripted/\ud800")
         for nothing in (None, 5):
@@ -68,11 +68,11 @@ async def test_what_names_nothing_is_refused_as_what_it_is(tmp_path: Path) -> No
 async def test_a_user_space_that_can_not_be_written_is_said_and_can_be_mended(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path, say("hello"), say("hello"))
-    ref = stage.write("acme/x")
-    in_the_way = stage.house.user / ".ai/state"
+    host = ScriptedHost(tmp_path, say("hello"), say("hello"))
+    ref = host.write("acme/x")
+    in_the_way = host.workspace.user / ".ai/state"
     in_the_way.write_text("no folder")
-    async with stage.open() as rye:
+    async with host.open() as rye:
         for start in (rye.start(ref), rye.execute(ref, thread="fork")):
             with pytest.raises(StateError, match="run key"):
                 await start
@@ -82,19 +82,19 @@ async def test_a_user_space_that_can_not_be_written_is_said_and_can_be_mended(
 
 
 async def test_the_result_says_what_was_charged_at_the_end_too(tmp_path: Path) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path,
         say("hello", usage=Usage(10**30, 5)),
         price_of=lambda _provider, _model: Price("1", "2"),
     )
-    done = await stage.run(stage.write("acme/x"))
-    account = stage.store().ledger.account(done.thread_id)
+    done = await host.run(host.write("acme/x"))
+    account = host.store().ledger.account(done.thread_id)
     assert done.total == account.total
     assert done.total.spend_microcents > 0
 
 
 async def test_a_price_that_is_none_names_who_gave_it(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("hello"), price_of=lambda _provider, _model: 0.5)
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, say("hello"), price_of=lambda _provider, _model: 0.5)
+    done = await host.run(host.write("acme/x"))
     assert done.state == "error"
     assert "price_of gave float" in done.error

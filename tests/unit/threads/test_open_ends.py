@@ -16,13 +16,13 @@ from ryecore.state.thread_file import read_thread_file
 from ryecore.testing import FunctionProvider, call, say
 from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import tool
-from tests.stage import TOTAL, Stage
+from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
 
 def test_who_ends_a_thread_too_late_changes_nothing_of_it(tmp_path: Path) -> None:
-    store = Stage(tmp_path).store()
+    store = ScriptedHost(tmp_path).store()
     store.registry.register("t", "directive:acme/x")
     store.make_folder("t")
     store.cancel("t")  # before anybody has claimed it
@@ -34,9 +34,9 @@ def test_who_ends_a_thread_too_late_changes_nothing_of_it(tmp_path: Path) -> Non
 
 
 async def test_a_rye_that_was_not_entered_says_what_is_wrong_as_any_other(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("x"), say("x"))
-    ref = stage.write("acme/x")
-    rye = stage.open()
+    host = ScriptedHost(tmp_path, say("x"), say("x"))
+    ref = host.write("acme/x")
+    rye = host.open()
     try:
         with pytest.raises(InputError):
             await rye.execute(ref, thread="fork", limit_overrides={"turns": 1}, model="nobody")
@@ -52,20 +52,20 @@ async def test_a_host_that_raises_at_a_handoff_leaves_no_thread_running(tmp_path
         provider_id="scripted",
         capabilities=small,
     )
-    stage = Stage(tmp_path, model=model)
-    ref = stage.write("acme/x", limits='turns="4"')
+    host = ScriptedHost(tmp_path, model=model)
+    ref = host.write("acme/x", limits='turns="4"')
 
     def sink(event: Mapping[str, object]) -> None:
         if event["step"] == "thread_handoff":
             raise ValueError("the host's own")
 
-    async with stage.open() as rye:
+    async with host.open() as rye:
         with pytest.raises(ValueError, match="host's own"):
             await rye.execute(ref, thread="fork", ctx=CallContext(event_sink=sink))
         assert await rye.threads.list() == ()
         rows = await rye.threads.list(all=True)
     assert [row.status for row in rows] == ["error", "error"]
-    accounts = [stage.store().ledger.account(row.thread_id) for row in rows]
+    accounts = [host.store().ledger.account(row.thread_id) for row in rows]
     assert all(one.state != "open" for one in accounts)
 
 
@@ -74,15 +74,15 @@ class HostStopped(BaseException):
 
 
 async def test_a_thread_that_its_host_broke_off_keeps_its_idempotency_key(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("Three."), say("Three."))
-    ref = stage.write("acme/x", limits='turns="4"')
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("Three."), say("Three."))
+    ref = host.write("acme/x", limits='turns="4"')
 
     def sink(event: Mapping[str, object]) -> None:
         if event["step"] == "tool_call_start":
             raise HostStopped
 
     options = {"thread": "fork", "idempotency_key": "order-17"}
-    async with stage.open() as rye:
+    async with host.open() as rye:
         with pytest.raises(HostStopped):
             await rye.execute(ref, ctx=CallContext(event_sink=sink), **options)
         again = await rye.execute(ref, **options)
@@ -100,9 +100,9 @@ async def test_a_cancellation_goes_on_where_the_end_can_not_be_written(tmp_path:
         await anyio.sleep_forever()
         return ""
 
-    stage = Stage(tmp_path, call("wait", {}), tools=[wait])
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("wait", {}), tools=[wait])
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         raised: list[BaseException] = []
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
@@ -110,7 +110,7 @@ async def test_a_cancellation_goes_on_where_the_end_can_not_be_written(tmp_path:
                 async def cancel() -> None:
                     await begun.wait()
                     (row,) = await rye.threads.list()
-                    stage.store().registry.settle(row.thread_id, "error", {"error": "dead"})
+                    host.store().registry.settle(row.thread_id, "error", {"error": "dead"})
                     scope.cancel()
 
                 group.start_soon(cancel)
@@ -126,25 +126,25 @@ async def test_a_cancellation_goes_on_where_the_end_can_not_be_written(tmp_path:
 async def test_a_tool_that_a_thread_launches_is_below_it_and_ends_before_it(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path,
         call("rye_execute", {"item_id": "tool:acme/say", "async": True}),
         call("rye_directive_return", {"total": 1}),
     )
-    stage.house.shell("acme/say", "echo hello")
+    host.workspace.shell("acme/say", "echo hello")
     may = "<execute><tool>acme/*</tool></execute>"
-    done = await stage.run(stage.write("acme/x", permissions=may, outputs=TOTAL))
+    done = await host.run(host.write("acme/x", permissions=may, outputs=TOTAL))
     assert done.state == "completed", done
-    (child,) = stage.store().registry.list_children(done.thread_id)
+    (child,) = host.store().registry.list_children(done.thread_id)
     assert (child.item_id, child.status) == ("tool:acme/say", "completed")
 
 
 async def test_a_fork_has_no_children_and_reaches_none_of_the_thread_that_it_comes_from(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"), say("Three."))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"), say("Three."))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
         other = await rye.threads.fork(first.thread_id, at=1, message="Say it in words.")
         for_it = CallContext(budget_account=other.thread_id, capabilities=frozenset({"rye.*"}))
@@ -157,24 +157,24 @@ async def test_a_fork_has_no_children_and_reaches_none_of_the_thread_that_it_com
 
 
 async def test_hooks_after_the_end_find_what_was_said(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("I would."), say("The answer."))
+    host = ScriptedHost(tmp_path, say("I would."), say("The answer."))
     found = tmp_path / "found"
-    folder = stage.house.project / ".ai/knowledge/agent/threads"
-    stage.house.shell("acme/look", f"cat $(find {folder} -name '*.md') > {found}")
+    folder = host.workspace.project / ".ai/knowledge/agent/threads"
+    host.workspace.shell("acme/look", f"cat $(find {folder} -name '*.md') > {found}")
     hook = {
         "id": "look",
         "event": "after_complete",
         "action": {"primary": "execute", "item_type": "tool", "item_id": "acme/look"},
     }
-    stage.house.write("config/agent/hooks.yaml", {"hooks": [hook]})
-    await stage.run(stage.write("acme/x"))
+    host.workspace.write("config/agent/hooks.yaml", {"hooks": [hook]})
+    await host.run(host.write("acme/x"))
     assert "The answer." in found.read_text()
 
 
 async def test_a_handle_of_a_thread_that_never_began_tells_why(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path)
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         with pytest.raises(InputError):
             await rye.execute(ref, thread="fork", model="nobody")
         (row,) = await rye.threads.list(all=True)
@@ -196,9 +196,9 @@ async def test_a_handle_cancels_what_goes_on_with_its_thread(tmp_path: Path) -> 
 
     script = iter([call("add", {"a": 1, "b": 2}, usage=Usage(950, 10)), call("wait", {})])
     model = FunctionProvider(lambda _: next(script), provider_id="scripted", capabilities=small)
-    stage = Stage(tmp_path, model=model, tools=[wait])
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, model=model, tools=[wait])
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         thread = await rye.start(ref)
         with anyio.fail_after(20):
             await waiting.wait()
@@ -208,49 +208,49 @@ async def test_a_handle_cancels_what_goes_on_with_its_thread(tmp_path: Path) -> 
 
 
 async def test_what_goes_on_has_had_its_inputs_checked(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("I would."), say("Yes."), say("Still."))
+    host = ScriptedHost(tmp_path, say("I would."), say("Yes."), say("Still."))
     one = '<input name="x" type="integer" required="true">A number.</input>'
-    ref = stage.write("acme/x", "Say {input:x}.", inputs=one)
-    async with stage.open() as rye:
+    ref = host.write("acme/x", "Say {input:x}.", inputs=one)
+    async with host.open() as rye:
         done = await rye.execute(ref, {"x": 4}, thread="fork")
         more = one + '<input name="y" type="integer" required="true">Another.</input>'
-        stage.write("acme/x", "Say {input:x}.", inputs=more)
+        host.write("acme/x", "Say {input:x}.", inputs=more)
         again = await rye.threads.resume(done.thread_id, "And now?")
     assert (again.state, again.text) == ("completed", "Still.")
 
 
 async def test_of_two_returns_in_one_answer_the_first_counts(tmp_path: Path) -> None:
     returns = [call("rye_directive_return", {"total": number}) for number in (1, 2)]
-    stage = Stage(tmp_path, returns[0] + returns[1])
-    done = await stage.run(stage.write("acme/x", outputs=TOTAL))
+    host = ScriptedHost(tmp_path, returns[0] + returns[1])
+    done = await host.run(host.write("acme/x", outputs=TOTAL))
     assert done.outputs == {"total": 1}
-    assert len(stage.records(done.thread_id, "directive_return")) == 1
+    assert len(host.records(done.thread_id, "directive_return")) == 1
 
 
 async def test_a_thread_that_is_handed_off_keeps_the_inputs_that_it_had(tmp_path: Path) -> None:
     small = evolve(EVERYTHING, context_tokens=1000, max_output_tokens=1500)
     script = iter([call("add", {"a": 1, "b": 2}, usage=Usage(950, 10)), say("Done.")])
     model = FunctionProvider(lambda _: next(script), provider_id="scripted", capabilities=small)
-    stage = Stage(tmp_path, model=model)
+    host = ScriptedHost(tmp_path, model=model)
     number = '<input name="x" type="integer">A number.</input>'
-    ref = stage.write("acme/x", inputs=number.replace(">A", ' default="7">A'))
-    done = await stage.run(ref, {})
+    ref = host.write("acme/x", inputs=number.replace(">A", ' default="7">A'))
+    done = await host.run(ref, {})
     first, second = sorted(
-        (one.thread_id for one in stage.store().registry.list_threads()),
+        (one.thread_id for one in host.store().registry.list_threads()),
         key=lambda one: one == done.thread_id,
     )
-    given = [stage.records(one, "thread_started")[0].payload["inputs"] for one in (first, second)]
+    given = [host.records(one, "thread_started")[0].payload["inputs"] for one in (first, second)]
     assert given == [{"x": 7}, {"x": 7}]
 
 
 async def test_a_thread_whose_process_died_says_so_in_its_file_once_somebody_looks(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path, say("x"))
-    done = await stage.run(stage.write("acme/x", permissions=""))
-    store = stage.store()
+    host = ScriptedHost(tmp_path, say("x"))
+    done = await host.run(host.write("acme/x", permissions=""))
+    store = host.store()
     path = store.folder_of(done.thread_id) / "thread.json"
-    key = load_run_key(stage.house.user / ".ai")
+    key = load_run_key(host.workspace.user / ".ai")
     running = {**read_thread_file(path, key.public, done.thread_id), "status": "running"}
     path.write_text(json.dumps(sign_record("thread", running, key)))
     store.end_file(done.thread_id)

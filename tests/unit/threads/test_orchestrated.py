@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ryecore.testing import call, say
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -37,17 +37,17 @@ async def test_a_thread_starts_a_child_waits_for_it_and_reads_what_came_of_it(
             case _:
                 return say(last.text)
 
-    stage = Stage(tmp_path, model=model)
-    stage.write("acme/child", "I am the child.", permissions="")
-    done = await stage.run(stage.write("acme/parent", permissions=MAY))
+    host = ScriptedHost(tmp_path, model=model)
+    host.write("acme/child", "I am the child.", permissions="")
+    done = await host.run(host.write("acme/parent", permissions=MAY))
     assert done.state == "completed"
     assert "I was here." in done.text
 
 
 async def test_the_host_uses_it_as_an_item(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("hello"))
-    ref = stage.write("acme/x", permissions="")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, say("hello"))
+    ref = host.write("acme/x", permissions="")
+    async with host.open() as rye:
         ended = await rye.execute(ref, thread="fork")
         seen = await rye.execute(
             "tool:rye/agent/threads/orchestrator",
@@ -82,10 +82,10 @@ async def test_a_thread_reaches_it_through_rye_execute_and_sees_its_own_alone(
             },
         )
 
-    stage = Stage(tmp_path, model=model)
-    other = stage.write("acme/other", permissions="")
-    mine = stage.write("acme/mine", "This is mine.", permissions=MAY)
-    stranger = (await stage.run(other)).thread_id
-    await stage.run(mine)
+    host = ScriptedHost(tmp_path, model=model)
+    other = host.write("acme/other", permissions="")
+    mine = host.write("acme/mine", "This is mine.", permissions=MAY)
+    stranger = (await host.run(other)).thread_id
+    await host.run(mine)
     assert "stranger's" not in seen[0]
     assert stranger in seen[0]

@@ -14,24 +14,26 @@ from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder, build_palette, names_of
 from ryecore.threads.calls.returning import return_tool
 from ryecore.tools import ToolContext, ToolDef
-from tests.house import House
-from tests.unit.threads.desk import Desk, Sitter, seated
+from tests.unit.threads.palette_caller import PaletteCaller, RecordingDispatcher, palette_caller
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 
-def echo(house: House, item_id: str, description: str = "Says it again.") -> str:
+def echo(workspace: Workspace, item_id: str, description: str = "Says it again.") -> str:
     body = f"def execute(params, project_path):\n    return {{'by': {item_id!r}, **params}}"
-    return house.python(item_id, body, description=description)
+    return workspace.python(item_id, body, description=description)
 
 
 async def test_what_is_granted_by_name_comes_first_then_by_wildcard_each_by_its_id(
-    house: House,
+    workspace: Workspace,
 ) -> None:
     for item_id in ("acme/z", "acme/sub/b", "acme/sub/a", "acme/none"):
-        echo(house, item_id)
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.tool.acme.sub.*", "rye.execute.tool.acme.z")
+        echo(workspace, item_id)
+    async with workspace.open() as rye:
+        here = await palette_caller(
+            RecordingDispatcher(rye), "rye.execute.tool.acme.sub.*", "rye.execute.tool.acme.z"
+        )
 
         shown = [tool.name for tool in here.palette.tools]
         assert shown == ["rye_execute", "acme_z", "acme_sub_a", "acme_sub_b"]
@@ -43,10 +45,10 @@ async def test_what_is_granted_by_name_comes_first_then_by_wildcard_each_by_its_
 
 
 @pytest.mark.parametrize("granted", ["rye.*", "rye.execute.*", "*"])
-async def test_a_grant_of_everything_preloads_no_tool(house: House, granted: str) -> None:
-    echo(house, "acme/x")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), granted)
+async def test_a_grant_of_everything_preloads_no_tool(workspace: Workspace, granted: str) -> None:
+    echo(workspace, "acme/x")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), granted)
 
         names = [tool.name for tool in here.palette.tools]
         assert names[0] == "rye_execute"
@@ -66,57 +68,61 @@ async def test_a_grant_of_everything_preloads_no_tool(house: House, granted: str
     ],
 )
 async def test_a_built_in_is_there_where_something_of_it_is_granted(
-    house: House, granted: tuple[str, ...], shown: list[str]
+    workspace: Workspace, granted: tuple[str, ...], shown: list[str]
 ) -> None:
-    async with house.open() as rye:
-        palette = await build_palette(Desk(rye), granted, (), ())
+    async with workspace.open() as rye:
+        palette = await build_palette(RecordingDispatcher(rye), granted, (), ())
 
         assert [tool.name for tool in palette.tools] == shown
 
 
-async def test_a_new_and_a_changed_tool_are_noticed_by_the_next_thread(house: House) -> None:
-    echo(house, "acme/a", "First.")
-    async with house.open() as rye:
-        builder = PaletteBuilder(Desk(rye))
+async def test_a_new_and_a_changed_tool_are_noticed_by_the_next_thread(
+    workspace: Workspace,
+) -> None:
+    echo(workspace, "acme/a", "First.")
+    async with workspace.open() as rye:
+        builder = PaletteBuilder(RecordingDispatcher(rye))
 
         async def told() -> Mapping[str, str]:
             palette = await builder.build(["rye.execute.tool.acme.*"])
             return {tool.name: tool.description for tool in palette.tools[1:]}
 
         assert await told() == {"acme_a": "First."}
-        echo(house, "acme/b", "New.")
+        echo(workspace, "acme/b", "New.")
         assert await told() == {"acme_a": "First.", "acme_b": "New."}
-        echo(house, "acme/a", "Second.")
+        echo(workspace, "acme/a", "Second.")
         assert await told() == {"acme_a": "Second.", "acme_b": "New."}
-        house.path("tools/acme/b.py").unlink()
+        workspace.path("tools/acme/b.py").unlink()
         assert await told() == {"acme_a": "Second."}
 
 
-async def test_what_shadows_a_tool_is_what_is_offered(house: House) -> None:
-    house.python(
+async def test_what_shadows_a_tool_is_what_is_offered(workspace: Workspace) -> None:
+    workspace.python(
         "acme/x", "def execute(params, project_path): return 1", space="user", description="User."
     )
-    async with house.open() as rye:
-        builder = PaletteBuilder(Desk(rye))
+    async with workspace.open() as rye:
+        builder = PaletteBuilder(RecordingDispatcher(rye))
         before = await builder.build(["rye.execute.tool.acme.*"])
-        echo(house, "acme/x", "Project.")
+        echo(workspace, "acme/x", "Project.")
         after = await builder.build(["rye.execute.tool.acme.*"])
 
         assert [one.description for one in before.tools[1:]] == ["User."]
         assert [one.description for one in after.tools[1:]] == ["Project."]
 
 
-async def test_a_tool_that_does_not_verify_is_left_out_with_the_reason(house: House) -> None:
-    echo(house, "acme/good")
-    house.write("tools/acme/raw.py", "__executor_id__ = None\n", sign=False)
-    house.write("tools/acme/lib.py", "def helper(): ...\n")
-    path = house.path("tools/acme/other.py")
-    echo(house, "acme/other")
+async def test_a_tool_that_does_not_verify_is_left_out_with_the_reason(
+    workspace: Workspace,
+) -> None:
+    echo(workspace, "acme/good")
+    workspace.write("tools/acme/raw.py", "__executor_id__ = None\n", sign=False)
+    workspace.write("tools/acme/lib.py", "def helper(): ...\n")
+    path = workspace.path("tools/acme/other.py")
+    echo(workspace, "acme/other")
     path.write_text(path.read_text() + "# changed\n")
-    async with house.open() as rye:
-        wild = await seated(Desk(rye), "rye.execute.tool.acme.*")
-        exact = await seated(
-            Desk(rye), "rye.execute.tool.acme.gone", "rye.execute.tool.acme.lib",
+    async with workspace.open() as rye:
+        wild = await palette_caller(RecordingDispatcher(rye), "rye.execute.tool.acme.*")
+        exact = await palette_caller(
+            RecordingDispatcher(rye), "rye.execute.tool.acme.gone", "rye.execute.tool.acme.lib",
             "rye.execute.tool.acme.odd..id",
         )  # fmt: skip
 
@@ -125,37 +131,39 @@ async def test_a_tool_that_does_not_verify_is_left_out_with_the_reason(house: Ho
         assert changed.startswith("tool:acme/other: ")
         assert "was changed after" in changed
         assert raw.startswith("tool:acme/raw: ")
-        assert str(house.root) not in "".join(wild.palette.left_out)
+        assert str(workspace.root) not in "".join(wild.palette.left_out)
         assert [one.partition(": ")[0] for one in exact.palette.left_out] == [
             "tool:acme/gone", "tool:acme/lib", "tool:acme/odd//id",
         ]  # fmt: skip
 
 
-async def test_a_tool_that_breaks_later_is_denied_when_it_is_called(house: House) -> None:
-    echo(house, "acme/x")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.tool.acme.x")
-        path = house.path("tools/acme/x.py")
+async def test_a_tool_that_breaks_later_is_denied_when_it_is_called(workspace: Workspace) -> None:
+    echo(workspace, "acme/x")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.execute.tool.acme.x")
+        path = workspace.path("tools/acme/x.py")
         path.write_text(path.read_text() + "# changed\n")
 
         with pytest.raises(ToolPolicyError, match="was changed after"):
             await here.call("acme_x")
 
 
-async def test_runtimes_are_not_offered_by_a_wildcard(house: House) -> None:
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.tool.rye.core.runtimes.*")
+async def test_runtimes_are_not_offered_by_a_wildcard(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        here = await palette_caller(
+            RecordingDispatcher(rye), "rye.execute.tool.rye.core.runtimes.*"
+        )
 
         assert [tool.name for tool in here.palette.tools] == ["rye_execute"]
 
 
 async def test_what_does_not_fit_the_budget_is_left_out_and_can_still_be_executed(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    echo(house, "acme/big", "Much. " * 2_000)
-    echo(house, "acme/small")
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.tool.acme.*")
+    echo(workspace, "acme/big", "Much. " * 2_000)
+    echo(workspace, "acme/small")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.execute.tool.acme.*")
 
         assert [tool.name for tool in here.palette.tools] == ["rye_execute", "acme_small"]
         assert here.palette.left_out == (
@@ -164,15 +172,17 @@ async def test_what_does_not_fit_the_budget_is_left_out_and_can_still_be_execute
         assert (await here.says("rye_execute", item_id="tool:acme/big"))["data"] == {
             "by": "acme/big"
         }
-        none = await build_palette(Desk(rye), ("rye.execute.tool.acme.*",), (), (), token_budget=0)
+        none = await build_palette(
+            RecordingDispatcher(rye), ("rye.execute.tool.acme.*",), (), (), token_budget=0
+        )
         assert len(none.left_out) == 2
 
 
-async def test_two_ids_of_one_name_both_get_another(house: House) -> None:
+async def test_two_ids_of_one_name_both_get_another(workspace: Workspace) -> None:
     for item_id in ("acme/a-b", "acme/a/b", "acme/plain"):
-        echo(house, item_id)
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.tool.acme.*")
+        echo(workspace, item_id)
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.execute.tool.acme.*")
 
         names = [tool.name for tool in here.palette.tools]
         assert "acme_a_b" not in names
@@ -181,9 +191,11 @@ async def test_two_ids_of_one_name_both_get_another(house: House) -> None:
         assert found == {"acme/a-b", "acme/a/b"}
 
 
-async def test_no_item_takes_the_name_of_a_built_in_or_a_host_function(house: House) -> None:
+async def test_no_item_takes_the_name_of_a_built_in_or_a_host_function(
+    workspace: Workspace,
+) -> None:
     for item_id in ("rye/execute", "look/up"):
-        echo(house, item_id)
+        echo(workspace, item_id)
 
     def look_up(word: str) -> str:
         """Look it up."""
@@ -194,10 +206,12 @@ async def test_no_item_takes_the_name_of_a_built_in_or_a_host_function(house: Ho
         return "the host's"
 
     granted = ("rye.execute.tool.*",)
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         hosts: list[ToolDef] = [ToolDef.from_function(look_up), ToolDef.from_function(rye_fetch)]
-        palette = await build_palette(Desk(rye), granted, hosts, (), token_budget=50_000)
-        here = Sitter(palette, granted)
+        palette = await build_palette(
+            RecordingDispatcher(rye), granted, hosts, (), token_budget=50_000
+        )
+        here = PaletteCaller(palette, granted)
 
         assert (await here.call("look_up", word="x")).part.text == "x!"
         assert palette.registry.get("rye_fetch") is None
@@ -207,7 +221,9 @@ async def test_no_item_takes_the_name_of_a_built_in_or_a_host_function(house: Ho
         assert (await here.says("rye_execute", item_id="tool:look/up"))["data"]["by"] == "look/up"
 
 
-async def test_a_host_function_is_there_where_the_capabilities_allow_it(house: House) -> None:
+async def test_a_host_function_is_there_where_the_capabilities_allow_it(
+    workspace: Workspace,
+) -> None:
     def now() -> str:
         """The time."""
         return "noon"
@@ -217,27 +233,29 @@ async def test_a_host_function_is_there_where_the_capabilities_allow_it(house: H
         return "paid"
 
     hosts = [ToolDef.from_function(now), ToolDef.from_function(pay, capability="shop.pay")]
-    async with house.open() as rye:
-        desk = Desk(rye)
+    async with workspace.open() as rye:
+        dispatcher = RecordingDispatcher(rye)
 
         async def shown(*granted: str) -> list[str]:
-            return [one.name for one in (await build_palette(desk, granted, hosts, ())).tools]
+            return [one.name for one in (await build_palette(dispatcher, granted, hosts, ())).tools]
 
         assert await shown() == []
         assert await shown("rye.execute.tool.host.now") == ["rye_execute", "now"]
         assert await shown("shop.pay") == ["pay"]
         assert await shown("rye.execute.tool.host.*") == ["rye_execute", "now"]
-        palette = await build_palette(desk, ("shop.*", "rye.execute.tool.host.now"), hosts, ())
+        palette = await build_palette(
+            dispatcher, ("shop.*", "rye.execute.tool.host.now"), hosts, ()
+        )
         assert palette.left_out == ()
         with pytest.raises(ToolPolicyError, match=r"rye\.execute\.tool\.host\.now"):
-            await Sitter(palette, ("shop.*",)).call("now")
+            await PaletteCaller(palette, ("shop.*",)).call("now")
         assert hosts[0].capability is None
 
 
-async def test_two_threads_share_nothing_that_one_could_change(house: House) -> None:
-    echo(house, "acme/x")
-    async with house.open() as rye:
-        builder = PaletteBuilder(Desk(rye))
+async def test_two_threads_share_nothing_that_one_could_change(workspace: Workspace) -> None:
+    echo(workspace, "acme/x")
+    async with workspace.open() as rye:
+        builder = PaletteBuilder(RecordingDispatcher(rye))
         first = await builder.build(["rye.execute.tool.acme.x"])
         second = await builder.build(["rye.execute.tool.acme.x"])
 
@@ -250,28 +268,28 @@ async def test_two_threads_share_nothing_that_one_could_change(house: House) -> 
         assert "mine" not in second.registry
 
 
-async def test_artifacts_can_be_read_wherever_there_is_another_tool(house: House) -> None:
-    extra = [ResultGuard(ArtifactStore(house.root / "artifacts")).reader()]
-    async with house.open() as rye:
-        none = await build_palette(Desk(rye), (), (), extra)
+async def test_artifacts_can_be_read_wherever_there_is_another_tool(workspace: Workspace) -> None:
+    extra = [ResultGuard(ArtifactStore(workspace.root / "artifacts")).reader()]
+    async with workspace.open() as rye:
+        none = await build_palette(RecordingDispatcher(rye), (), (), extra)
         returns = return_tool([Declared("n")])
         assert returns is not None
-        alone = await build_palette(Desk(rye), (), (), [*extra, returns])
+        alone = await build_palette(RecordingDispatcher(rye), (), (), [*extra, returns])
         assert [one.name for one in alone.tools] == ["rye_directive_return"]
-        some = await build_palette(Desk(rye), ("rye.fetch.*",), (), extra)
+        some = await build_palette(RecordingDispatcher(rye), ("rye.fetch.*",), (), extra)
 
         assert none.tools == ()
         assert [one.name for one in some.tools] == ["rye_fetch", "read_artifact"]
 
 
-async def test_the_tree_says_what_grants_what(house: House) -> None:
-    echo(house, "acme/a")
-    echo(house, "acme/b")
-    house.write("tools/acme/raw.py", "__executor_id__ = None\n", sign=False)
+async def test_the_tree_says_what_grants_what(workspace: Workspace) -> None:
+    echo(workspace, "acme/a")
+    echo(workspace, "acme/b")
+    workspace.write("tools/acme/raw.py", "__executor_id__ = None\n", sign=False)
     granted = ("rye.fetch.*", "rye.execute.tool.acme.*", "rye.execute.tool.acme.b")
-    async with house.open() as rye:
-        first = await build_palette(Desk(rye), granted, (), ())
-        second = await build_palette(Desk(rye), granted[::-1], (), ())
+    async with workspace.open() as rye:
+        first = await build_palette(RecordingDispatcher(rye), granted, (), ())
+        second = await build_palette(RecordingDispatcher(rye), granted[::-1], (), ())
 
         assert first.tree == second.tree
         assert first.tree.splitlines()[:-1] == [
@@ -308,14 +326,14 @@ def test_a_name_never_stands_for_another_item_whatever_is_added(
         assert owner.get(name, item_id) == item_id
 
 
-async def test_a_schema_and_description_are_the_items_own(house: House) -> None:
+async def test_a_schema_and_description_are_the_items_own(workspace: Workspace) -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    house.python(
+    workspace.python(
         "acme/n", "def execute(params, project_path): return params", config_schema=schema,
         description="Counts.",
     )  # fmt: skip
-    async with house.open() as rye:
-        here = await seated(Desk(rye), "rye.execute.tool.acme.n")
+    async with workspace.open() as rye:
+        here = await palette_caller(RecordingDispatcher(rye), "rye.execute.tool.acme.n")
         tool = here.palette.registry.get("acme_n")
 
         assert tool is not None

@@ -22,72 +22,72 @@ REF = ItemRef("directive", "acme/research")
 
 
 @pytest.fixture
-def planner(house):
-    return planner_of(house)
+def planner(workspace):
+    return planner_of(workspace)
 
 
-def planner_of(house, **options) -> DirectivePlanner:
-    parts = house.open(**options)._parts
+def planner_of(workspace, **options) -> DirectivePlanner:
+    parts = workspace.open(**options)._parts
     assert isinstance(parts, Parts)
     return parts.planner
 
 
-def loaded_with(house, planner, **options):
-    write(house, **options)
+def loaded_with(workspace, planner, **options):
+    write(workspace, **options)
     return planner.load(REF, Trace())
 
 
 # Step 3
 
 
-def test_a_directive_is_read_once_and_again_when_it_was_changed_or_shadowed(house, planner):
-    write(house, space="user", body="Of the user's.")
+def test_a_directive_is_read_once_and_again_when_it_was_changed_or_shadowed(workspace, planner):
+    write(workspace, space="user", body="Of the user's.")
     first = planner.load(REF, Trace())
     assert planner.load(REF, Trace()) is first
-    write(house, body="Of the project's.")
+    write(workspace, body="Of the project's.")
     assert planner.load(REF, Trace()).directive.body == "Of the project's."
-    path = write(house, body="Another.")
+    path = write(workspace, body="Another.")
     assert planner.load(REF, Trace()).directive.body == "Another."
     path.unlink()
     assert planner.load(REF, Trace()).directive.body == "Of the user's."
 
 
-def test_what_is_remembered_is_verified_again(house, planner):
-    path = write(house)
+def test_what_is_remembered_is_verified_again(workspace, planner):
+    path = write(workspace)
     planner.load(REF, Trace())
     path.write_text(path.read_text().replace("Research", "Delete"))
     with pytest.raises(ContentChanged):
         planner.load(REF, Trace())
 
 
-def test_a_key_that_no_longer_counts_is_noticed(house, planner):
-    write(house)
+def test_a_key_that_no_longer_counts_is_noticed(workspace, planner):
+    write(workspace)
     planner.load(REF, Trace())
-    for key in house.path("config/keys/trusted", "user").glob("*.toml"):
+    for key in workspace.path("config/keys/trusted", "user").glob("*.toml"):
         key.unlink()
     with pytest.raises(UntrustedKey):
         planner.load(REF, Trace())
 
 
-def test_inputs_are_checked_and_their_values_kept_out_of_the_trace(house, planner):
-    loaded, log = loaded_with(house, planner), Trace()
+def test_inputs_are_checked_and_their_values_kept_out_of_the_trace(workspace, planner):
+    loaded, log = loaded_with(workspace, planner), Trace()
     assert planner.inputs(loaded, {"topic": "hunter2"}, log) == {"topic": "hunter2", "n": 3}
     assert "hunter2" not in str(log.events)
 
 
-def test_a_directive_without_instructions_cannot_be_run(house, planner):
+def test_a_directive_without_instructions_cannot_be_run(workspace, planner):
     with pytest.raises(MetadataError, match="no instructions"):
-        check_body(loaded_with(house, planner, body=""))
+        check_body(loaded_with(workspace, planner, body=""))
 
 
 # Steps 4 and 5
 
 
-def test_the_first_hook_that_matches_decides_what_is_extended(house, planner):
+def test_the_first_hook_that_matches_decides_what_is_extended(workspace, planner):
     reroute = '<hook id="{}" event="resolve_extends">{}<action set_extends="base/{}"/></hook>'
     own = reroute.format("own", '<condition path="inputs.topic" value="web"/>', "web")
-    loaded = loaded_with(house, planner, metadata=f"<hooks>{own}</hooks>", extends="base/plain")
-    house.write(
+    loaded = loaded_with(workspace, planner, metadata=f"<hooks>{own}</hooks>", extends="base/plain")
+    workspace.write(
         "config/agent/hooks.yaml",
         "hooks: [{id: p, event: resolve_extends, condition: {path: model, value: a/b},"
         " action: {set_extends: base/project}}]\n",
@@ -102,14 +102,14 @@ def test_the_first_hook_that_matches_decides_what_is_extended(house, planner):
     assert extends("sea", None) == "base/plain"
 
 
-def test_a_directive_and_its_ancestors_become_one(house, planner):
+def test_a_directive_and_its_ancestors_become_one(workspace, planner):
     hook = '<hooks><hook id="{}" event="error"><action control="retry"/></hook></hooks>'
     write(
-        house, "base/root",
+        workspace, "base/root",
         metadata=f"<permissions><fetch>*</fetch></permissions>{hook.format('root')}"
         "<context><system>base/tone</system></context>",
     )  # fmt: skip
-    loaded = loaded_with(house, planner, metadata=hook.format("leaf"), extends="base/root")
+    loaded = loaded_with(workspace, planner, metadata=hook.format("leaf"), extends="base/root")
     composed = planner.compose(loaded, "base/root", Trace())
     assert composed.extends == ("base/root",)
     assert composed.permissions.capabilities == ("rye.fetch.*",)
@@ -122,8 +122,10 @@ def test_a_directive_and_its_ancestors_become_one(house, planner):
 # Step 7
 
 
-def test_limits_say_whether_spend_and_tokens_were_asked_for(house, planner):
-    house.write("config/agent/resilience.yaml", "limits: {spend: 2, max_tokens: 100, turns: 9}\n")
+def test_limits_say_whether_spend_and_tokens_were_asked_for(workspace, planner):
+    workspace.write(
+        "config/agent/resilience.yaml", "limits: {spend: 2, max_tokens: 100, turns: 9}\n"
+    )
 
     def layered(declared, overrides):
         found = planner.limits(declared, overrides, Trace())
@@ -162,47 +164,49 @@ def test_what_ships_says_what_the_code_says(planner):
     ]  # fmt: skip
 
 
-def test_a_project_changes_single_values(house, planner):
-    house.write("config/agent/capability_risk.yaml", "patterns: {rye.execute.tool.acme.*: safe}\n")
-    house.write("config/agent/error_classification.yaml", "max_consecutive_errors: 5\n")
+def test_a_project_changes_single_values(workspace, planner):
+    workspace.write(
+        "config/agent/capability_risk.yaml", "patterns: {rye.execute.tool.acme.*: safe}\n"
+    )
+    workspace.write("config/agent/error_classification.yaml", "max_consecutive_errors: 5\n")
     assert planner.risks(Trace()) == {**DEFAULT_RISKS, "rye.execute.tool.acme.*": "safe"}
     found = planner.classification(Trace())
     assert found.max_consecutive_errors == 5
     assert found.patterns == DEFAULT_CLASSIFICATION.patterns
 
 
-def test_configuration_that_changes_counts_for_the_next_thread(house, planner):
+def test_configuration_that_changes_counts_for_the_next_thread(workspace, planner):
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 25
-    house.write("config/agent/resilience.yaml", "limits: {turns: 3}\n")
+    workspace.write("config/agent/resilience.yaml", "limits: {turns: 3}\n")
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 3
     for text, problem in (
         ("limits: {turns: many}\n", "turns is 'many'"),
         ("limit: {turns: 3}\n", "the file has limit too"),
     ):
-        house.write("config/agent/resilience.yaml", text)
+        workspace.write("config/agent/resilience.yaml", text)
         with pytest.raises(ConfigError, match=rf"resilience\.yaml, limits: {problem}"):
             planner.limits(Limits(), Limits(), Trace())
 
 
-def test_hooks_that_come_with_a_bundle_are_built_in_and_a_project_brings_none_of_those(house):
+def test_hooks_that_come_with_a_bundle_are_built_in_and_a_project_brings_none_of_those(workspace):
     hook = "hooks: [{{id: {}, event: error, action: {{control: fail}}}}]\n"
-    house.write("config/agent/hook_conditions.yaml", hook.format("s"), space="system")
-    house.write("config/agent/hook_conditions.yaml", hook.format("p"))
-    house.write("config/agent/hooks.yaml", hook.format("u"), space="user")
+    workspace.write("config/agent/hook_conditions.yaml", hook.format("s"), space="system")
+    workspace.write("config/agent/hook_conditions.yaml", hook.format("p"))
+    workspace.write("config/agent/hooks.yaml", hook.format("u"), space="user")
     host = {
         "agent/hooks.yaml": {
             "hooks": [{"id": "h", "event": "error", "action": {"control": "fail"}}]
         }
     }
-    found = planner_of(house, config=host).hooks(Trace())
+    found = planner_of(workspace, config=host).hooks(Trace())
     assert {one.id: one.layer for one in found} == {
         "u": HookLayer.USER, "h": HookLayer.USER, "s": HookLayer.BUILT_IN,
     }  # fmt: skip
     assert not any(one.is_directives for one in found)
 
 
-def test_configuration_by_a_stranger_is_refused(house, planner):
-    path = house.write("config/agent/capability_risk.yaml", 'patterns: {"rye.*": safe}\n')
-    house.sign(path, key=SigningKey.generate())
+def test_configuration_by_a_stranger_is_refused(workspace, planner):
+    path = workspace.write("config/agent/capability_risk.yaml", 'patterns: {"rye.*": safe}\n')
+    workspace.sign(path, key=SigningKey.generate())
     with pytest.raises(UntrustedKey):
         planner.risks(Trace())

@@ -16,7 +16,7 @@ from ryecore.state.transcript_check import Record
 from ryecore.testing import call, fail, say
 from ryecore.threads.records.replay_report import ReplayReport
 from ryecore.threads.records.replaying import Today, judge_records
-from tests.stage import TOTAL, Stage
+from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -55,44 +55,44 @@ TURNS = (
 
 
 @pytest.fixture
-async def recorded(tmp_path: Path) -> tuple[Stage, str]:
+async def recorded(tmp_path: Path) -> tuple[ScriptedHost, str]:
     """A thread of three turns with hooks on many events, a failed try, and an output."""
-    stage = Stage(tmp_path, *TURNS)
-    stage.house.write("config/agent/hooks.yaml", HOOKS)
-    ref = stage.write("acme/sum", "Add {input:x}.", inputs=NUMBER, outputs=TOTAL)
-    done = await stage.run(ref, {"x": 4})
+    host = ScriptedHost(tmp_path, *TURNS)
+    host.workspace.write("config/agent/hooks.yaml", HOOKS)
+    ref = host.write("acme/sum", "Add {input:x}.", inputs=NUMBER, outputs=TOTAL)
+    done = await host.run(ref, {"x": 4})
     assert done.state == "completed"
-    return stage, done.thread_id
+    return host, done.thread_id
 
 
-async def replayed(stage: Stage, thread_id: str) -> ReplayReport:
-    async with stage.house.open() as rye:  # no models: nothing can run
+async def replayed(host: ScriptedHost, thread_id: str) -> ReplayReport:
+    async with host.workspace.open() as rye:  # no models: nothing can run
         return await rye.threads.replay(thread_id)
 
 
-async def test_what_was_recorded_comes_out_the_same(recorded: tuple[Stage, str]) -> None:
-    stage, thread_id = recorded
-    before = len(stage.model.requests)
-    report = await replayed(stage, thread_id)
+async def test_what_was_recorded_comes_out_the_same(recorded: tuple[ScriptedHost, str]) -> None:
+    host, thread_id = recorded
+    before = len(host.model.requests)
+    report = await replayed(host, thread_id)
     assert report.ok, str(report)
     assert (report.differences, report.today, report.turns) == ((), (), 3)
     assert report.unchecked == ()
     assert report.decisions > 10
-    assert len(stage.model.requests) == before
-    hooks = {one.payload["id"] for one in stage.records(thread_id, "hook")}
+    assert len(host.model.requests) == before
+    hooks = {one.payload["id"] for one in host.records(thread_id, "hook")}
     assert hooks == {"steady", "later", "at-first", "at-end", "handed-over"}
     assert "as recorded" in str(report)
 
 
 async def test_limits_come_out_the_same(tmp_path: Path) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path, *(call("add", {"a": 1, "b": n}, usage=Usage(400, 400)) for n in range(9))
     )
-    stage.house.write("config/agent/hooks.yaml", HOOKS)
+    host.workspace.write("config/agent/hooks.yaml", HOOKS)
     for limits in ('turns="2"', 'tokens="5000"'):
-        done = await stage.run(stage.write("acme/x", limits=limits))
+        done = await host.run(host.write("acme/x", limits=limits))
         assert done.state == "error"
-        report = await replayed(stage, done.thread_id)
+        report = await replayed(host, done.thread_id)
         assert report.ok, str(report)
 
 
@@ -136,23 +136,23 @@ CASES: list[tuple[str, str, Callable[[Record], Record | None], int, str, int]] =
     ids=[case[0] for case in CASES],
 )
 async def test_a_record_that_was_otherwise_is_a_difference(
-    recorded: tuple[Stage, str],
+    recorded: tuple[ScriptedHost, str],
     kind: str,
     change: Callable[[Record], Record | None],
     place: int,
     about: str,
     turn: int,
 ) -> None:
-    stage, thread_id = recorded
-    report = judged(stage, thread_id, altered(stage.records(thread_id), kind, change, place))
+    host, thread_id = recorded
+    report = judged(host, thread_id, altered(host.records(thread_id), kind, change, place))
     assert not report.ok
     assert (turn, about) in {(one.turn, one.about) for one in report.differences}, str(report)
     assert about in str(report)
     assert report.to_dict()["ok"] is False
 
 
-def judged(stage: Stage, thread_id: str, records: list[Record]) -> ReplayReport:
-    planner = stage.house.open()._parts.planner
+def judged(host: ScriptedHost, thread_id: str, records: list[Record]) -> ReplayReport:
+    planner = host.workspace.open()._parts.planner
     loaded = planner.load(ItemRef.parse("directive:acme/sum"), Trace())
     composed = planner.compose(loaded, None, Trace())
     today = Today(
@@ -162,16 +162,18 @@ def judged(stage: Stage, thread_id: str, records: list[Record]) -> ReplayReport:
         in_order((*composed.hooks, *planner.hooks(Trace()))),
         loaded.directive.outputs,
     )
-    row = stage.store().registry.get_thread(thread_id)
+    row = host.store().registry.get_thread(thread_id)
     return judge_records(
-        thread_id, records, today, recorded_cost=row.cost, project_path=str(stage.house.project)
+        thread_id, records, today, recorded_cost=row.cost, project_path=str(host.workspace.project)
     )
 
 
-async def test_what_the_directive_no_longer_grants_is_said(recorded: tuple[Stage, str]) -> None:
-    stage, thread_id = recorded
-    stage.write("acme/sum", "Add {input:x}.", inputs=NUMBER, outputs=TOTAL, permissions="")
-    report = await replayed(stage, thread_id)
+async def test_what_the_directive_no_longer_grants_is_said(
+    recorded: tuple[ScriptedHost, str],
+) -> None:
+    host, thread_id = recorded
+    host.write("acme/sum", "Add {input:x}.", inputs=NUMBER, outputs=TOTAL, permissions="")
+    report = await replayed(host, thread_id)
     assert report.ok  # by what it had then
     assert [(one.turn, one.about) for one in report.today] == [
         (1, "permissions"),
@@ -179,29 +181,29 @@ async def test_what_the_directive_no_longer_grants_is_said(recorded: tuple[Stage
     ]
     assert "rye.execute.tool.host.add" in report.today[0].recomputed
     assert any("was changed since" in one for one in report.unchecked)
-    stage.house.path("directives/acme/sum.md").unlink()
-    report = await replayed(stage, thread_id)
+    host.workspace.path("directives/acme/sum.md").unlink()
+    report = await replayed(host, thread_id)
     assert report.ok
     assert any("today's permissions" in one for one in report.unchecked)
 
 
 async def test_the_built_in_tools_are_judged_by_what_they_name(tmp_path: Path) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path,
         call("rye_fetch", {"item_id": "knowledge:acme/tides"}),
         call("rye_fetch", {"query": "high", "scope": "knowledge"}),
         call("rye_execute", {"item_id": "tool:acme/none"}),
         say("done"),
     )
-    stage.house.write("knowledge/acme/tides.md", "High.\n")
-    ref = stage.write("acme/x", permissions="<fetch><knowledge>acme/*</knowledge></fetch>")
-    done = await stage.run(ref)
-    report = await replayed(stage, done.thread_id)
+    host.workspace.write("knowledge/acme/tides.md", "High.\n")
+    ref = host.write("acme/x", permissions="<fetch><knowledge>acme/*</knowledge></fetch>")
+    done = await host.run(ref)
+    report = await replayed(host, done.thread_id)
     assert report.ok, str(report)
     records = altered(
-        stage.records(done.thread_id), "thread_started", payload_of({"capabilities": []})
+        host.records(done.thread_id), "thread_started", payload_of({"capabilities": []})
     )
-    row = stage.store().registry.get_thread(done.thread_id)
+    row = host.store().registry.get_thread(done.thread_id)
     found = judge_records(
         done.thread_id, records, None, recorded_cost=row.cost, project_path="/"
     ).differences
@@ -209,18 +211,18 @@ async def test_the_built_in_tools_are_judged_by_what_they_name(tmp_path: Path) -
     assert "rye.fetch.knowledge.acme.tides" in found[0].recomputed
 
 
-async def test_an_altered_transcript_is_not_replayed(recorded: tuple[Stage, str]) -> None:
-    stage, thread_id = recorded
-    path = stage.house.path(f"state/threads/{thread_id}/transcript.jsonl")
+async def test_an_altered_transcript_is_not_replayed(recorded: tuple[ScriptedHost, str]) -> None:
+    host, thread_id = recorded
+    path = host.workspace.path(f"state/threads/{thread_id}/transcript.jsonl")
     path.write_text(path.read_text().replace('"total":7', '"total":8').replace('"a":4', '"a":5'))
     with pytest.raises(StateError, match="altered"):
-        await replayed(stage, thread_id)
+        await replayed(host, thread_id)
 
 
 async def test_a_tool_s_thread_has_nothing_to_replay(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    ref = stage.house.shell("acme/work", "true")
-    async with stage.house.open() as rye:
+    host = ScriptedHost(tmp_path)
+    ref = host.workspace.shell("acme/work", "true")
+    async with host.workspace.open() as rye:
         launched = await rye.execute(ref, async_=True)
         thread_id = launched.to_dict()["thread_id"]
         assert isinstance(thread_id, str)

@@ -15,15 +15,15 @@ from ryecore.lillux import watch
 from ryecore.notices import RyeWarning
 from ryecore.testing import say
 from tests.graphs import graph
-from tests.house import House
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 
-async def aged(stage: Stage, *, days: int = 40) -> str:
-    done = await stage.run(stage.write("acme/x"))
-    (path,) = (stage.house.project / ".ai/state/threads").glob(".*/threads.db")
+async def aged(host: ScriptedHost, *, days: int = 40) -> str:
+    done = await host.run(host.write("acme/x"))
+    (path,) = (host.workspace.project / ".ai/state/threads").glob(".*/threads.db")
     with sqlite3.connect(path) as opened:
         opened.execute(
             "UPDATE threads SET status = 'completed', completed_at ="
@@ -38,10 +38,10 @@ def script(turns: int) -> list[Any]:
 
 
 async def test_the_api_shows_first_and_removes_then(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, *script(2))
-    old, new = await aged(stage), await aged(stage, days=1)
+    host = ScriptedHost(tmp_path, *script(2))
+    old, new = await aged(host), await aged(host, days=1)
     told: list[tuple[int, int]] = []
-    async with stage.open() as rye:
+    async with host.open() as rye:
         dry = await rye.threads.prune(older_than="30d", dry_run=True)
         assert dry.thread_ids == (old,)
         assert dry.is_dry_run
@@ -62,42 +62,42 @@ async def test_the_api_shows_first_and_removes_then(tmp_path: Path) -> None:
             await rye.threads.prune(older_than="30d", keep=-1)
 
 
-async def test_a_project_without_threads_has_none_to_prune(house: House) -> None:
-    async with house.open() as rye:
+async def test_a_project_without_threads_has_none_to_prune(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
         assert (await rye.threads.prune(older_than="30d")).thread_ids == ()
-    assert not house.path("state/threads").exists()
+    assert not workspace.path("state/threads").exists()
 
 
 async def test_signed_configuration_prunes_behind_a_run_once_a_day(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, *script(4))
-    first = await aged(stage)
+    host = ScriptedHost(tmp_path, *script(4))
+    first = await aged(host)
     config = "threads: {older_than: 30d}\n"
-    stage.house.write("config/agent/retention.yaml", config)
-    second = await aged(stage)
-    store = stage.store()
+    host.workspace.write("config/agent/retention.yaml", config)
+    second = await aged(host)
+    store = host.store()
     assert [one.thread_id for one in store.registry.list_threads()] == [second]
     assert not store.folder_of(first).exists()
-    third = await aged(stage)
+    third = await aged(host)
     assert [one.thread_id for one in store.registry.list_threads()] == [third, second]
     mark = store.private_folder / "pruned-at"
     os.utime(mark, (0, 0))
-    fourth = await aged(stage)
+    fourth = await aged(host)
     assert [one.thread_id for one in store.registry.list_threads()] == [fourth]
 
 
 async def test_each_run_prunes_something_however_long_the_looking_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path, *script(4))
+    host = ScriptedHost(tmp_path, *script(4))
     for _ in range(2):
-        await aged(stage)
-    stage.house.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+        await aged(host)
+    host.workspace.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
     monkeypatch.setattr("ryecore.threads.lifecycle.retaining._MOST_S", 0.0)
     left: list[int] = []
     for _ in range(2):
-        async with stage.open() as rye:  # whose end waits for the pruning
+        async with host.open() as rye:  # whose end waits for the pruning
             await rye.execute("directive:acme/x", thread="fork")
-        async with stage.open() as rye:
+        async with host.open() as rye:
             # Not their ids: a thread that begins in the same second may have a pruned one's.
             left.append(len((await rye.threads.prune(older_than="30d", dry_run=True)).thread_ids))
     assert left == [1, 0]
@@ -116,16 +116,18 @@ async def test_each_run_prunes_something_however_long_the_looking_takes(
 async def test_configuration_that_cannot_be_used_prunes_nothing_and_warns(
     tmp_path: Path, content: str, sign: bool, told: str
 ) -> None:
-    stage = Stage(tmp_path, *script(2))
-    old = await aged(stage)
-    stage.house.write("config/agent/retention.yaml", content, sign=sign)
+    host = ScriptedHost(tmp_path, *script(2))
+    old = await aged(host)
+    host.workspace.write("config/agent/retention.yaml", content, sign=sign)
     with pytest.warns(RyeWarning, match=told):
-        await aged(stage)
-    assert stage.store().look(old).ended
+        await aged(host)
+    assert host.store().look(old).ended
 
 
-def test_the_synchronous_rye_prunes_too(house: House) -> None:
-    with SyncRye.open(house.project, user_space=house.user, environ=house.environ) as rye:
+def test_the_synchronous_rye_prunes_too(workspace: Workspace) -> None:
+    with SyncRye.open(
+        workspace.project, user_space=workspace.user, environ=workspace.environ
+    ) as rye:
         assert rye.threads.prune(older_than="30d").to_dict()["threads"] == 0
 
 
@@ -133,43 +135,43 @@ def test_the_synchronous_rye_prunes_too(house: House) -> None:
 async def test_signed_configuration_prunes_behind_every_kind_of_run(
     tmp_path: Path, kind: str
 ) -> None:
-    stage = Stage(tmp_path, *script(1))
-    old = await aged(stage)
-    stage.house.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
-    tool = stage.house.shell("acme/two", "echo 2")
-    flow = graph(stage.house, {"two": {"action": {"item_id": tool}}})
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, *script(1))
+    old = await aged(host)
+    host.workspace.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+    tool = host.workspace.shell("acme/two", "echo 2")
+    flow = graph(host.workspace, {"two": {"action": {"item_id": tool}}})
+    async with host.open() as rye:
         match kind:
             case "graph":
                 await rye.graphs.run(flow)
             case "started graph":
                 await (await rye.graphs.start(flow)).result()
-                await until_pruned(stage)
+                await until_pruned(host)
             case _:
                 launched = await rye.execute(flow if "graph" in kind else tool, async_=True)
                 await rye.threads.wait(str(launched.to_dict()["thread_id"]))
-                await until_pruned(stage)
+                await until_pruned(host)
         assert old not in [one.thread_id for one in await rye.threads.list(all=True)]
 
 
 @pytest.mark.parametrize("kind", ["graph", "thread"])
 async def test_a_rye_that_is_closed_behind_a_run_prunes_first(tmp_path: Path, kind: str) -> None:
     """As `rye graph run` and `rye execute --thread fork` close it."""
-    stage = Stage(tmp_path, *script(2))
-    old = await aged(stage)
-    stage.house.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
-    flow = graph(stage.house, {"end": {"type": "return", "output": 1}})
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, *script(2))
+    old = await aged(host)
+    host.workspace.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
+    flow = graph(host.workspace, {"end": {"type": "return", "output": 1}})
+    async with host.open() as rye:
         if kind == "graph":
             await (await rye.graphs.start(flow)).result()
         else:
             await (await rye.start("directive:acme/x")).result()
-    assert old not in [one.thread_id for one in stage.store().registry.list_threads()]
+    assert old not in [one.thread_id for one in host.store().registry.list_threads()]
 
 
-async def until_pruned(stage: Stage) -> None:
+async def until_pruned(host: ScriptedHost) -> None:
     """Wait for the mark, which is written once a pruning is done."""
-    mark = stage.store().private_folder / "pruned-at"
+    mark = host.store().private_folder / "pruned-at"
     with anyio.fail_after(60):
         async with watch(mark) as watcher:
             while not mark.exists():
@@ -178,10 +180,10 @@ async def until_pruned(stage: Stage) -> None:
 
 async def test_many_runs_look_at_the_configuration_once(tmp_path: Path) -> None:
     """Where it can't be used, that is told once, and not behind each of them."""
-    stage = Stage(tmp_path)
-    flow = graph(stage.house, {"end": {"type": "return", "output": 1}})
-    stage.house.write("config/agent/retention.yaml", "threads: {older_than: soon}\n")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path)
+    flow = graph(host.workspace, {"end": {"type": "return", "output": 1}})
+    host.workspace.write("config/agent/retention.yaml", "threads: {older_than: soon}\n")
+    async with host.open() as rye:
         with pytest.warns(RyeWarning, match="could not be pruned"):
             await rye.graphs.run(flow)
         with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from ryecore.llm.request import Capabilities
 from ryecore.llm.result import Usage
 from ryecore.testing import FunctionProvider, call, fail, hang, say
 from ryecore.tools import tool
-from tests.stage import TOTAL, Stage
+from tests.scripted_host import TOTAL, ScriptedHost
 from tests.unit.threads.hooking import control, hooks, note, notes, noting, ran
 
 pytestmark = pytest.mark.anyio
@@ -28,20 +28,20 @@ pytestmark = pytest.mark.anyio
 async def test_a_model_error_is_steered(
     tmp_path: Path, wish: str, state: str, code: str, asked: int
 ) -> None:
-    stage = Stage(tmp_path, fail("auth"), call("add", {"a": 1, "b": 1}), say("2"))
-    noting(stage)
-    hooks(stage, note("n", "error", params={"wish": wish, "was": "${classification.category}"}))
-    done = await stage.run(stage.write("acme/x"))
-    assert (done.state, len(stage.model.requests)) == (state, asked)
+    host = ScriptedHost(tmp_path, fail("auth"), call("add", {"a": 1, "b": 1}), say("2"))
+    noting(host)
+    hooks(host, note("n", "error", params={"wish": wish, "was": "${classification.category}"}))
+    done = await host.run(host.write("acme/x"))
+    assert (done.state, len(host.model.requests)) == (state, asked)
     assert done.code == code
-    assert notes(stage) == [{"hook": "n", "wish": wish, "was": "auth"}]
+    assert notes(host) == [{"hook": "n", "wish": wish, "was": "auth"}]
 
 
 async def test_a_model_error_is_handed_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), fail("auth"), say("2"))
-    hooks(stage, control("h", "error", "handoff"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), fail("auth"), say("2"))
+    hooks(host, control("h", "error", "handoff"))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         thread = await rye.start(ref)
         done = await thread.result()
         assert (done.state, done.text) == ("completed", "2")
@@ -55,38 +55,38 @@ async def test_a_model_error_is_handed_off(tmp_path: Path) -> None:
      ("retry", "completed")],
 )  # fmt: skip
 async def test_a_tools_error_is_steered(tmp_path: Path, wish: str, state: str) -> None:
-    stage = Stage(tmp_path, call("explode"), say("It broke."))
-    hooks(stage, control("h", "error", wish, condition={"path": "error.tool", "value": "explode"}))
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, call("explode"), say("It broke."))
+    hooks(host, control("h", "error", wish, condition={"path": "error.tool", "value": "explode"}))
+    done = await host.run(host.write("acme/x"))
     assert done.state == state
     if state == "error":
         assert "h" in done.error
-        assert len(stage.model.requests) == 1
+        assert len(host.model.requests) == 1
 
 
 async def test_a_tools_error_is_handed_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("explode"), say("Done by the next."))
-    hooks(stage, control("h", "error", "handoff"))
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, call("explode"), say("Done by the next."))
+    hooks(host, control("h", "error", "handoff"))
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "Done by the next.")
-    chain = stage.store().registry.get_chain(done.thread_id)
+    chain = host.store().registry.get_chain(done.thread_id)
     assert [one.status for one in chain] == ["continued", "completed"]
 
 
 @pytest.mark.parametrize("wish", ["fail", "abort"])
 async def test_a_step_is_the_last_where_a_hook_says_so(tmp_path: Path, wish: str) -> None:
-    stage = Stage(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(5)))
+    host = ScriptedHost(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(5)))
     at_two = {"path": "cost.turns", "op": "gte", "value": 2}
-    hooks(stage, control("enough", "after_step", wish, condition=at_two))
-    done = await stage.run(stage.write("acme/x"))
+    hooks(host, control("enough", "after_step", wish, condition=at_two))
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.cost.turns) == ("error", 2)
     assert "enough" in done.error
 
 
 async def test_a_step_hands_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), say("2"))
-    hooks(stage, control("over", "after_step", "handoff"))
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), say("2"))
+    hooks(host, control("over", "after_step", "handoff"))
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "2")
 
 
@@ -99,20 +99,20 @@ async def test_other_events_end_a_thread_too(tmp_path: Path, event: str) -> None
         lambda _: next(answers), provider_id="scripted",
         capabilities=Capabilities(context_tokens=1000, max_output_tokens=50),
     )  # fmt: skip
-    stage = Stage(tmp_path, model=model)
-    hooks(stage, control("no", event, "abort"))
-    done = await stage.run(stage.write("acme/x", "Long words. " * 400))
+    host = ScriptedHost(tmp_path, model=model)
+    hooks(host, control("no", event, "abort"))
+    done = await host.run(host.write("acme/x", "Long words. " * 400))
     assert (done.state, done.code) == ("error", "stopped")
     assert "the hook no" in done.error
     assert len(model.requests) == (0 if event == "thread_started" else 1)
-    assert len(stage.store().registry.list_threads()) == 1
+    assert len(host.store().registry.list_threads()) == 1
 
 
 async def test_a_hook_refuses_outputs(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("rye_directive_return", {"total": 3}))
-    hooks(stage, control("no", "directive_return", "fail",
+    host = ScriptedHost(tmp_path, call("rye_directive_return", {"total": 3}))
+    hooks(host, control("no", "directive_return", "fail",
                          condition={"path": "outputs.total", "op": "lt", "value": 5}))  # fmt: skip
-    done = await stage.run(stage.write("acme/x", outputs=TOTAL))
+    done = await host.run(host.write("acme/x", outputs=TOTAL))
     assert (done.state, done.code, done.outputs) == ("error", "validation", {})
     assert "The hook no refuses the outputs" in done.error
 
@@ -135,10 +135,10 @@ async def test_who_goes_on_has_room_in_a_small_context(tmp_path: Path) -> None:
 
     small = Capabilities(context_tokens=3_000, max_output_tokens=1_000)
     provider = FunctionProvider(model, provider_id="scripted", capabilities=small)
-    stage = Stage(tmp_path, model=provider, tools=[page])
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=provider, tools=[page])
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "Read."), done.error
-    *before, _ = stage.store().registry.get_chain(done.thread_id)
+    *before, _ = host.store().registry.get_chain(done.thread_id)
     assert before
     assert all(one.cost.turns >= 2 for one in before)
 
@@ -147,40 +147,40 @@ async def test_who_goes_on_has_room_in_a_small_context(tmp_path: Path) -> None:
 
 
 async def test_a_limit_hook_hands_off_for_no_fresh_turns(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, *(call("add", {"a": n, "b": n}) for n in range(9)))
-    noting(stage)
+    host = ScriptedHost(tmp_path, *(call("add", {"a": n, "b": n}) for n in range(9)))
+    noting(host)
     turns = {"path": "limit_code", "value": "turns_exceeded"}
     hooks(
-        stage, control("go", "limit", "handoff", condition=turns),
+        host, control("go", "limit", "handoff", condition=turns),
         note("see", "limit", layer=4, params={"max": "${current_max}", "at": "${current_value}"}),
     )  # fmt: skip
-    done = await stage.run(stage.write("acme/x", limits='turns="2"'))
+    done = await host.run(host.write("acme/x", limits='turns="2"'))
     assert (done.state, done.code, done.cost.turns) == ("error", "turns_exceeded", 2)
-    assert notes(stage) == [{"hook": "see", "max": 2, "at": 2}]
-    assert len(stage.model.requests) == 2
-    assert len(stage.store().registry.list_threads()) == 1
+    assert notes(host) == [{"hook": "see", "max": 2, "at": 2}]
+    assert len(host.model.requests) == 2
+    assert len(host.store().registry.list_threads()) == 1
 
 
 async def test_a_handoff_at_a_limit_that_stays_met_ends(tmp_path: Path) -> None:
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path, *(call("add", {"a": n, "b": n}, usage=Usage(900, 100)) for n in range(50))
     )
-    hooks(stage, control("go", "limit", "handoff"))
+    hooks(host, control("go", "limit", "handoff"))
     limits = 'tokens="8000" spawns="0"'
-    done = await stage.run(stage.write("acme/x", "Long words. " * 400, limits=limits))
+    done = await host.run(host.write("acme/x", "Long words. " * 400, limits=limits))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
-    rows = stage.store().registry.list_threads()
+    rows = host.store().registry.list_threads()
     *before, last = (one.status for one in reversed(rows))
     assert (set(before), last) == ({"continued"}, "error")
     assert len(rows) <= 5  # each one got an answer within what the one before had left
 
 
 async def test_a_limit_of_time_asks_its_hooks(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), hang())
-    hooks(stage, control("see", "limit", "fail"))
-    done = await stage.run(stage.write("acme/x", limits='duration_seconds="0.3"'))
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), hang())
+    hooks(host, control("see", "limit", "fail"))
+    done = await host.run(host.write("acme/x", limits='duration_seconds="0.3"'))
     assert (done.state, done.code) == ("error", "duration_exceeded")
-    assert ran(stage, done.thread_id) == [("see", "limit", True)]
+    assert ran(host, done.thread_id) == [("see", "limit", True)]
 
 
 async def test_context_pressure_and_the_handoff_at_its_end(tmp_path: Path) -> None:
@@ -193,27 +193,27 @@ async def test_context_pressure_and_the_handoff_at_its_end(tmp_path: Path) -> No
         lambda _: next(answers), provider_id="scripted",
         capabilities=Capabilities(context_tokens=1000, max_output_tokens=50),
     )  # fmt: skip
-    stage = Stage(tmp_path, model=model)
-    noting(stage)
-    hooks(stage, *(
+    host = ScriptedHost(tmp_path, model=model)
+    noting(host)
+    hooks(host, *(
         note(one, one, params={"used": "${used}"})
         for one in ("context_window_pressure", "context_limit_reached", "thread_continued")
     ))  # fmt: skip
-    done = await stage.run(stage.write("acme/x", "Long words. " * 400))
+    done = await host.run(host.write("acme/x", "Long words. " * 400))
     assert (done.state, done.text) == ("completed", "Done."), done.error
-    assert [(one["hook"], one["used"]) for one in notes(stage)][:2] == [
+    assert [(one["hook"], one["used"]) for one in notes(host)][:2] == [
         ("context_window_pressure", 0.82), ("context_limit_reached", 0.95),
     ]  # fmt: skip
-    assert notes(stage)[2]["hook"] == "thread_continued"
+    assert notes(host)[2]["hook"] == "thread_continued"
 
 
 async def test_who_has_overspent_is_not_handed_off(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}, usage=Usage(90_000, 1)))
-    hooks(stage, control("go", "limit", "handoff"))
-    done = await stage.run(stage.write("acme/x", limits='tokens="200000"'))
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}, usage=Usage(90_000, 1)))
+    hooks(host, control("go", "limit", "handoff"))
+    done = await host.run(host.write("acme/x", limits='tokens="200000"'))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
     assert "more than was held" in done.error
-    assert len(stage.store().registry.list_threads()) == 1
+    assert len(host.store().registry.list_threads()) == 1
 
 
 # Streams
@@ -222,17 +222,17 @@ async def test_who_has_overspent_is_not_handed_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("wish", "state"), [("retry", "completed"), ("fail", "error")])
 async def test_an_answer_that_breaks_off_is_steered(tmp_path: Path, wish: str, state: str) -> None:
     broken = say("Half an ans") + fail("bad_request", status=400)
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), broken, say("The whole answer."))
-    hooks(stage, control("h", "error", wish))
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), broken, say("The whole answer."))
+    hooks(host, control("h", "error", wish))
+    done = await host.run(host.write("acme/x"))
     assert done.state == state
     assert done.cost.turns == 2
-    assert ran(stage, done.thread_id) == [("h", "error", True)]
+    assert ran(host, done.thread_id) == [("h", "error", True)]
     if state == "completed":
         assert done.text == "The whole answer."
-        assert "Half an ans" not in repr(stage.model.requests[-1].messages)
-    charges = stage.store().ledger.charges(done.thread_id)
+        assert "Half an ans" not in repr(host.model.requests[-1].messages)
+    charges = host.store().ledger.charges(done.thread_id)
     assert [one.mark for one in charges][1] in ("estimated", "counted")
     assert charges[1].actual.tokens > 0  # what was streamed was paid for
-    told = stage.records(done.thread_id, "token_delta")
+    told = host.records(done.thread_id, "token_delta")
     assert any("Half an ans" in one.payload["text"] for one in told)

@@ -8,11 +8,11 @@ import pytest
 
 from ryecore.errors import GraphInvalid, PlaceholderInScript
 from ryecore.testing import call, say
-from tests.house import BASH, House
-from tests.mcp_house import mcp_tool, stdio_server
-from tests.stage import Stage, directive
+from tests.mcp_items import mcp_tool, stdio_server
+from tests.scripted_host import ScriptedHost, directive
 from tests.unit.graph.asking import Asking, asks, gives
 from tests.unit.threads.hooking import hooks, ran
+from tests.workspace import BASH, Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +30,8 @@ def on_error(params: dict[str, Any], item: str = "rye/bash") -> dict[str, Any]:
     return {"id": "h", "event": "error", "action": action}
 
 
-def assert_nothing_ran(house: House) -> None:
-    assert not [path for path in house.root.rglob("x") if path.is_file()]
+def assert_nothing_ran(workspace: Workspace) -> None:
+    assert not [path for path in workspace.root.rglob("x") if path.is_file()]
 
 
 @pytest.mark.parametrize("item", ["rye/bash", "acme/sh", "acme/python"])
@@ -39,19 +39,19 @@ def assert_nothing_ran(house: House) -> None:
 async def test_a_hook_with_a_value_within_a_script_is_refused_before_the_thread_runs(
     tmp_path: Path, script: str, item: str
 ) -> None:
-    stage = Stage(tmp_path, say("ok"))
+    host = ScriptedHost(tmp_path, say("ok"))
     declared = {"type": "object", "properties": {"command": {"type": "string"}}}
-    stage.house.yaml("acme/sh", executor_id=BASH, config_schema=declared)
-    stage.house.python(
+    host.workspace.yaml("acme/sh", executor_id=BASH, config_schema=declared)
+    host.workspace.python(
         "acme/python",
         "import os\ndef execute(params, project_path): os.system(params['command'])",
     )
-    hooks(stage, on_error({"command": script}, item))
+    hooks(host, on_error({"command": script}, item))
     with pytest.raises(PlaceholderInScript, match="The hook 'h' on error") as refused:
-        await stage.run(stage.write("acme/x"))
+        await host.run(host.write("acme/x"))
     assert "args" in refused.value.next_step
-    assert not stage.model.requests
-    assert_nothing_ran(stage.house)
+    assert not host.model.requests
+    assert_nothing_ran(host.workspace)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,14 @@ async def test_a_hook_with_a_value_within_a_script_is_refused_before_the_thread_
 async def test_a_hook_passes_a_models_words_beside_its_script(
     tmp_path: Path, passed: dict[str, Any]
 ) -> None:
-    stage = Stage(tmp_path, call("rye_execute", {"item_id": HOSTILE}), call("explode"), say("ok"))
-    hooks(stage, on_error({"command": NOTED, **passed}))
-    done = await stage.run(stage.write("acme/x"))
-    assert ran(stage, done.thread_id)[0] == ("h", "error", True)
-    assert (stage.house.project / "noted").read_text()
-    assert_nothing_ran(stage.house)
+    host = ScriptedHost(
+        tmp_path, call("rye_execute", {"item_id": HOSTILE}), call("explode"), say("ok")
+    )
+    hooks(host, on_error({"command": NOTED, **passed}))
+    done = await host.run(host.write("acme/x"))
+    assert ran(host, done.thread_id)[0] == ("h", "error", True)
+    assert (host.workspace.project / "noted").read_text()
+    assert_nothing_ran(host.workspace)
 
 
 GRAPH = {
@@ -75,23 +77,23 @@ GRAPH = {
 }
 
 
-def graph(house: House, params: dict[str, Any]) -> str:
+def graph(workspace: Workspace, params: dict[str, Any]) -> str:
     action = {"item_id": "tool:rye/bash", "params": params}
     nodes = {"note": {"type": "action", "action": action}}
     config = {"start": "note", "nodes": nodes, "state": {"y": 1}}
-    return house.yaml("acme/flow", **GRAPH, config=config)
+    return workspace.yaml("acme/flow", **GRAPH, config=config)
 
 
 async def test_a_graph_with_a_value_within_a_script_is_refused(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    async with house.open() as rye:
+    workspace = Workspace(tmp_path)
+    async with workspace.open() as rye:
         for script in ("echo ${inputs.said}", "echo '${inputs.said | json}'", "x ${state.y || 1}"):
-            ref = graph(house, {"command": script})
+            ref = graph(workspace, {"command": script})
             with pytest.raises(GraphInvalid, match="must not be part of a program"):
                 await rye.graphs.run(ref, {"said": HOSTILE})
             report = await rye.graphs.validate(ref)
             assert any("must not be part of a program" in one.message for one in report.errors)
-    assert_nothing_ran(house)
+    assert_nothing_ran(workspace)
 
 
 @pytest.mark.parametrize(
@@ -105,38 +107,38 @@ async def test_a_graph_with_a_value_within_a_script_is_refused(tmp_path: Path) -
 async def test_a_graph_passes_a_value_beside_its_script(
     tmp_path: Path, params: dict[str, Any], noted: str
 ) -> None:
-    house = House(tmp_path)
-    async with house.open() as rye:
-        done = await rye.graphs.run(graph(house, params), {"said": HOSTILE})
+    workspace = Workspace(tmp_path)
+    async with workspace.open() as rye:
+        done = await rye.graphs.run(graph(workspace, params), {"said": HOSTILE})
     assert done.success, done.error
-    assert (house.project / "noted").read_text() == noted
-    assert_nothing_ran(house)
+    assert (workspace.project / "noted").read_text() == noted
+    assert_nothing_ran(workspace)
 
 
 async def test_a_graphs_author_may_say_that_a_value_is_the_script(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    async with house.open() as rye:
-        ref = graph(house, {"command": "${inputs.said}"})
+    workspace = Workspace(tmp_path)
+    async with workspace.open() as rye:
+        ref = graph(workspace, {"command": "${inputs.said}"})
         done = await rye.graphs.run(ref, {"said": "printf mine > noted"})
     assert done.success, done.error
-    assert (house.project / "noted").read_text() == "mine"
+    assert (workspace.project / "noted").read_text() == "mine"
 
 
-def acting(house: House, item: str, name: str, text: str) -> str:
+def acting(workspace: Workspace, item: str, name: str, text: str) -> str:
     """A directive with an action that passes a text to a tool."""
     action = (
         f'<process><step><action primary="execute" item_type="tool" item_id="{item}">'
         f'<param name="{name}">{text}</param></action></step></process>'
     )
     shown = directive("x", inputs='<input name="said" type="string" required="false"/>')
-    house.write("directives/acme/x.md", shown.replace("</directive>", f"{action}</directive>"))
+    workspace.write("directives/acme/x.md", shown.replace("</directive>", f"{action}</directive>"))
     return "directive:acme/x"
 
 
-def marked(house: House) -> None:
+def marked(workspace: Workspace) -> None:
     """A tool whose schema says which of its parameters are programs."""
     properties = {"query": {"x-rye-script": "sql"}, "command": {"x-rye-script": False}}
-    house.yaml(
+    workspace.yaml(
         "acme/db",
         executor_id=BASH,
         config={"command": "true"},
@@ -162,9 +164,9 @@ CALLS = [
 async def test_one_rule_holds_for_hooks_graphs_and_directives_in_a_dry_run_and_a_run(
     tmp_path: Path, item: str, name: str, text: str, is_refused: bool
 ) -> None:
-    stage = Stage(tmp_path, *[say("ok")] * 9)
-    house = stage.house
-    marked(house)
+    host = ScriptedHost(tmp_path, *[say("ok")] * 9)
+    workspace = host.workspace
+    marked(workspace)
     params = {name: text.replace("@", "${thread_id}")}
     hook = on_error(params, item)
     node = {"type": "action", "action": {"item_id": f"tool:{item}", "params": params}}
@@ -174,7 +176,7 @@ async def test_one_rule_holds_for_hooks_graphs_and_directives_in_a_dry_run_and_a
         ("acme/calls", {"start": "n", "nodes": {"n": node}}),
         ("acme/hooks", {"start": "n", "nodes": {"n": end}, "hooks": [hook]}),
     ):
-        house.yaml(graph_id, **GRAPH, config=config)
+        workspace.yaml(graph_id, **GRAPH, config=config)
     refusals: dict[str, bool] = {}
 
     async def noted(what: str, call: Awaitable[object]) -> None:
@@ -185,17 +187,17 @@ async def test_one_rule_holds_for_hooks_graphs_and_directives_in_a_dry_run_and_a
             message = str(refused)
         refusals[what] = "must not be part of a program" in message
 
-    async with stage.open() as rye:
-        plain = stage.write("acme/plain")
+    async with host.open() as rye:
+        plain = host.write("acme/plain")
         for placeholder in ("{input:said}", "${inputs.said}", "{input:said:none}"):
-            ref = acting(house, item, name, text.replace("@", placeholder))
+            ref = acting(workspace, item, name, text.replace("@", placeholder))
             await noted(f"action {placeholder}", rye.execute(ref))
             await noted(f"action, dry {placeholder}", rye.execute(ref, dry_run=True))
             await noted(f"action, thread {placeholder}", rye.execute(ref, thread="fork"))
-        hooks(stage, hook)
+        hooks(host, hook)
         await noted("hook, dry", rye.execute(plain, dry_run=True))
         await noted("hook, thread", rye.execute(plain, thread="fork"))
-        hooks(stage)
+        hooks(host)
         for graph_id in ("acme/calls", "acme/hooks"):
             await noted(f"{graph_id}, dry", rye.execute(f"tool:{graph_id}", dry_run=True))
             await noted(graph_id, rye.graphs.run(f"tool:{graph_id}", {"said": HOSTILE}))
@@ -205,7 +207,7 @@ async def test_one_rule_holds_for_hooks_graphs_and_directives_in_a_dry_run_and_a
                 refusals[f"{graph_id}, validated"] = is_told
     assert [what for what, refused in refusals.items() if refused is not is_refused] == []
     if is_refused:
-        assert_nothing_ran(house)
+        assert_nothing_ran(workspace)
 
 
 WORDS = "\n".join([
@@ -238,40 +240,40 @@ INPUTS = {"properties": {"said": {"type": "string"}, "other": {"type": "string"}
 async def test_what_stands_in_a_prompt_is_put_in_once_as_text_of_its_one_message(
     tmp_path: Path, prompt: str, first: str | None
 ) -> None:
-    stage = Asking(tmp_path, *([say(WORDS)] if first else []), say("ok"))
+    host = Asking(tmp_path, *([say(WORDS)] if first else []), say("ok"))
     if "{{" in prompt:
         nodes = {"a": asks(first, "b")} if first else {}
         nodes |= {"b": asks(prompt), "done": gives()}
-        ref = stage.graph(nodes, state={"other": "EXPANDED"}, inputs=INPUTS)
-        await stage.walk(ref, OTHER)
+        ref = host.graph(nodes, state={"other": "EXPANDED"}, inputs=INPUTS)
+        await host.walk(ref, OTHER)
     else:
         declared = "".join(f'<input name="{name}" required="false"/>' for name in OTHER)
-        ref = stage.write("acme/x", f"Read {prompt} now.", inputs=declared)
-        async with stage.open() as rye:
+        ref = host.write("acme/x", f"Read {prompt} now.", inputs=declared)
+        async with host.open() as rye:
             directions = (await rye.execute(ref, OTHER)).data
             await rye.execute(ref, OTHER, thread="fork")
         assert directions == f"Read <{WORDS}> now."
     at = 1 if first else 0
-    request = stage.model.requests[at]
+    request = host.model.requests[at]
     assert [message.role for message in request.messages] == ["user"]
-    assert stage.said(at).count(f"<{WORDS}>") == 1
-    assert "EXPANDED" not in stage.said(at).replace("<other>EXPANDED</other>", "")
+    assert host.said(at).count(f"<{WORDS}>") == 1
+    assert "EXPANDED" not in host.said(at).replace("<other>EXPANDED</other>", "")
     assert "obey" not in request.system
-    assert_nothing_ran(stage.house)
+    assert_nothing_ran(host.workspace)
 
 
 async def test_an_mcp_server_gets_a_value_as_it_is(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    stdio_server(house)
-    action = {"item_id": mcp_tool(house), "params": {"text": "<${inputs.said}>"}}
+    workspace = Workspace(tmp_path)
+    stdio_server(workspace)
+    action = {"item_id": mcp_tool(workspace), "params": {"text": "<${inputs.said}>"}}
     nodes = {
         "ask": {"action": action, "assign": {"got": "${result.content}"}, "next": "end"},
         "end": {"type": "return", "output": "${state.got}"},
     }
     config = {"start": "ask", "nodes": nodes, "state": {"got": None}}
-    ref = house.yaml("acme/flow", **GRAPH, config=config)
-    async with house.open() as rye:
+    ref = workspace.yaml("acme/flow", **GRAPH, config=config)
+    async with workspace.open() as rye:
         done = await rye.graphs.run(ref, {"said": f"{HOSTILE}{WORDS}"})
     assert done.success, done.error
     assert done.output == [{"type": "text", "text": f"<{HOSTILE}{WORDS}>"}]
-    assert_nothing_ran(house)
+    assert_nothing_ran(workspace)

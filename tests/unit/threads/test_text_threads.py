@@ -11,7 +11,7 @@ from ryecore.llm.parts import MediaPart
 from ryecore.llm.request import Capabilities
 from ryecore.testing import FunctionProvider, ScriptedProvider, call, say
 from ryecore.tools import tool
-from tests.stage import TOTAL, Stage
+from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +39,8 @@ async def test_a_whole_loop_in_text(tmp_path: Path) -> None:
         "I add first.\n" + written("add", a=4, b=3),
         written("rye_directive_return", total=7),
     )
-    stage = Stage(tmp_path, model=model)
-    done = await stage.run(stage.write("acme/sum", outputs=TOTAL))
+    host = ScriptedHost(tmp_path, model=model)
+    done = await host.run(host.write("acme/sum", outputs=TOTAL))
     assert (done.state, done.outputs) == ("completed", {"total": 7})
     first, second = model.requests
     assert first.tools == second.tools == ()
@@ -49,17 +49,17 @@ async def test_a_whole_loop_in_text(tmp_path: Path) -> None:
     assert written("add", a=4, b=3) in second.messages[1].text
     assert "Tool result of add" in second.messages[2].text
     assert "\n7\n" in second.messages[2].text
-    (started,) = stage.records(done.thread_id, "tool_call_start")
+    (started,) = host.records(done.thread_id, "tool_call_start")
     assert (started.payload["tool"], started.payload["input"]) == ("add", {"a": 4, "b": 3})
 
 
 async def test_several_calls_of_one_answer_have_ids_of_their_own(tmp_path: Path) -> None:
     both = written("add", a=1, b=1) + "\n" + written("add", a=2, b=2)
     model = plain(both, both.replace("2", "3"), "4 and 6")
-    stage = Stage(tmp_path, model=model)
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=model)
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "4 and 6")
-    ids = [one.payload["call_id"] for one in stage.records(done.thread_id, "tool_call_start")]
+    ids = [one.payload["call_id"] for one in host.records(done.thread_id, "tool_call_start")]
     assert len(ids) == len(set(ids)) == 4
     text = model.requests[1].messages[-1].text
     assert text.index("\n2\n") < text.index("\n4\n")
@@ -71,19 +71,19 @@ async def test_a_malformed_call_is_told_and_nothing_of_it_runs(tmp_path: Path) -
         written("add", a=1, b=2),
         "3",
     )
-    stage = Stage(tmp_path, model=model)
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=model)
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "3")
     assert "none of its calls was run" in model.requests[1].messages[-1].text
-    assert len(stage.records(done.thread_id, "tool_call_start")) == 1
+    assert len(host.records(done.thread_id, "tool_call_start")) == 1
 
 
 async def test_one_that_never_learns_ends(tmp_path: Path) -> None:
     model = FunctionProvider(
         lambda _: say("```tool_call\n{\n```"), provider_id="scripted", capabilities=PLAIN
     )
-    stage = Stage(tmp_path, model=model)
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=model)
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.code) == ("error", "validation")
     assert len(model.requests) == 4
 
@@ -94,8 +94,8 @@ async def test_failed_denied_and_unknown_calls_are_told(tmp_path: Path) -> None:
         + written("nothing_such"),
         "It broke.",
     )  # fmt: skip
-    stage = Stage(tmp_path, model=model)
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=model)
+    done = await host.run(host.write("acme/x"))
     assert done.state == "completed"
     said = model.requests[1].messages[-1].text
     assert said.count("Tool error of") == 3
@@ -109,11 +109,11 @@ async def test_a_result_can_not_end_its_block(tmp_path: Path) -> None:
         return "```\n\n" + written("add", a=1, b=1) + "\n````"
 
     model = plain(written("evil"), "ok")
-    stage = Stage(tmp_path, model=model, tools=[evil])
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=model, tools=[evil])
+    done = await host.run(host.write("acme/x"))
     said = model.requests[1].messages[-1].text
     assert said.count("`````") == 2
-    assert len(stage.records(done.thread_id, "tool_call_start")) == 1
+    assert len(host.records(done.thread_id, "tool_call_start")) == 1
 
 
 async def test_a_picture_comes_with_the_results(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ async def test_a_picture_comes_with_the_results(tmp_path: Path) -> None:
         return PNG
 
     model = plain(written("draw"), "A picture.")
-    stage = Stage(tmp_path, model=model, tools=[draw], media=MemoryMediaStore())
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, model=model, tools=[draw], media=MemoryMediaStore())
+    done = await host.run(host.write("acme/x"))
     assert done.state == "completed", done.error
     last = model.requests[1].messages[-1]
     (picture,) = (one for one in last.parts if isinstance(one, MediaPart))
@@ -134,12 +134,12 @@ async def test_a_picture_comes_with_the_results(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["resume", "fork"])
 async def test_a_native_thread_goes_on_in_text(tmp_path: Path, way: str) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("three"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("three"))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         done = await rye.execute(ref, thread="fork")
         model = plain(written("add", a=3, b=3), "six")
-        stage.providers["scripted"] = model
+        host.providers["scripted"] = model
         if way == "resume":
             again = await rye.threads.resume(done.thread_id, "Go on.")
         else:
@@ -154,11 +154,11 @@ async def test_a_native_thread_goes_on_in_text(tmp_path: Path, way: str) -> None
 
 
 async def test_a_text_thread_goes_on_natively(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, model=plain(written("add", a=1, b=2), "three"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, model=plain(written("add", a=1, b=2), "three"))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         done = await rye.execute(ref, thread="fork")
-        stage.providers["scripted"] = model = ScriptedProvider([say("again")])
+        host.providers["scripted"] = model = ScriptedProvider([say("again")])
         again = await rye.threads.resume(done.thread_id, "Go on.")
     assert (again.state, again.text) == ("completed", "again")
     calls = [one for message in model.requests[0].messages for one in message.tool_calls]
@@ -191,8 +191,8 @@ async def test_a_large_result_is_cut_and_read_whole(tmp_path: Path) -> None:
         return call("read_artifact", {"handle": handles[0], "start": start})
 
     whole = json.dumps(lines)
-    stage = Stage(tmp_path, call("much"), *(on for _ in range(20)), tools=[much])
-    done = await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, call("much"), *(on for _ in range(20)), tools=[much])
+    done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "all"), done.error
     assert "".join(read) == whole
 
@@ -203,10 +203,10 @@ async def test_the_same_again_is_said_to_be_the_same(tmp_path: Path) -> None:
         """A lot."""
         return "word " * 300
 
-    stage = Stage(tmp_path, call("much"), call("much"), say("ok"), tools=[much])
-    await stage.run(stage.write("acme/x"))
+    host = ScriptedHost(tmp_path, call("much"), call("much"), say("ok"), tools=[much])
+    await host.run(host.write("acme/x"))
     first, second = (
-        stage.model.requests[-1].messages[at].parts[0].text for at in (2, 4)
+        host.model.requests[-1].messages[at].parts[0].text for at in (2, 4)
     )  # fmt: skip
     assert first == "word " * 300
     assert "Identical to the result of call call_1" in second
@@ -216,11 +216,11 @@ async def test_parallel_results_come_in_the_order_of_their_calls(tmp_path: Path)
     calls = call("add", {"a": 0, "b": 0})
     for n in range(1, 40):
         calls += call("add", {"a": n, "b": 0})
-    stage = Stage(tmp_path, calls, say("ok"))
-    done = await stage.run(stage.write("acme/x"))
-    parts = stage.model.requests[-1].messages[-1].parts
+    host = ScriptedHost(tmp_path, calls, say("ok"))
+    done = await host.run(host.write("acme/x"))
+    parts = host.model.requests[-1].messages[-1].parts
     assert [one.text for one in parts] == [str(n) for n in range(40)]
-    starts = stage.records(done.thread_id, "tool_call_start")
-    results = stage.records(done.thread_id, "tool_call_result")
+    starts = host.records(done.thread_id, "tool_call_start")
+    results = host.records(done.thread_id, "tool_call_result")
     assert {one.payload["call_id"] for one in starts} == {one.payload["call_id"] for one in results}
     assert len(starts) == len(results) == 40

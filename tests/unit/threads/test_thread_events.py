@@ -8,7 +8,7 @@ import pytest
 
 from ryecore.testing import call, hang, say
 from ryecore.threads.events import ThreadEvent
-from tests.stage import TOTAL, Stage
+from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -22,16 +22,16 @@ def text(events: list[ThreadEvent]) -> str:
     return "".join(one.payload["text"] for one in events if one.type == "token_delta")
 
 
-def on_disk(stage: Stage, thread_id: str) -> list[ThreadEvent]:
+def on_disk(host: ScriptedHost, thread_id: str) -> list[ThreadEvent]:
     return [
         ThreadEvent(one.thread_id, one.timestamp, one.type, one.payload)
-        for one in stage.records(thread_id)
+        for one in host.records(thread_id)
     ]
 
 
-def same(events: list[ThreadEvent], stage: Stage, thread_id: str) -> None:
+def same(events: list[ThreadEvent], host: ScriptedHost, thread_id: str) -> None:
     """What was heard is what the transcript holds: nothing twice, nothing missing."""
-    written = on_disk(stage, thread_id)
+    written = on_disk(host, thread_id)
     heard, kept = kinds(events), kinds(written)
     assert [one[0] for one in heard] == [one[0] for one in kept]
     for (kind, said), (_, told) in zip(heard, kept, strict=True):
@@ -47,11 +47,13 @@ async def gather(thread: Any, **options: Any) -> list[ThreadEvent]:
 
 
 async def test_two_readers_hear_the_same_from_the_start(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("It is three, I am sure of it."))
+    host = ScriptedHost(
+        tmp_path, call("add", {"a": 1, "b": 2}), say("It is three, I am sure of it.")
+    )
     heard: list[list[ThreadEvent]] = []
-    ref = stage.write("acme/x")
+    ref = host.write("acme/x")
 
-    async with stage.open() as rye, anyio.create_task_group() as group:
+    async with host.open() as rye, anyio.create_task_group() as group:
         thread = await rye.start(ref)
 
         async def listen() -> None:
@@ -61,7 +63,7 @@ async def test_two_readers_hear_the_same_from_the_start(tmp_path: Path) -> None:
         group.start_soon(listen)
     assert len(heard) == 2
     for one in heard:
-        same(one, stage, thread.thread_id)
+        same(one, host, thread.thread_id)
         assert one[-2].type == "thread_completed"
 
 
@@ -72,10 +74,10 @@ async def test_one_that_comes_late_gets_the_past_and_then_the_rest(tmp_path: Pat
         await go_on.wait()
         return say("Three, at last, and in many little pieces of text.")
 
-    stage = Stage(tmp_path, say("Let me see. ") + call("add", {"a": 1, "b": 2}), slow)
-    ref = stage.write("acme/x")
+    host = ScriptedHost(tmp_path, say("Let me see. ") + call("add", {"a": 1, "b": 2}), slow)
+    ref = host.write("acme/x")
     late: list[ThreadEvent] = []
-    async with stage.open() as rye, anyio.create_task_group() as group:
+    async with host.open() as rye, anyio.create_task_group() as group:
         thread = await rye.start(ref)
 
         async def listen() -> None:
@@ -88,7 +90,7 @@ async def test_one_that_comes_late_gets_the_past_and_then_the_rest(tmp_path: Pat
                 group.start_soon(listen)
                 await anyio.wait_all_tasks_blocked()
                 go_on.set()
-    same(late, stage, thread.thread_id)
+    same(late, host, thread.thread_id)
 
 
 async def test_only_what_comes_from_now_on(tmp_path: Path) -> None:
@@ -98,9 +100,9 @@ async def test_only_what_comes_from_now_on(tmp_path: Path) -> None:
         await go_on.wait()
         return say("3")
 
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), slow)
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), slow)
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         thread = await rye.start(ref)
         async for event in thread.events():
             if event.type == "checkpoint" and event.payload["turn"] == 1:
@@ -121,24 +123,24 @@ async def test_only_what_comes_from_now_on(tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_leaves_early_holds_nothing_up(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         thread = await rye.start(ref)
         async for event in thread.events():
             assert event.type == "thread_started"
             break
         assert (await thread.result()).text == "3"
-        same(await gather(thread), stage, thread.thread_id)
+        same(await gather(thread), host, thread.thread_id)
 
 
 async def test_a_slow_reader_misses_nothing(tmp_path: Path) -> None:
     words = "word " * 6000
-    stage = Stage(tmp_path, say(words) + call("add", {"a": 1, "b": 2}), say(words))
-    stage.model._chunk_chars = 4
-    ref = stage.write("acme/x")
+    host = ScriptedHost(tmp_path, say(words) + call("add", {"a": 1, "b": 2}), say(words))
+    host.model._chunk_chars = 4
+    ref = host.write("acme/x")
     heard: list[ThreadEvent] = []
-    async with stage.open() as rye:
+    async with host.open() as rye:
         thread = await rye.start(ref)
         reader = thread.events()
         async for event in reader:
@@ -151,7 +153,7 @@ async def test_a_slow_reader_misses_nothing(tmp_path: Path) -> None:
             if len(heard) == 50:  # in the middle of the first answer
                 await thread.result()
         await thread.result()
-    same(heard, stage, thread.thread_id)
+    same(heard, host, thread.thread_id)
 
 
 async def test_a_slow_reader_catches_up_and_goes_on_live(tmp_path: Path) -> None:
@@ -163,11 +165,11 @@ async def test_a_slow_reader_catches_up_and_goes_on_live(tmp_path: Path) -> None
         await go_on.wait()
         return say("The end.")
 
-    stage = Stage(tmp_path, say(words) + call("add", {"a": 1, "b": 2}), slow)
-    stage.model._chunk_chars = 4
-    ref = stage.write("acme/x")
+    host = ScriptedHost(tmp_path, say(words) + call("add", {"a": 1, "b": 2}), slow)
+    host.model._chunk_chars = 4
+    ref = host.write("acme/x")
     heard: list[ThreadEvent] = []
-    async with stage.open() as rye:
+    async with host.open() as rye:
         thread = await rye.start(ref)
         calls = 0
         async for event in thread.events():
@@ -177,24 +179,24 @@ async def test_a_slow_reader_catches_up_and_goes_on_live(tmp_path: Path) -> None
             calls += event.type == "model_call"
             if calls == 2:
                 go_on.set()
-    same(heard, stage, thread.thread_id)
+    same(heard, host, thread.thread_id)
 
 
 async def test_an_ended_thread_is_told_again(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
-    done = await stage.run(stage.write("acme/x"))
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), say("3"))
+    done = await host.run(host.write("acme/x"))
+    async with host.open() as rye:
         thread = await rye.threads.thread(done.thread_id)
         events = await gather(thread)
-        same(events, stage, done.thread_id)
-        assert events == on_disk(stage, done.thread_id)
+        same(events, host, done.thread_id)
+        assert events == on_disk(host, done.thread_id)
         assert await gather(thread, from_start=False) == []
 
 
 async def test_a_handle_that_has_not_started_a_thread_knows_its_result(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("rye_directive_return", {"total": 3}))
-    done = await stage.run(stage.write("acme/x", outputs=TOTAL))
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("rye_directive_return", {"total": 3}))
+    done = await host.run(host.write("acme/x", outputs=TOTAL))
+    async with host.open() as rye:
         thread = await rye.threads.thread(done.thread_id)
         with anyio.fail_after(5):
             again = await thread.result()
@@ -211,11 +213,11 @@ async def test_another_rye_follows_a_thread_and_waits_for_it(tmp_path: Path) -> 
         await go_on.wait()
         return say("Three.")
 
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 2}), slow)
-    ref = stage.write("acme/x")
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), slow)
+    ref = host.write("acme/x")
     heard: list[ThreadEvent] = []
     # A second Rye knows no more of the first one's threads than another process does.
-    async with stage.open() as rye, stage.open() as other:
+    async with host.open() as rye, host.open() as other:
         thread = await rye.start(ref)
         seen = await other.threads.thread(thread.thread_id)
         async for event in seen.events():
@@ -225,15 +227,15 @@ async def test_another_rye_follows_a_thread_and_waits_for_it(tmp_path: Path) -> 
         with anyio.fail_after(5):
             result = await seen.result()
     assert result.text == "Three."
-    same(heard, stage, thread.thread_id)
+    same(heard, host, thread.thread_id)
 
 
 async def test_a_handle_follows_a_handoff_to_its_end(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("explode"), say("Done by the next."))
+    host = ScriptedHost(tmp_path, call("explode"), say("Done by the next."))
     hook = {"id": "h", "event": "error", "action": {"control": "handoff"}}
-    stage.house.write("config/agent/hooks.yaml", {"hooks": [hook]})
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host.workspace.write("config/agent/hooks.yaml", {"hooks": [hook]})
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         thread = await rye.start(ref)
         done = await thread.result()
         seen = await rye.threads.thread(thread.thread_id)
@@ -243,14 +245,14 @@ async def test_a_handle_follows_a_handoff_to_its_end(tmp_path: Path) -> None:
 
 
 async def test_events_end_where_a_thread_is_cancelled(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("Wait") + hang())
-    ref = stage.write("acme/x")
+    host = ScriptedHost(tmp_path, say("Wait") + hang())
+    ref = host.write("acme/x")
     heard = []
-    async with stage.open() as rye:
+    async with host.open() as rye:
         thread = await rye.start(ref)
         async for event in thread.events():
             heard.append(event)
             if event.type == "token_delta":
                 thread.cancel()
     assert heard[-2].type == "thread_cancelled"
-    same(heard, stage, thread.thread_id)
+    same(heard, host, thread.thread_id)

@@ -15,7 +15,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.testing import FunctionProvider, call, hang, say
 from ryecore.tools import tool
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
 
@@ -71,11 +71,11 @@ async def test_a_counted_limit_ends_a_thread(
         return say("ok")
 
     provider = FunctionProvider(model, provider_id="scripted", capabilities=bounded())
-    stage = Stage(tmp_path, model=provider, price_of=lambda *_: Price("5", "5"))
-    ref = stage.write("acme/x", limits=limit)
+    host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("5", "5"))
+    ref = host.write("acme/x", limits=limit)
     if in_child:
-        ref = stage.write("acme/boss", "I am the boss.", permissions=MAY, limits='spend="1"')
-    done = await stage.run(ref)
+        ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits='spend="1"')
+    done = await host.run(ref)
     if in_child:
         assert done.state == "completed"
         (said,) = seen
@@ -85,9 +85,9 @@ async def test_a_counted_limit_ends_a_thread(
         state, found, text, thread_id = done.state, done.code, done.error, done.thread_id
     assert (state, found) == ("error", code)
     assert words in text, text
-    (record,) = stage.records(thread_id, "limit_reached")
+    (record,) = host.records(thread_id, "limit_reached")
     assert record.payload["limit_code"] == code
-    account = stage.store().ledger.account(thread_id)
+    account = host.store().ledger.account(thread_id)
     assert account.ceiling.covers(account.total)
 
 
@@ -97,20 +97,20 @@ async def test_a_hanging_model_meets_the_limit_of_time(tmp_path: Path, in_child:
         boss = "I am the boss" in request.messages[0].text and len(request.messages) == 1
         return fork("acme/x") if boss else hang()
 
-    stage = Stage(tmp_path, model=model)
+    host = ScriptedHost(tmp_path, model=model)
     limits = 'duration_seconds="0.3"'
-    ref = stage.write("acme/x", limits="" if in_child else limits)
+    ref = host.write("acme/x", limits="" if in_child else limits)
     if in_child:  # the child has as much time as its parent
-        ref = stage.write("acme/boss", "I am the boss.", permissions=MAY, limits=limits)
+        ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits=limits)
     with anyio.fail_after(20):
-        done = await stage.run(ref)
+        done = await host.run(ref)
     assert (done.state, done.code) == ("error", "duration_exceeded")
     assert "duration" in done.error
-    rows = stage.store().registry.list_threads()
+    rows = host.store().registry.list_threads()
     assert {one.status for one in rows} <= {"error", "cancelled"}
-    assert stage.model.open_streams == 0
+    assert host.model.open_streams == 0
     for row in rows:
-        assert stage.store().ledger.tree(row.thread_id).held.tokens == 0
+        assert host.store().ledger.tree(row.thread_id).held.tokens == 0
 
 
 async def test_a_hanging_tool_meets_the_limit_of_time(tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ async def test_a_hanging_tool_meets_the_limit_of_time(tmp_path: Path) -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    stage = Stage(tmp_path, call("sleep_on"), say("ok"), tools=[sleep_on])
+    host = ScriptedHost(tmp_path, call("sleep_on"), say("ok"), tools=[sleep_on])
     with anyio.fail_after(20):
-        done = await stage.run(stage.write("acme/x", limits='duration_seconds="0.3"'))
+        done = await host.run(host.write("acme/x", limits='duration_seconds="0.3"'))
     assert (done.state, done.code) == ("error", "duration_exceeded")
-    (result,) = stage.records(done.thread_id, "tool_call_result")
+    (result,) = host.records(done.thread_id, "tool_call_result")
     assert "not known" in result.payload["content"][0]["text"]
 
 
@@ -144,15 +144,15 @@ async def test_spawns_and_depth_are_told_to_the_model(tmp_path: Path) -> None:
             seen.extend(results(request))
         return say("done")
 
-    stage = Stage(tmp_path, model=model)
-    stage.write("acme/deep", "I am deep.", permissions=MAY)
-    ref = stage.write("acme/boss", "I am the boss.", permissions=MAY, limits='depth="1" spawns="2"')
-    await stage.run(ref)
+    host = ScriptedHost(tmp_path, model=model)
+    host.write("acme/deep", "I am deep.", permissions=MAY)
+    ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits='depth="1" spawns="2"')
+    await host.run(ref)
     deep = [one for one in seen if "depth" in str(one)]
     assert len(deep) == 2  # each of the two children was refused one of its own
     (wide,) = (one for one in seen if "children" in str(one))
     assert "2" in wide
-    rows = stage.store().registry.list_threads()
+    rows = host.store().registry.list_threads()
     assert sorted(one.status for one in rows).count("completed") == 3
 
 
@@ -180,14 +180,14 @@ async def test_children_at_once_never_pass_a_count_or_a_hold(
         return call("add", {"a": 1, "b": len(request.messages)}, usage=usage)
 
     provider = FunctionProvider(model, provider_id="scripted", capabilities=bounded(200))
-    stage = Stage(tmp_path, model=provider, price_of=lambda *_: Price("10", "10"))
-    stage.write("acme/work", "I work.", limits='turns="6"')
-    ref = stage.write(
+    host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("10", "10"))
+    host.write("acme/work", "I work.", limits='turns="6"')
+    ref = host.write(
         "acme/boss", "I am the boss.", permissions=MAY,
         limits='spawns="8" tokens="30000" spend="0.25" turns="4"',
     )  # fmt: skip
-    done = await stage.run(ref)
-    store = stage.store()
+    done = await host.run(ref)
+    store = host.store()
     rows = [one for one in store.registry.list_threads() if one.parent_id == done.thread_id]
     started = [one for one in rows if store.ledger.charges(one.thread_id)]
     assert store.registry.get_thread(done.thread_id).spawn_count == 8
@@ -209,10 +209,10 @@ async def test_who_counts_nothing_is_charged_an_estimate(
     provider = FunctionProvider(
         lambda _: next(answers), provider_id="scripted", capabilities=bounded(500)
     )
-    stage = Stage(tmp_path, model=provider, price_of=lambda *_: Price("10", "10"))
-    done = await stage.run(stage.write("acme/x", limits='tokens="4000"'))
+    host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("10", "10"))
+    done = await host.run(host.write("acme/x", limits='tokens="4000"'))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
-    *charges, last = stage.store().ledger.charges(done.thread_id)
+    *charges, last = host.store().ledger.charges(done.thread_id)
     assert {one.mark for one in charges} == {"estimated"}
     assert last.mark in ("estimated", "freed")
     assert all(one.held.covers(one.actual) and one.actual.tokens for one in charges)
@@ -231,15 +231,15 @@ async def test_one_that_says_it_used_more_than_was_held_stops_its_subtree(tmp_pa
         return say("never asked")
 
     provider = FunctionProvider(model, provider_id="scripted", capabilities=bounded(500))
-    stage = Stage(tmp_path, model=provider, price_of=lambda *_: Price("1", "2"))
-    stage.write("acme/work", "I work.", limits='spend="0.05"')
-    ref = stage.write("acme/boss", "I am the boss.", permissions=MAY, limits='spend="1"')
-    done = await stage.run(ref)
+    host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("1", "2"))
+    host.write("acme/work", "I work.", limits='spend="0.05"')
+    ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits='spend="1"')
+    done = await host.run(ref)
     assert done.state == "completed"  # what is above goes on
-    store = stage.store()
+    store = host.store()
     (child,) = store.registry.list_children(done.thread_id)
     assert child.status == "error"
-    (event,) = stage.records(child.thread_id, "budget_overspent")
+    (event,) = host.records(child.thread_id, "budget_overspent")
     assert event.payload["spent"] == {"spend_microcents": 18_500_000, "tokens": 95_000}
     account = store.ledger.account(child.thread_id)
     assert (account.own.spend_microcents, account.stopped) == (18_500_000, True)
@@ -253,20 +253,20 @@ async def test_one_that_says_it_used_more_than_was_held_stops_its_subtree(tmp_pa
 
 async def test_money_is_exact_to_the_microcent(tmp_path: Path) -> None:
     usages = [Usage(1_001, 77), Usage(1_234, 5), Usage(2_001, 333)]
-    stage = Stage(
+    host = ScriptedHost(
         tmp_path,
         call("add", {"a": 1, "b": 1}, usage=usages[0]),
         call("add", {"a": 1, "b": 2}, usage=usages[1]),
         say("done", usage=usages[2]),
         price_of=lambda *_: Price("0.15", "0.6"),
     )
-    done = await stage.run(stage.write("acme/x", "Many words. " * 800))
+    done = await host.run(host.write("acme/x", "Many words. " * 800))
     # 0.15 USD per million tokens is 15 microcents a token; 0.6 is 60.
     by_hand = [1_001 * 15 + 77 * 60, 1_234 * 15 + 5 * 60, 2_001 * 15 + 333 * 60]
-    store = stage.store()
+    store = host.store()
     assert [one.actual.spend_microcents for one in store.ledger.charges(done.thread_id)] == by_hand
     assert done.cost.spend_microcents == sum(by_hand) == done.total.spend_microcents
-    ends = stage.records(done.thread_id, "model_call_end")
+    ends = host.records(done.thread_id, "model_call_end")
     assert [one.payload["spend_microcents"] for one in ends] == by_hand
     assert done.to_dict()["cost"]["spend"] == sum(by_hand) / 10**8
 
@@ -279,17 +279,17 @@ async def test_a_child_spends_of_its_parents_money(tmp_path: Path) -> None:
             return fork("acme/work") + fork("acme/work", limit_overrides={"spend": 0.5})
         return say("ok", usage=Usage(300, 20))
 
-    stage = Stage(tmp_path, model=model, price_of=lambda *_: Price("1", "3"))
-    stage.model._usage = Usage(200, 10)
-    stage.house.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
-    stage.write("acme/work", "I work. " * 60)
-    ref = stage.write("acme/boss", "I am the boss. " * 60, permissions=MAY, limits='spend="2"')
-    done = await stage.run(ref)
+    host = ScriptedHost(tmp_path, model=model, price_of=lambda *_: Price("1", "3"))
+    host.model._usage = Usage(200, 10)
+    host.workspace.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
+    host.write("acme/work", "I work. " * 60)
+    ref = host.write("acme/boss", "I am the boss. " * 60, permissions=MAY, limits='spend="2"')
+    done = await host.run(ref)
     a_child = 100 * 100 + 50 * 300
     own = (200 * 100 + 10 * 300) + (300 * 100 + 20 * 300)
     assert done.cost.spend_microcents == own
     assert done.total.spend_microcents == own + 2 * a_child
-    store = stage.store()
+    store = host.store()
     for child in store.registry.list_children(done.thread_id):
         assert child.cost.spend_microcents == a_child
     account = store.ledger.account(done.thread_id)
@@ -300,34 +300,36 @@ async def test_without_a_price_only_what_the_host_names_is_asked(tmp_path: Path)
     def prices(_: str, model: str) -> Price | None:
         return Price("1", "1") if model == "priced" else None
 
-    stage = Stage(tmp_path, say("ok"), say("ok"), price_of=prices, unpriced_models=frozenset())
-    free = stage.write("acme/x")
-    priced = stage.write("acme/y", model='<model id="priced" provider="scripted"/>')
-    refused = await stage.run(free)
+    host = ScriptedHost(
+        tmp_path, say("ok"), say("ok"), price_of=prices, unpriced_models=frozenset()
+    )
+    free = host.write("acme/x")
+    priced = host.write("acme/y", model='<model id="priced" provider="scripted"/>')
+    refused = await host.run(free)
     assert refused.state == "error"
     assert "has no price" in refused.error
     assert "AgentRunnerDeps.price_of" in refused.error
-    assert stage.model.requests == []
-    assert (await stage.run(priced)).state == "completed"
+    assert host.model.requests == []
+    assert (await host.run(priced)).state == "completed"
 
 
 async def test_a_transcript_tells_each_limit_and_verifies(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(4)))
-    done = await stage.run(stage.write("acme/x", limits='turns="2"'))
-    store = stage.store()
+    host = ScriptedHost(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(4)))
+    done = await host.run(host.write("acme/x", limits='turns="2"'))
+    store = host.store()
     row = store.registry.get_thread(done.thread_id)
     report = verify_transcript(
         store.folder_of(done.thread_id) / "transcript.jsonl", done.thread_id,
-        load_run_key(stage.house.user / ".ai").public, row.transcript_head, ended=True,
+        load_run_key(host.workspace.user / ".ai").public, row.transcript_head, ended=True,
     )  # fmt: skip
     assert report.ok, report
 
 
 async def test_a_limit_of_money_is_exact_whatever_the_host_rounds_to(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, say("Done."))
-    ref = stage.write("acme/x", permissions="", limits='spend="1.23456789"')
+    host = ScriptedHost(tmp_path, say("Done."))
+    ref = host.write("acme/x", permissions="", limits='spend="1.23456789"')
     with localcontext() as rounding:
         rounding.prec = 3
-        done = await stage.run(ref)
-    assert stage.store().ledger.account(done.thread_id).ceiling.spend_microcents == 123_456_789
-    assert stage.store().registry.get_thread(done.thread_id).limits["spend"] == 1.23456789
+        done = await host.run(ref)
+    assert host.store().ledger.account(done.thread_id).ceiling.spend_microcents == 123_456_789
+    assert host.store().registry.get_thread(done.thread_id).limits["spend"] == 1.23456789

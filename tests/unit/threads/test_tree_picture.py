@@ -9,7 +9,7 @@ from ryecore.state.model import Cost
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.view.picture import result_picture, tree_picture
 from ryecore.threads.view.tree import TreeNode
-from tests.unit.threads.test_view import FAMILY, NOW, USD, thread
+from tests.unit.threads.test_view import NOW, TREE, USD, thread
 
 
 def edges(picture):
@@ -18,7 +18,7 @@ def edges(picture):
 
 
 def test_each_thread_leads_to_those_that_it_started():
-    picture = tree_picture([FAMILY], now=NOW)
+    picture = tree_picture([TREE], now=NOW)
     assert edges(picture) == [
         ("acme/research", "acme/find"),
         ("acme/research", "acme/read"),
@@ -28,7 +28,7 @@ def test_each_thread_leads_to_those_that_it_started():
 
 
 def test_each_thread_says_what_it_has_used_with_all_below():
-    root, _, _, failed = tree_picture([FAMILY], now=NOW).boxes
+    root, _, _, failed = tree_picture([TREE], now=NOW).boxes
     assert root.details == ("6/8 turns, 180k/200k tokens, $0.31/0.5", "1:00")
     assert failed.details[-2:] == ("50 s, error", "The limit of turns is met.")
     assert "acme/research-1" in root.tooltip
@@ -82,7 +82,7 @@ def test_a_tree_that_is_very_deep_is_drawn():
 
 
 def test_a_node_shows_itself_in_a_notebook():
-    html = FAMILY._repr_html_()
+    html = TREE._repr_html_()
     assert html.count("<svg ") == 1
     assert "acme/research" in html
 

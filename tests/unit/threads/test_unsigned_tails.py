@@ -8,7 +8,7 @@ import pytest
 
 from ryecore.errors import StateError
 from ryecore.testing import fail, say
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
 from tests.unit.graph.asking import Asking, asks, gives
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +25,8 @@ def forged(thread_id: str, line: bytes) -> bytes:
 TAILS = ("record", "garbage", "torn")
 
 
-def append(stage: Stage, thread_id: str, tail: str) -> None:
-    path = stage.house.project / ".ai/state/threads" / thread_id / "transcript.jsonl"
+def append(host: ScriptedHost, thread_id: str, tail: str) -> None:
+    path = host.workspace.project / ".ai/state/threads" / thread_id / "transcript.jsonl"
     *_, last = path.read_bytes().splitlines()
     added = forged(thread_id, last)
     with path.open("ab") as file:
@@ -37,11 +37,11 @@ def append(stage: Stage, thread_id: str, tail: str) -> None:
 async def test_a_thread_with_an_unsigned_tail_is_not_resumed_or_forked(
     tmp_path: Path, tail: str
 ) -> None:
-    stage = Stage(tmp_path, say("One."), say("Two."))
-    ref = stage.write("acme/x", permissions="")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, say("One."), say("Two."))
+    ref = host.write("acme/x", permissions="")
+    async with host.open() as rye:
         done: Any = await rye.execute(ref, thread="fork")
-        append(stage, done.thread_id, tail)
+        append(host, done.thread_id, tail)
         report = await rye.threads.verify(done.thread_id)
         assert not report.ok
         for going_on in (
@@ -52,19 +52,19 @@ async def test_a_thread_with_an_unsigned_tail_is_not_resumed_or_forked(
                 await going_on
             assert report.problems[0] in refused.value.message
             assert "rye threads verify" in refused.value.next_step
-    assert len(stage.model.requests) == 1
+    assert len(host.model.requests) == 1
 
 
 @pytest.mark.parametrize("tail", TAILS)
 async def test_a_run_with_an_unsigned_tail_is_not_resumed(tmp_path: Path, tail: str) -> None:
-    stage = Asking(tmp_path, fail("auth"), say("b"))
-    stage.graph({"first": asks(), "done": gives()})
-    async with stage.open() as rye:
+    host = Asking(tmp_path, fail("auth"), say("b"))
+    host.graph({"first": asks(), "done": gives()})
+    async with host.open() as rye:
         failed = await rye.graphs.run("tool:acme/flow")
-        append(stage, failed.run_id, tail)
+        append(host, failed.run_id, tail)
         report = await rye.threads.verify(failed.run_id)
         assert not report.ok
         for options in ({}, {"at": 0}):
             with pytest.raises(StateError, match="altered or cut"):
                 await rye.graphs.resume(failed.run_id, rerun=True, **options)
-    assert len(stage.model.requests) == 1
+    assert len(host.model.requests) == 1

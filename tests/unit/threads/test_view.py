@@ -27,7 +27,7 @@ def thread(name: str, status: Status = "running", **said: object) -> TreeNode:
     return TreeNode(f"{name}-1", f"directive:{name}", status, **said)  # type: ignore[arg-type]
 
 
-FAMILY = thread(
+TREE = thread(
     "acme/research",
     turns=6,
     tokens=100_000,
@@ -54,7 +54,7 @@ def columns(line: str) -> int:
 
 
 def test_a_tree_shows_each_thread_below_the_one_that_started_it() -> None:
-    assert drawn(FAMILY) == [
+    assert drawn(TREE) == [
         "                          turns              tokens               spend  time",
         "▸ acme/research   ━━━━━━──  6/8  ━━━━━━━─ 180k/200k  ━━━━╸─── $0.31/0.5  1:00",
         "├─ ✓ acme/find    ━━──────  2/8  ━━──────  50k/200k  ╸─────── $0.01/0.5  50 s",
@@ -68,11 +68,11 @@ def test_a_tree_shows_each_thread_below_the_one_that_started_it() -> None:
 
 
 def test_what_has_no_room_is_left_out_column_by_column() -> None:
-    heads = [drawn(FAMILY, width=width)[0].split() for width in (66, 50, 40, 30)]
+    heads = [drawn(TREE, width=width)[0].split() for width in (66, 50, 40, 30)]
     assert heads[0] == ["turns", "tokens", "spend", "time"]
-    assert drawn(FAMILY, width=55)[1].split()[2:] == ["6/8", "180k/200k", "$0.31/0.5", "1:00"]
+    assert drawn(TREE, width=55)[1].split()[2:] == ["6/8", "180k/200k", "$0.31/0.5", "1:00"]
     assert heads[2] == heads[3] == ["spend", "time"]
-    assert drawn(FAMILY, width=16)[0] == "▸ acme/research"
+    assert drawn(TREE, width=16)[0] == "▸ acme/research"
 
 
 def test_what_is_nearly_used_up_warns_and_what_is_used_up_is_marked() -> None:
@@ -178,9 +178,9 @@ def _deepest_running(root: TreeNode) -> int:
 
 
 def test_tokens_and_spend_count_a_thread_with_all_below_it_and_turns_its_own() -> None:
-    (root, *_) = rows_of([FAMILY], 40)
+    (root, *_) = rows_of([TREE], 40)
     assert (root.tokens, root.spend_microcents) == (180_000, 31 * USD // 100)
-    assert " 6/8" in drawn(FAMILY)[1]
+    assert " 6/8" in drawn(TREE)[1]
 
 
 def test_a_tree_of_one_needs_no_totals() -> None:

@@ -10,33 +10,33 @@ from ryecore.errors import ThreadNotFound
 from ryecore.state.model import Cost
 from ryecore.threads.view.tree import TreeNode
 from ryecore.threads.view.watching import load_tree, watch_tree
-from tests.house import House
-from tests.unit.threads.family import Family
+from tests.unit.threads.thread_tree import ThreadTree
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def family(house: House) -> Iterator[Family]:
-    family = Family(house)
-    yield family
-    family.store.close()
+def threads(workspace: Workspace) -> Iterator[ThreadTree]:
+    threads = ThreadTree(workspace)
+    yield threads
+    threads.store.close()
 
 
 def shape(node: TreeNode) -> object:
     return {node.thread_id: [shape(one) for one in node.children]}
 
 
-def test_a_tree_is_what_threads_have_started_with_what_they_used(family: Family) -> None:
-    family.start("elsewhere")
-    family.start("root", limits={"turns": 8, "tokens": 1000, "spend": 0.5})
+def test_a_tree_is_what_threads_have_started_with_what_they_used(threads: ThreadTree) -> None:
+    threads.start("elsewhere")
+    threads.start("root", limits={"turns": 8, "tokens": 1000, "spend": 0.5})
     for name in ("a", "b"):
-        family.start(name, "root")
-    family.start("a-1", "a")
-    family.store.registry.update_cost_snapshot("a-1", Cost(2, 30, 4, 500))
-    family.end("b", "error", {"status": "error", "error": "It broke.\nBadly."})
-    family.store.cancel("a")
-    tree = load_tree(family.store, "root")
+        threads.start(name, "root")
+    threads.start("a-1", "a")
+    threads.store.registry.update_cost_snapshot("a-1", Cost(2, 30, 4, 500))
+    threads.end("b", "error", {"status": "error", "error": "It broke.\nBadly."})
+    threads.store.cancel("a")
+    tree = load_tree(threads.store, "root")
     assert shape(tree) == {"root": [{"a": [{"a-1": []}]}, {"b": []}]}
     a, b = tree.children
     (one,) = a.children
@@ -47,30 +47,32 @@ def test_a_tree_is_what_threads_have_started_with_what_they_used(family: Family)
     assert abs(tree.started_at - time.time()) < 60
     assert tree.ended_at is None
     assert b.ended_at is not None
-    assert shape(load_tree(family.store, "a")) == {"a": [{"a-1": []}]}
+    assert shape(load_tree(threads.store, "a")) == {"a": [{"a-1": []}]}
 
 
-def test_what_continues_the_root_stands_below_it_and_any_other_beside_it(family: Family) -> None:
-    family.start("root")
-    family.start("child", "root")
-    family.hand_off("child", "child-2", "root")
-    family.hand_off("root", "root-2")
-    family.start("late", "root-2")
-    tree = load_tree(family.store, "root")
+def test_what_continues_the_root_stands_below_it_and_any_other_beside_it(
+    threads: ThreadTree,
+) -> None:
+    threads.start("root")
+    threads.start("child", "root")
+    threads.hand_off("child", "child-2", "root")
+    threads.hand_off("root", "root-2")
+    threads.start("late", "root-2")
+    tree = load_tree(threads.store, "root")
     assert shape(tree) == {"root": [{"child": []}, {"child-2": []}, {"root-2": [{"late": []}]}]}
     assert tree.note == "It goes on as root-2."
-    assert shape(load_tree(family.store, "root-2")) == {"root-2": [{"late": []}]}
+    assert shape(load_tree(threads.store, "root-2")) == {"root-2": [{"late": []}]}
 
 
-def test_there_is_no_tree_of_a_thread_that_is_not_there(family: Family) -> None:
+def test_there_is_no_tree_of_a_thread_that_is_not_there(threads: ThreadTree) -> None:
     for name in ("nobody", "../x"):
         with pytest.raises(ThreadNotFound):
-            load_tree(family.store, name)
+            load_tree(threads.store, name)
 
 
-async def test_a_tree_is_drawn_until_all_of_it_has_ended(family: Family) -> None:
-    family.start("root")
-    family.start("child", "root")
+async def test_a_tree_is_drawn_until_all_of_it_has_ended(threads: ThreadTree) -> None:
+    threads.start("root")
+    threads.start("child", "root")
     drawn: list[str] = []
     first, second = anyio.Event(), anyio.Event()
 
@@ -82,35 +84,35 @@ async def test_a_tree_is_drawn_until_all_of_it_has_ended(family: Family) -> None
 
     async def work() -> None:
         await first.wait()
-        await anyio.to_thread.run_sync(family.end, "root")
+        await anyio.to_thread.run_sync(threads.end, "root")
         await second.wait()
-        await anyio.to_thread.run_sync(family.end, "child")
+        await anyio.to_thread.run_sync(threads.end, "child")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
         with anyio.fail_after(20):
-            assert (await watch_tree(family.store, "root", draw, every_s=0.1)).ended
+            assert (await watch_tree(threads.store, "root", draw, every_s=0.1)).ended
     assert drawn[0] == "running running"
     assert drawn[-1] == "completed completed"
 
 
-async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(family: Family) -> None:
-    family.start("root")
+async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(threads: ThreadTree) -> None:
+    threads.start("root")
     began = time.monotonic()
 
     def draw(tree: TreeNode) -> None:
         if not tree.ended:
-            family.end("root")
+            threads.end("root")
 
-    await watch_tree(family.store, "root", draw, every_s=30)
+    await watch_tree(threads.store, "root", draw, every_s=30)
     assert time.monotonic() - began < 10
 
 
-def test_a_thousand_threads_are_read_in_the_time_of_a_glance(family: Family) -> None:
-    register = family.store.registry.register
+def test_a_thousand_threads_are_read_in_the_time_of_a_glance(threads: ThreadTree) -> None:
+    register = threads.store.registry.register
     register("t-0", "directive:x")
     for n in range(1, 1000):
         register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}")
     began = time.monotonic()
-    assert sum(1 for _ in load_tree(family.store, "t-0").walk()) == 1000
+    assert sum(1 for _ in load_tree(threads.store, "t-0").walk()) == 1000
     assert time.monotonic() - began < 5

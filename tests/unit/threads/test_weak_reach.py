@@ -13,8 +13,8 @@ import pytest
 from ryecore.errors import RyeError
 from ryecore.testing import FunctionProvider, ScriptedProvider, call, say
 from ryecore.tools import tool
-from tests.house import PYTHON
-from tests.stage import Stage
+from tests.scripted_host import ScriptedHost
+from tests.workspace import PYTHON
 
 pytestmark = pytest.mark.anyio
 
@@ -73,30 +73,30 @@ async def test_no_operation_tells_another_thread_from_none(tmp_path: Path) -> No
             return call("rye_execute", {"item_id": "directive:acme/sibling", "thread": "fork"})
         if len(request.messages) == 3:
             ids["sibling"] = json.loads(request.messages[-1].parts[0].text)["thread_id"]
-            (ids["parent"],) = stage.running()
+            (ids["parent"],) = host.running()
             ids["nobody"] = "acme/nobody/nobody-1795335626"
             return call("rye_execute", {"item_id": "directive:acme/weak", "thread": "fork"})
         return say("ok")
 
-    stage = Roles(tmp_path, model=model)
-    stage.write("acme/sibling", "I am the sibling.", permissions="")
-    stage.write("acme/weak", "I am the weak one.", permissions=ORCHESTRATOR)
-    lone = stage.write("acme/sibling2", "I am the sibling.", permissions="")
-    ids["stranger"] = (await stage.run(lone)).thread_id
+    host = Roles(tmp_path, model=model)
+    host.write("acme/sibling", "I am the sibling.", permissions="")
+    host.write("acme/weak", "I am the weak one.", permissions=ORCHESTRATOR)
+    lone = host.write("acme/sibling2", "I am the sibling.", permissions="")
+    ids["stranger"] = (await host.run(lone)).thread_id
     may = ORCHESTRATOR.replace("</execute>", "<directive>acme/*</directive></execute>")
-    done = await stage.run(stage.write("acme/boss", "I am the boss.", permissions=may))
+    done = await host.run(host.write("acme/boss", "I am the boss.", permissions=may))
     assert done.state == "completed"
     assert set(told) == {"stranger", "sibling", "parent", "nobody"}
     for who in ("stranger", "sibling", "parent"):
         assert told[who] == told["nobody"], who
     assert all("sibling's words" not in one for said in told.values() for one in said)
-    rows = {one.thread_id: one for one in stage.store().registry.list_threads()}
+    rows = {one.thread_id: one for one in host.store().registry.list_threads()}
     assert rows[ids["sibling"]].status == rows[ids["parent"]].status == "completed"
     assert len(rows) == 4  # nothing was resumed or handed off
 
 
-class Roles(Stage):
-    """A stage that knows which threads run without a parent."""
+class Roles(ScriptedHost):
+    """A host that knows which threads run without a parent."""
 
     def running(self) -> list[str]:
         rows = self.store().registry.list_threads()
@@ -106,18 +106,18 @@ class Roles(Stage):
 async def test_a_handle_of_another_threads_result_opens_nothing(tmp_path: Path) -> None:
     async def run(script: list[Any]) -> tuple[Any, Any]:
         provider = FunctionProvider(iter_of(*script), provider_id="scripted")
-        stage.providers["scripted"] = provider
-        return await stage.run(stage.write("acme/weak")), provider
+        host.providers["scripted"] = provider
+        return await host.run(host.write("acme/weak")), provider
 
     @tool
     def much() -> str:
         """A lot."""
         return SECRET * 1000
 
-    stage = Stage(tmp_path, tools=[much])
+    host = ScriptedHost(tmp_path, tools=[much])
     done, provider = await run([call("much"), say("ok")])
     shown = provider.requests[-1].messages[-1].parts[0].text
-    folder = stage.store().folder_of(done.thread_id) / "artifacts"
+    folder = host.store().folder_of(done.thread_id) / "artifacts"
     (kept,) = [one.name for one in folder.rglob("*") if one.is_file()]
     handle = next(
         word.strip(".,")
@@ -142,21 +142,21 @@ async def test_a_handle_of_another_threads_result_opens_nothing(tmp_path: Path) 
 
 
 async def test_a_tools_process_is_told_of_no_parent_and_may_claim_none(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("acme_env"), say("ok"))
-    stage.house.python(
+    host = ScriptedHost(tmp_path, call("acme_env"), say("ok"))
+    host.workspace.python(
         "acme/env",
         "import os\n\ndef execute(params, project_path):\n"
         "    return sorted(one for one in os.environ if 'RYE' in one or 'KEY' in one)\n",
     )
-    done = await stage.run(
-        stage.write("acme/weak", permissions="<execute><tool>acme/env</tool></execute>")
+    done = await host.run(
+        host.write("acme/weak", permissions="<execute><tool>acme/env</tool></execute>")
     )
-    said = stage.model.requests[-1].messages[-1].parts[0]
+    said = host.model.requests[-1].messages[-1].parts[0]
     assert not said.is_error
     assert "RYE_PARENT_THREAD_ID" not in said.text
     assert "TOKEN" not in said.text
     environ = {
-        **stage.house.environ,
+        **host.workspace.environ,
         "RYE_PARENT_THREAD_ID": done.thread_id,
         "ANTHROPIC_API_KEY": "sk-never-sent",
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -164,29 +164,27 @@ async def test_a_tools_process_is_told_of_no_parent_and_may_claim_none(tmp_path:
     claimed = await anyio.to_thread.run_sync(
         lambda: subprocess.run(
             [PYTHON, "-m", "ryecore.cli", "execute", "directive:acme/weak", "--thread", "fork"],
-            cwd=stage.house.project, env=environ, capture_output=True, text=True, check=False,
+            cwd=host.workspace.project, env=environ, capture_output=True, text=True, check=False,
         )
     )  # fmt: skip
     assert claimed.returncode != 0
     assert "Traceback" not in claimed.stderr
     assert "RYE_PARENT_THREAD_ID" in claimed.stderr
-    assert len(stage.store().registry.list_children(done.thread_id)) == 0
+    assert len(host.store().registry.list_children(done.thread_id)) == 0
 
 
 @pytest.mark.parametrize("edit", ["capabilities", "limits", "parent", "signature", "other's"])
 async def test_an_edited_parent_starts_nothing(tmp_path: Path, edit: str) -> None:
-    stage = Stage(tmp_path)
-    stage.write("acme/child", "I am the child.")
-    ref = stage.write("acme/boss", permissions=WEAK)
-    other = stage.write("acme/strong", permissions="<execute><tool>*</tool></execute>")
+    host = ScriptedHost(tmp_path)
+    host.write("acme/child", "I am the child.")
+    ref = host.write("acme/boss", permissions=WEAK)
+    other = host.write("acme/strong", permissions="<execute><tool>*</tool></execute>")
 
     def change(request: Any) -> Any:
         (thread_id,) = (
-            one.thread_id
-            for one in stage.store().registry.list_threads()
-            if one.status == "running"
+            one.thread_id for one in host.store().registry.list_threads() if one.status == "running"
         )
-        path = stage.store().folder_of(thread_id) / "thread.json"
+        path = host.store().folder_of(thread_id) / "thread.json"
         said = json.loads(path.read_text())
         if edit == "capabilities":
             said["capabilities"] = ["*"]
@@ -199,17 +197,17 @@ async def test_an_edited_parent_starts_nothing(tmp_path: Path, edit: str) -> Non
             said["_signature"] = "A" * 86
         else:  # a file that is signed, of another thread
             said = json.loads(
-                (stage.store().folder_of(strong.thread_id) / "thread.json").read_text()
+                (host.store().folder_of(strong.thread_id) / "thread.json").read_text()
             )
         path.write_text(json.dumps(said))
         return call("rye_execute", {"item_id": "directive:acme/child", "thread": "fork"})
 
-    stage.providers["scripted"] = FunctionProvider(lambda _: say("ok"), provider_id="scripted")
-    strong = await stage.run(other)
+    host.providers["scripted"] = FunctionProvider(lambda _: say("ok"), provider_id="scripted")
+    strong = await host.run(other)
     provider = ScriptedProvider([change, say("ok")])
-    stage.providers["scripted"] = provider
+    host.providers["scripted"] = provider
     may = WEAK.replace("</execute>", "<directive>acme/*</directive></execute>")
-    await stage.run(stage.write("acme/boss", permissions=may))
+    await host.run(host.write("acme/boss", permissions=may))
     part = provider.requests[-1].messages[-1].parts[0]
     assert part.is_error or json.loads(part.text)["status"] == "error", part.text
     assert "I am the child." not in repr([one.messages for one in provider.requests])
@@ -217,14 +215,14 @@ async def test_an_edited_parent_starts_nothing(tmp_path: Path, edit: str) -> Non
 
 
 async def test_an_edited_transcript_is_not_gone_on_from(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, call("add", {"a": 1, "b": 1}), say("two"), say("three"))
-    ref = stage.write("acme/x")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), say("two"), say("three"))
+    ref = host.write("acme/x")
+    async with host.open() as rye:
         done = await rye.execute(ref, thread="fork")
-        path = stage.store().folder_of(done.thread_id) / "transcript.jsonl"
+        path = host.store().folder_of(done.thread_id) / "transcript.jsonl"
         path.write_text(path.read_text().replace('"two"', '"owt"'))
         with pytest.raises(RyeError, match=r"transcript|altered|verify"):
             await rye.threads.resume(done.thread_id, "Go on.")
         with pytest.raises(RyeError):
             await rye.threads.fork(done.thread_id, at=1, message="Go on.")
-    assert len(stage.model.requests) == 2
+    assert len(host.model.requests) == 2

@@ -18,9 +18,9 @@ from ryecore.errors import (
 from ryecore.notices import RyeWarning
 from ryecore.policy import CallContext, CancelToken
 from ryecore.tools import ToolContext, ToolDef, ToolRegistry
-from tests.house import House
-from tests.mcp_house import mcp_tool, stdio_server
+from tests.mcp_items import mcp_tool, stdio_server
 from tests.unit.tools.calls import asked, called, refused
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -32,19 +32,19 @@ SCHEMA = {
 }
 
 
-def shout(house: House) -> str:
+def shout(workspace: Workspace) -> str:
     body = """
 def execute(params, project_path):
     if params["text"] == "bad":
         raise ValueError("no: /home/ada/secret/x sk-abcdefghijklmnopqrst")
     return {"said": params["text"].upper() * params["times"]}
 """
-    return house.python("acme/shout", body, description="Say it loudly.", config_schema=SCHEMA)
+    return workspace.python("acme/shout", body, description="Say it loudly.", config_schema=SCHEMA)
 
 
-async def test_a_signed_tool_is_offered_as_it_says_of_itself_and_runs(house: House) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house))
+async def test_a_signed_tool_is_offered_as_it_says_of_itself_and_runs(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace))
 
         assert tool.name == "acme__shout"
         assert tool.spec.description == "Say it loudly."
@@ -56,41 +56,41 @@ async def test_a_signed_tool_is_offered_as_it_says_of_itself_and_runs(house: Hou
 
 
 async def test_what_a_failing_tool_says_is_told_without_keys_paths_or_traceback(
-    house: House,
+    workspace: Workspace,
 ) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house), name="shout")
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace), name="shout")
 
         error = await refused(ToolExecutionError, tool, {"text": "bad"})
 
     assert str(error) == "The tool shout failed: ValueError: no: …/x ***"
 
 
-async def test_a_tool_that_was_changed_is_denied(house: House) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house))
-        path = house.path("tools/acme/shout.py")
+async def test_a_tool_that_was_changed_is_denied(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace))
+        path = workspace.path("tools/acme/shout.py")
         path.write_text(path.read_text() + "# changed\n")
 
         error = await refused(ToolPolicyError, tool, {"text": "hi"})
 
     assert "was changed after the key" in str(error)
-    assert str(house.root) not in str(error)
+    assert str(workspace.root) not in str(error)
     assert error.refusal == "integrity"
 
 
-async def test_a_tool_that_is_gone_has_failed(house: House) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house))
-        house.path("tools/acme/shout.py").unlink()
+async def test_a_tool_that_is_gone_has_failed(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace))
+        workspace.path("tools/acme/shout.py").unlink()
 
         assert "could not run" in str(await refused(ToolExecutionError, tool, {"text": "hi"}))
 
 
-async def test_another_schema_of_the_same_tool_is_its_own_to_check(house: House) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house))
-        house.python("acme/shout", "def execute(params, project_path):\n    return 1",
+async def test_another_schema_of_the_same_tool_is_its_own_to_check(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace))
+        workspace.python("acme/shout", "def execute(params, project_path):\n    return 1",
                      config_schema={"type": "object", "required": ["other"]})  # fmt: skip
 
         error = await refused(ToolArgsInvalidError, tool, {"text": "hi"})
@@ -98,9 +98,9 @@ async def test_another_schema_of_the_same_tool_is_its_own_to_check(house: House)
     assert error.failures == ('"other" is a required property',)
 
 
-async def test_a_caller_without_the_capability_is_denied(house: House) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house))
+async def test_a_caller_without_the_capability_is_denied(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace))
         nobody = ToolContext(call=CallContext(capabilities=frozenset({"rye.execute.tool.other"})))
         granted = ToolContext(call=CallContext(capabilities=frozenset({"rye.execute.tool.acme.*"})))
 
@@ -108,22 +108,22 @@ async def test_a_caller_without_the_capability_is_denied(house: House) -> None:
         assert (await called(tool, {"text": "hi"}, granted)).value == {"said": "HI"}
 
 
-async def test_what_is_no_signed_tool_is_not_offered(house: House) -> None:
-    house.write("tools/acme/raw.sh", "# __executor_id__ = None\n", sign=False)
-    async with house.open() as rye:
+async def test_what_is_no_signed_tool_is_not_offered(workspace: Workspace) -> None:
+    workspace.write("tools/acme/raw.sh", "# __executor_id__ = None\n", sign=False)
+    async with workspace.open() as rye:
         with pytest.raises(UnsignedItem):
             await ToolDef.from_item(rye, "tool:acme/raw")
         with pytest.raises(InputError, match="is no tool"):
             await ToolDef.from_item(rye, "directive:acme/x")
 
 
-async def test_a_tool_that_hangs_is_cancelled_and_leaves_no_process(house: House) -> None:
-    told = house.root / "pid"
+async def test_a_tool_that_hangs_is_cancelled_and_leaves_no_process(workspace: Workspace) -> None:
+    told = workspace.root / "pid"
     os.mkfifo(told)
-    ref = house.shell("acme/hang", f'echo $$ > "{told}"; exec sleep 600')
+    ref = workspace.shell("acme/hang", f'echo $$ > "{told}"; exec sleep 600')
     token = CancelToken()
     ctx = ToolContext(call=CallContext(cancellation=token))
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         slow = await ToolDef.from_item(rye, ref, timeout_s=0.5)
         assert "within 0.5 s" in str(await refused(ToolExecutionError, slow))
         pid = 0
@@ -141,10 +141,12 @@ async def test_a_tool_that_hangs_is_cancelled_and_leaves_no_process(house: House
         assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house: House) -> None:
-    stdio_server(house)
-    mcp_tool(house)
-    mcp_tool(house, "fail")
+async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(
+    workspace: Workspace,
+) -> None:
+    stdio_server(workspace)
+    mcp_tool(workspace)
+    mcp_tool(workspace, "fail")
     hidden = "Seen.\u202e\u200b\x1b"
     inner = {"type": "string", "title": hidden, "description": hidden, "enum": ["a\u200b"]}
     outer = {"description": {"type": "array", "items": {"anyOf": [inner]}}, "enum": inner}
@@ -153,9 +155,9 @@ async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house
         "description": "Another.\u202e\u200b\x1b",
         "inputSchema": {"type": "object", "properties": outer, "$defs": {"const": inner}},
     }
-    mcp_tool(house, "env", declared=changed)
-    house.yaml("acme/other", config={"server": "mcp/servers/other", "note": "mcp/servers/test"})
-    async with house.open() as rye:
+    mcp_tool(workspace, "env", declared=changed)
+    workspace.yaml("acme/other", config={"server": "mcp/servers/other", "note": "mcp/servers/test"})
+    async with workspace.open() as rye:
         tools = await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
         registry = ToolRegistry(tools)
 
@@ -188,15 +190,15 @@ async def test_pinned_tools_of_a_server_are_offered_and_a_change_is_denied(house
     ["acme/note.yaml", "mcp/test/other.yaml", "mcp/test/fail.sh", "x.py"],
 )
 async def test_no_unsigned_file_takes_the_pinned_tools_of_a_server_away(
-    house: House, planted: str
+    workspace: Workspace, planted: str
 ) -> None:
-    stdio_server(house)
-    mcp_tool(house)
-    mcp_tool(house, "fail")
+    stdio_server(workspace)
+    mcp_tool(workspace)
+    mcp_tool(workspace, "fail")
     text = "server: mcp/servers/test\nconfig: {server: mcp/servers/test, pin: x}\n"
-    house.write(f"tools/{planted}", text, sign=False)
+    workspace.write(f"tools/{planted}", text, sign=False)
     ref = f"tool:{planted.rpartition('.')[0]}"
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         with pytest.warns(
             RyeWarning, match="Left out of the tools of tool:mcp/servers/test"
         ) as told:
@@ -206,29 +208,29 @@ async def test_no_unsigned_file_takes_the_pinned_tools_of_a_server_away(
     assert {tool.name for tool in tools} == names - {ref.removeprefix("tool:").replace("/", "__")}
 
 
-async def test_where_no_pinned_tool_verifies_the_reason_is_said(house: House) -> None:
-    stdio_server(house)
-    path = house.path(f"tools/{mcp_tool(house).removeprefix('tool:')}.yaml")
+async def test_where_no_pinned_tool_verifies_the_reason_is_said(workspace: Workspace) -> None:
+    stdio_server(workspace)
+    path = workspace.path(f"tools/{mcp_tool(workspace).removeprefix('tool:')}.yaml")
     path.write_text(path.read_text() + "\n")
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         with pytest.raises(InputError, match="tool:mcp/test/echo can't be verified") as refused:
             await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
     assert str(path) in refused.value.message
 
 
-async def test_what_is_not_pinned_is_not_offered(house: House) -> None:
-    stdio_server(house)
-    ref = mcp_tool(house, pinned=False)
-    async with house.open() as rye:
+async def test_what_is_not_pinned_is_not_offered(workspace: Workspace) -> None:
+    stdio_server(workspace)
+    ref = mcp_tool(workspace, pinned=False)
+    async with workspace.open() as rye:
         with pytest.raises(InputError, match="No tool of tool:mcp/servers/test is pinned"):
             await ToolDef.from_mcp(rye, "tool:mcp/servers/test")
         with pytest.raises(InputError, match="is not pinned"):
             await ToolDef.from_item(rye, ref)
 
 
-async def test_parameters_of_the_hosts_are_hidden_and_win(house: House) -> None:
-    async with house.open() as rye:
-        tool = await ToolDef.from_item(rye, shout(house), config={"times": 3})
+async def test_parameters_of_the_hosts_are_hidden_and_win(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, shout(workspace), config={"times": 3})
 
         assert list(tool.spec.parameters["properties"]) == ["text"]
         done: Any = await called(tool, {"text": "a", "times": 1})

@@ -16,7 +16,7 @@ from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
 from ryecore.graph.wish import GoingOn
 from ryecore.state.transcript import Transcript
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 KEY = SigningKey.generate()
 RUN = "acme/flow/flow-1"
@@ -31,16 +31,16 @@ NODES = {
 }  # fmt: skip
 
 
-async def read(house: House, **config: Any) -> Graph:
-    house.shell("acme/one", "echo 1")
-    ref = graph(house, NODES, state={"at": 0, "all": [1, 2, 3]}, **config)
-    async with house.open() as rye:
+async def read(workspace: Workspace, **config: Any) -> Graph:
+    workspace.shell("acme/one", "echo 1")
+    ref = graph(workspace, NODES, state={"at": 0, "all": [1, 2, 3]}, **config)
+    async with workspace.open() as rye:
         return await rye.graphs.load(ref)
 
 
 @pytest.fixture
-async def flow(house: House) -> Graph:
-    return await read(house)
+async def flow(workspace: Workspace) -> Graph:
+    return await read(workspace)
 
 
 def found(flow: Graph, node: str | None, **more: Any) -> Found:
@@ -100,14 +100,14 @@ async def test_a_run_of_a_single_node_is_not_gone_on_with(flow: Graph) -> None:
     assert refused.value.next_step == "Run the node again: rye graph step acme/flow load"
 
 
-async def test_a_failed_step_of_one_node_does_not_become_a_walk(house: House) -> None:
-    house.shell("acme/one", 'echo "$0" >> "$1/../effects"; exit 3')
-    ref = graph(house, NODES, state={"at": 0, "all": [1, 2, 3]})
-    async with house.open() as rye:
+async def test_a_failed_step_of_one_node_does_not_become_a_walk(workspace: Workspace) -> None:
+    workspace.shell("acme/one", 'echo "$0" >> "$1/../effects"; exit 3')
+    ref = graph(workspace, NODES, state={"at": 0, "all": [1, 2, 3]})
+    async with workspace.open() as rye:
         failed = await rye.graphs.step(ref, "load")
         with pytest.raises(InputError, match="single node 'load'"):
             await rye.graphs.resume(failed.run_id)
-    assert len((house.root / "effects").read_text().splitlines()) == 1
+    assert len((workspace.root / "effects").read_text().splitlines()) == 1
 
 
 def test_members_that_are_carried_over_stand_with_the_position(tmp_path: Path) -> None:

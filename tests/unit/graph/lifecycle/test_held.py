@@ -6,7 +6,7 @@ import pytest
 
 from ryecore.policy import CallContext
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -20,19 +20,19 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def done(house: House, tmp_path: Path) -> Path:
+def done(workspace: Workspace, tmp_path: Path) -> Path:
     """What the secret tool leaves where it ran."""
     mark = tmp_path / "done"
-    house.shell("acme/secret", f'touch "{mark}"; echo {{}}')
-    graph(house, {"a": {"action": {"item_id": "tool:acme/secret"}}}, permissions=(SECRET,))
+    workspace.shell("acme/secret", f'touch "{mark}"; echo {{}}')
+    graph(workspace, {"a": {"action": {"item_id": "tool:acme/secret"}}}, permissions=(SECRET,))
     return mark
 
 
 async def test_who_goes_on_with_a_weak_callers_run_lends_it_nothing(
-    house: House, done: Path
+    workspace: Workspace, done: Path
 ) -> None:
     weak = CallContext(capabilities=frozenset({FLOW}))
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         denied = await rye.graphs.run("acme/flow", ctx=weak)
         assert denied.failed is not None
         assert denied.failed.code == "tool_denied"
@@ -46,12 +46,12 @@ async def test_who_goes_on_with_a_weak_callers_run_lends_it_nothing(
     assert done.exists()
 
 
-async def test_a_parent_bounds_a_run_whoever_starts_it(house: House, done: Path) -> None:
-    house.shell("acme/slow", "exec sleep 60")
+async def test_a_parent_bounds_a_run_whoever_starts_it(workspace: Workspace, done: Path) -> None:
+    workspace.shell("acme/slow", "exec sleep 60")
     slow = "rye.execute.tool.acme.slow"
     nodes = {"a": {"action": {"item_id": "tool:acme/slow"}}}
-    graph(house, nodes, "acme/parent", permissions=(slow,))
-    async with house.open() as rye:
+    graph(workspace, nodes, "acme/parent", permissions=(slow,))
+    async with workspace.open() as rye:
         parent = await rye.graphs.start("acme/parent")
         child = await rye.graphs.run("acme/flow", ctx=CallContext(budget_account=parent.run_id))
         parent.cancel()

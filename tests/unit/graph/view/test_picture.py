@@ -8,8 +8,8 @@ from ryecore.graph.view.picture import graph_picture
 from ryecore.graph.view.seen import RunSeen
 from ryecore.graph.view.wording import condition_text
 from ryecore.policy.conditions import read_condition
-from tests.house import House
 from tests.unit.graph.view.folding import see_run
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -46,16 +46,16 @@ FLOW = {
 
 
 @pytest.fixture
-def flow(house: House) -> House:
-    house.python("acme/list", "def execute(params, project): return {'files': ['a', 'b', 'c']}")
-    house.python("acme/read", "def execute(params, project): return {'size': 1}")
-    house.yaml(
+def flow(workspace: Workspace) -> Workspace:
+    workspace.python("acme/list", "def execute(params, project): return {'files': ['a', 'b', 'c']}")
+    workspace.python("acme/read", "def execute(params, project): return {'size': 1}")
+    workspace.yaml(
         "acme/flow",
         executor_id="rye/core/runtimes/state-graph/runtime",
         permissions=["rye.execute.tool.acme.*"],
         config=FLOW,
     )
-    return house
+    return workspace
 
 
 def boxes(picture):

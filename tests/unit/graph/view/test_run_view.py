@@ -11,7 +11,7 @@ import pytest
 from ryecore import CallContext, IntegrityError, SyncRye
 from ryecore.errors import InputError, ThreadNotFound
 from tests.graphs import graph
-from tests.house import House
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -23,15 +23,15 @@ NODES = {
 
 
 @pytest.fixture
-def failing(house: House) -> str:
-    house.shell("acme/work", "true")
-    house.shell("acme/stop", "echo low >&2; false")
-    return graph(house, NODES, inputs={"n": {"type": "integer"}}, state={"n": 0})
+def failing(workspace: Workspace) -> str:
+    workspace.shell("acme/work", "true")
+    workspace.shell("acme/stop", "echo low >&2; false")
+    return graph(workspace, NODES, inputs={"n": {"type": "integer"}}, state={"n": 0})
 
 
 @pytest.fixture
-def rye(house: House) -> Iterator[SyncRye]:
-    with house.sync() as opened:
+def rye(workspace: Workspace) -> Iterator[SyncRye]:
+    with workspace.sync() as opened:
         yield opened
 
 
@@ -41,8 +41,10 @@ def svg_of(html: str) -> str:
     return html[begin:end]
 
 
-async def test_a_run_is_shown_with_all_that_resuming_it_needs(house: House, failing: str) -> None:
-    async with house.open() as rye:
+async def test_a_run_is_shown_with_all_that_resuming_it_needs(
+    workspace: Workspace, failing: str
+) -> None:
+    async with workspace.open() as rye:
         done = await rye.graphs.run(failing, {"n": 3})
         view = await rye.graphs.show(done.run_id)
         (row,) = await rye.graphs.list()
@@ -66,16 +68,16 @@ async def test_a_run_is_shown_with_all_that_resuming_it_needs(house: House, fail
     assert repr(view) == f"RunView({done.run_id!r}, error)"
 
 
-async def test_resuming_is_offered_only_where_it_can_help(house: House) -> None:
+async def test_resuming_is_offered_only_where_it_can_help(workspace: Workspace) -> None:
     typed = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    house.shell("acme/typed", "echo 1", config_schema=typed)
+    workspace.shell("acme/typed", "echo 1", config_schema=typed)
     call = {"item_id": "tool:acme/typed", "params": {"n": "${inputs.n}"}}
     first = {"action": {"item_id": "tool:rye/bash", "params": {"command": "echo 1"}}, "next": "a"}
     permissions = ("rye.execute.tool.*",)
-    async with house.open() as rye:
-        ref = graph(house, {"a": {"action": call}}, permissions=permissions)
+    async with workspace.open() as rye:
+        ref = graph(workspace, {"a": {"action": call}}, permissions=permissions)
         at_once = await rye.graphs.show((await rye.graphs.run(ref, {"n": "x"})).run_id)
-        ref = graph(house, {"first": first, "a": {"action": call}}, permissions=permissions)
+        ref = graph(workspace, {"first": first, "a": {"action": call}}, permissions=permissions)
         changed = await rye.graphs.show(at_once.run_id)
         later = await rye.graphs.show((await rye.graphs.run(ref, {"n": "x"})).run_id)
         assert (await rye.graphs.run(ref, {"n": 1})).success
@@ -84,10 +86,10 @@ async def test_resuming_is_offered_only_where_it_can_help(house: House) -> None:
     assert later.next_step == f"rye graph resume {later.run_id} --set KEY=VALUE"
 
 
-async def test_what_follows_a_run_is_said_by_both(house: House, failing: str) -> None:
-    async with house.open() as rye:
+async def test_what_follows_a_run_is_said_by_both(workspace: Workspace, failing: str) -> None:
+    async with workspace.open() as rye:
         first = await rye.graphs.run(failing)
-        house.shell("acme/stop", "true")
+        workspace.shell("acme/stop", "true")
         second = await rye.graphs.resume(first.run_id)
         before = await rye.graphs.show(first.run_id)
         after = await rye.graphs.show(second.run_id)
@@ -100,13 +102,13 @@ async def test_what_follows_a_run_is_said_by_both(house: House, failing: str) ->
 
 
 async def test_a_run_is_shown_though_its_graph_has_changed_or_gone(
-    house: House, failing: str
+    workspace: Workspace, failing: str
 ) -> None:
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         run_id = (await rye.graphs.run(failing)).run_id
-        graph(house, NODES, inputs={"n": {"type": "integer"}}, state={"n": 7})
+        graph(workspace, NODES, inputs={"n": {"type": "integer"}}, state={"n": 7})
         changed = await rye.graphs.show(run_id)
-        house.path("tools/acme/flow.yaml").write_text("x: 1\n")
+        workspace.path("tools/acme/flow.yaml").write_text("x: 1\n")
         gone = await rye.graphs.show(run_id)
     assert changed.is_changed
     assert changed.next_step == f"rye graph resume {run_id} --changed"
@@ -116,10 +118,10 @@ async def test_a_run_is_shown_though_its_graph_has_changed_or_gone(
     assert "<svg" not in gone._repr_html_()
 
 
-async def test_a_journal_that_can_not_be_read_is_said(house: House, failing: str) -> None:
-    async with house.open() as rye:
+async def test_a_journal_that_can_not_be_read_is_said(workspace: Workspace, failing: str) -> None:
+    async with workspace.open() as rye:
         run_id = (await rye.graphs.run(failing)).run_id
-        path = house.path(f"state/threads/{run_id}/transcript.jsonl")
+        path = workspace.path(f"state/threads/{run_id}/transcript.jsonl")
         path.unlink()
         path.mkdir()
         view = await rye.graphs.show(run_id)
@@ -128,8 +130,8 @@ async def test_a_journal_that_can_not_be_read_is_said(house: House, failing: str
     assert "unread" in str(view)
 
 
-async def test_what_is_no_run_is_refused(house: House, failing: str) -> None:
-    async with house.open() as rye:
+async def test_what_is_no_run_is_refused(workspace: Workspace, failing: str) -> None:
+    async with workspace.open() as rye:
         with pytest.raises(ThreadNotFound):
             await rye.graphs.show("acme/flow/flow-1")
         launched = await rye.execute("tool:acme/work", async_=True)
@@ -142,26 +144,28 @@ async def test_what_is_no_run_is_refused(house: House, failing: str) -> None:
             await rye.graphs.list(limit=1001)
 
 
-async def test_a_graph_whose_file_was_altered_is_not_examined(house: House, failing: str) -> None:
-    path = house.path("tools/acme/flow.yaml")
+async def test_a_graph_whose_file_was_altered_is_not_examined(
+    workspace: Workspace, failing: str
+) -> None:
+    path = workspace.path("tools/acme/flow.yaml")
     path.write_text(path.read_text().replace("second", "secund"))
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         with pytest.raises(IntegrityError):
             await rye.graphs.validate(failing)
 
 
-async def test_only_who_may_execute_a_graph_examines_it(house: House, failing: str) -> None:
+async def test_only_who_may_execute_a_graph_examines_it(workspace: Workspace, failing: str) -> None:
     weak = CallContext(capabilities=frozenset())
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         assert (await rye.graphs.validate(failing)).is_valid
         with pytest.raises(InputError, match="lacks the capability"):
             await rye.graphs.validate(failing, ctx=weak)
 
 
-async def test_runs_and_results_draw_themselves(house: House, failing: str) -> None:
-    house.shell("acme/stop", "cat go")
-    os.mkfifo(house.project / "go")
-    async with house.open() as rye:
+async def test_runs_and_results_draw_themselves(workspace: Workspace, failing: str) -> None:
+    workspace.shell("acme/stop", "cat go")
+    os.mkfifo(workspace.project / "go")
+    async with workspace.open() as rye:
         run = await rye.graphs.start(failing)
         async for event in run.events():
             if event.type == "node_started" and event.payload["node"] == "second":
@@ -169,7 +173,7 @@ async def test_runs_and_results_draw_themselves(house: House, failing: str) -> N
         live = run._repr_html_()
         assert "running" in svg_of(live)
         assert run.run_id in live
-        await anyio.to_thread.run_sync((house.project / "go").write_text, "on\n")
+        await anyio.to_thread.run_sync((workspace.project / "go").write_text, "on\n")
         done = await run.result()
         for shown in (run, done, await rye.graphs.show(run.run_id)):
             html = shown._repr_html_()
@@ -180,18 +184,18 @@ async def test_runs_and_results_draw_themselves(house: House, failing: str) -> N
 
 
 async def test_a_run_draws_itself_whatever_became_of_its_journal(
-    house: House, failing: str
+    workspace: Workspace, failing: str
 ) -> None:
-    async with house.open() as rye:
+    async with workspace.open() as rye:
         run = await rye.graphs.start(failing)
         await run.result()
         run._result = None
-        path = house.path(f"state/threads/{run.run_id}/transcript.jsonl")
+        path = workspace.path(f"state/threads/{run.run_id}/transcript.jsonl")
         path.unlink()
         assert "can&#x27;t be read" in run._repr_html_()
 
 
-def test_a_sync_rye_has_the_same_verbs(house: House, rye: SyncRye, failing: str) -> None:
+def test_a_sync_rye_has_the_same_verbs(workspace: Workspace, rye: SyncRye, failing: str) -> None:
     assert rye.graphs.load(failing).start == "first"
     assert rye.graphs.validate(failing).is_valid
     done = rye.graphs.run(failing, {"n": 1})
@@ -200,7 +204,7 @@ def test_a_sync_rye_has_the_same_verbs(house: House, rye: SyncRye, failing: str)
     assert [one.thread_id for one in rye.graphs.list()] == [done.run_id]
     stepped = rye.graphs.step(failing, "done", state={"n": 5})
     assert stepped.success
-    house.shell("acme/stop", "true")
+    workspace.shell("acme/stop", "true")
     assert rye.graphs.resume(done.run_id).output == 1
     assert rye.graphs.forget_results() == 0
     started = rye.graphs.start(failing)
@@ -213,13 +217,13 @@ def test_a_sync_rye_has_the_same_verbs(house: House, rye: SyncRye, failing: str)
     svg_of(started._repr_html_())
 
 
-def test_a_sync_run_is_stopped(house: House, rye: SyncRye) -> None:
-    house.shell("acme/hang", "sleep 300")
+def test_a_sync_run_is_stopped(workspace: Workspace, rye: SyncRye) -> None:
+    workspace.shell("acme/hang", "sleep 300")
     nodes = {
         "hang": {"action": {"item_id": "tool:acme/hang"}, "next": "d"},
         "d": {"type": "return"},
     }
-    run = rye.graphs.start(graph(house, nodes))
+    run = rye.graphs.start(graph(workspace, nodes))
     for event in run.events():
         if event.type == "node_started":
             run.cancel()

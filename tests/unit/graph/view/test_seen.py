@@ -13,8 +13,8 @@ from ryecore.graph.view.text import bar, render_graph
 from ryecore.policy.budget import Amount
 from ryecore.runs.columns import columns_of, main_line, shown
 from tests.graphs import graph as written
-from tests.house import House
 from tests.unit.graph.view.folding import see_run
+from tests.workspace import Workspace
 
 RUN = "acme/flow/flow-1"
 Told = tuple[str, Mapping[str, object]]
@@ -34,8 +34,8 @@ def over(node: str, **facts: object) -> Told:
 
 
 @pytest.fixture
-def flow(house: House) -> Graph:
-    house.shell("acme/work", "true")
+def flow(workspace: Workspace) -> Graph:
+    workspace.shell("acme/work", "true")
     nodes = {
         "load": {
             "action": {"item_id": "tool:acme/work"},
@@ -54,8 +54,8 @@ def flow(house: House) -> Graph:
         "sorry": {"type": "return", "output": "sorry"},
         "done": {"type": "return"},
     }
-    with house.sync() as rye:
-        return rye.graphs.load(written(house, nodes, state={"all": [1]}))
+    with workspace.sync() as rye:
+        return rye.graphs.load(written(workspace, nodes, state={"all": [1]}))
 
 
 def test_a_node_that_runs_is_known_with_its_beginning() -> None:

@@ -14,7 +14,7 @@ from ryecore.providers.openai import OpenAIProvider
 from ryecore.testing.conformance import Reply, Script, SeenRequest, WireServer
 from ryecore.tools import ToolRegistry
 from tests.conformance.openai_wire import ChatWire
-from tests.stage import KEY, Stage, add
+from tests.scripted_host import KEY, ScriptedHost, add
 
 pytestmark = pytest.mark.anyio
 NEXT = {
@@ -100,9 +100,9 @@ async def test_an_answer_that_nobody_counted_is_one_marked_estimate_everywhere(
     server: WireServer, provider: OpenAIProvider, tmp_path: Path
 ) -> None:
     server.answer(Script((TextPart("It is about seven tokens."),), usage=None, deltas=3))
-    stage = Stage(tmp_path, model=provider, price_of=dollar_a_token)
-    ref = stage.write("acme/ask", permissions="")
-    async with stage.open() as rye:
+    host = ScriptedHost(tmp_path, model=provider, price_of=dollar_a_token)
+    ref = host.write("acme/ask", permissions="")
+    async with host.open() as rye:
         thread = await rye.execute(ref, thread="fork")
         kept = await (await rye.threads.thread(thread.thread_id)).result()
         (row,) = await rye.threads.list(all=True)
@@ -129,8 +129,8 @@ async def test_a_counted_answer_has_no_mark(
     server: WireServer, provider: OpenAIProvider, tmp_path: Path
 ) -> None:
     server.answer(said("Fine."))
-    stage = Stage(tmp_path, model=provider, price_of=dollar_a_token)
-    thread = await stage.run(stage.write("acme/ask", permissions=""))
+    host = ScriptedHost(tmp_path, model=provider, price_of=dollar_a_token)
+    thread = await host.run(host.write("acme/ask", permissions=""))
     assert not thread.cost.estimated
     assert "estimated" not in thread.to_dict()["cost"]
     assert "about" not in str(thread.render())

@@ -1,4 +1,4 @@
-"""MCP servers and their tools in a house, and what is left of their processes."""
+"""MCP servers and their tools in a workspace, and what is left of their processes."""
 
 import gc
 import os
@@ -11,9 +11,9 @@ from typing import Any
 
 from ryecore.errors import McpError
 from ryecore.mcp_client.pins import ToolDeclaration
-from tests.house import PYTHON, House, SpaceName
 from tests.mcp_server import TOOLS
 from tests.unit.lillux.system import wait_for_fds
+from tests.workspace import PYTHON, SpaceName, Workspace
 
 STDIO = "rye/core/runtimes/mcp/stdio"
 HTTP = "rye/core/runtimes/mcp/http"
@@ -22,7 +22,7 @@ _GONE_WITHIN_MS = 10_000
 
 
 def stdio_server(
-    house: House,
+    workspace: Workspace,
     mode: str = "good",
     file: str = "",
     *,
@@ -32,7 +32,7 @@ def stdio_server(
 ) -> str:
     """The item of a test server that is started; its id."""
     return server_item(
-        house,
+        workspace,
         env=env,
         space=space,
         **{"transport": "stdio", "command": PYTHON, "args": [str(SERVER), mode, file]} | config,
@@ -40,15 +40,15 @@ def stdio_server(
 
 
 def server_item(
-    house: House,
+    workspace: Workspace,
     *,
     env: dict[str, str] | None = None,
     space: SpaceName = "project",
     **config: object,
 ) -> str:
     """The item of a server; its id."""
-    told = {"MCP_TEST_PIDS": str(house.root / "pids"), **(env or {})}
-    house.yaml(
+    told = {"MCP_TEST_PIDS": str(workspace.root / "pids"), **(env or {})}
+    workspace.yaml(
         "mcp/servers/test",
         space=space,
         executor_id=None,
@@ -60,7 +60,7 @@ def server_item(
 
 
 def mcp_tool(
-    house: House,
+    workspace: Workspace,
     name: str = "echo",
     *,
     runtime: str = STDIO,
@@ -78,7 +78,7 @@ def mcp_tool(
     declaration = ToolDeclaration(
         name, one.get("description", ""), one.get("inputSchema", {"type": "object"})
     )
-    return house.yaml(
+    return workspace.yaml(
         item_id or f"mcp/test/{name}",
         space=space,
         executor_id=runtime,
@@ -94,10 +94,14 @@ def mcp_tool(
     )
 
 
-def why(house: House, ref: str, parameters: dict[str, Any] | None = None, **options: Any) -> str:
-    """Why a call failed: a refusal in a house that keeps servers, a failed result else."""
+def why(
+    workspace: Workspace, ref: str, parameters: dict[str, Any] | None = None, **options: Any
+) -> str:
+    """Why a call failed: a refusal in a workspace that keeps servers, a failed result else."""
     try:
-        done = house.execute(ref, {"text": "hi"} if parameters is None else parameters, **options)
+        done = workspace.execute(
+            ref, {"text": "hi"} if parameters is None else parameters, **options
+        )
     except McpError as error:
         return str(error)
     assert not done.success
@@ -105,9 +109,9 @@ def why(house: House, ref: str, parameters: dict[str, Any] | None = None, **opti
     return f"{done.error} {next_step}".rstrip()
 
 
-def pids(house: House) -> list[int]:
+def pids(workspace: Workspace) -> list[int]:
     """The processes that the test servers told of."""
-    file = house.root / "pids"
+    file = workspace.root / "pids"
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
@@ -127,9 +131,11 @@ def assert_gone(found: list[int]) -> None:
 
 
 @contextmanager
-def nothing_left(house: House) -> Iterator[None]:
+def nothing_left(workspace: Workspace) -> Iterator[None]:
     """Assert that a block leaves no process, no descriptor and no file behind."""
-    house.execute(house.shell("test/first", "true"))  # so that what a host opens once is open
+    workspace.execute(
+        workspace.shell("test/first", "true")
+    )  # so that what a host opens once is open
     gc.collect()
     before = set(os.listdir("/proc/self/fd"))
     with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
@@ -139,6 +145,6 @@ def nothing_left(house: House) -> Iterator[None]:
             assert os.listdir(folder) == []
         finally:
             tempfile.tempdir = kept
-    assert_gone(pids(house))
+    assert_gone(pids(workspace))
     gc.collect()
     wait_for_fds(len(before))

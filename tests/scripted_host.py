@@ -1,4 +1,4 @@
-"""A stage: a house whose directives run in threads on a scripted model."""
+"""A workspace whose directives run in threads on a scripted model."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import Record, read_records
 from ryecore.testing import FunctionProvider, ScriptedProvider
 from ryecore.tools import ToolDef, ToolRegistry, tool
-from tests.house import House
+from tests.workspace import Workspace
 
-KEY = "sk-stage-0123456789abcdef"
+KEY = "sk-host-0123456789abcdef"
 
 
 @tool(inline=True)
@@ -68,11 +68,11 @@ def directive(
 TOTAL = '<output name="total" type="integer" required="true">The sum.</output>'
 
 
-class Stage:
-    """A house with a model, and short ways to run threads in it.
+class ScriptedHost:
+    """A workspace with a model, and short ways to run threads in it.
 
     Attributes:
-        house: The house.
+        workspace: The workspace.
         providers: The models by their provider's id; `scripted` is the script's.
         model: The scripted model.
     """
@@ -85,7 +85,7 @@ class Stage:
         tools: Iterable[ToolDef] = (),
         **deps: Any,
     ) -> None:
-        self.house = House(root)
+        self.workspace = Workspace(root)
         if model is None:
             model = ScriptedProvider(script)
         elif not isinstance(model, LlmProvider):
@@ -112,12 +112,14 @@ class Stage:
     def write(self, name: str, body: str = "Do it.", **more: Any) -> str:
         """Write and sign a directive; its canonical ref."""
         category, _, leaf = name.rpartition("/")
-        self.house.write(f"directives/{name}.md", directive(leaf, body, category=category, **more))
+        self.workspace.write(
+            f"directives/{name}.md", directive(leaf, body, category=category, **more)
+        )
         return f"directive:{name}"
 
     def open(self, **options: Any) -> Rye:
-        """A Rye of the house, with the model."""
-        return self.house.open(**{"agent": self.deps} | options)
+        """A Rye of the workspace, with the model."""
+        return self.workspace.open(**{"agent": self.deps} | options)
 
     async def run(self, ref: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Open a Rye, run a directive's thread to its end, and close it."""
@@ -125,12 +127,12 @@ class Stage:
             return await rye.execute(ref, inputs, thread="fork", **options)
 
     def store(self) -> ThreadStore:
-        """The house's threads, as another process would open them."""
-        return ThreadStore.open(self.house.project / ".ai", self.house.user / ".ai")
+        """The workspace's threads, as another process would open them."""
+        return ThreadStore.open(self.workspace.project / ".ai", self.workspace.user / ".ai")
 
     def records(self, thread_id: str, *kinds: str) -> list[Record]:
         """A transcript's records, of some types or all."""
-        path = self.house.project / ".ai/state/threads" / thread_id / "transcript.jsonl"
+        path = self.workspace.project / ".ai/state/threads" / thread_id / "transcript.jsonl"
         return [one for one in read_records(path) if not kinds or one.type in kinds]
 
     def said(self, request: int = -1) -> str:

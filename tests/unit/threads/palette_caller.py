@@ -31,7 +31,7 @@ class Child:
         return self.document
 
 
-class Desk(Dispatcher):
+class RecordingDispatcher(Dispatcher):
     """The actions of an open Rye. Forks start nothing, and are written down."""
 
     def __init__(self, rye: Rye) -> None:
@@ -98,7 +98,7 @@ class Desk(Dispatcher):
 
 
 @frozen
-class Sitter:
+class PaletteCaller:
     """A thread's model at its palette: it holds some capabilities, and calls."""
 
     palette: Palette
@@ -118,7 +118,9 @@ class Sitter:
         return json.loads((await self.call(name, **given)).part.text)
 
 
-async def seated(desk: Desk, *capabilities: str, **options: Any) -> Sitter:
+async def palette_caller(
+    dispatcher: RecordingDispatcher, *capabilities: str, **options: Any
+) -> PaletteCaller:
     """A model at the palette of these capabilities."""
-    palette = await build_palette(desk, capabilities, (), ())
-    return Sitter(palette, capabilities, options)
+    palette = await build_palette(dispatcher, capabilities, (), ())
+    return PaletteCaller(palette, capabilities, options)

@@ -9,16 +9,16 @@ from ryecore.policy import CallContext
 from ryecore.state.model import Status
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
-from tests.house import House
+from tests.workspace import Workspace
 
-__all__ = ["Family", "Said", "Starter"]
+__all__ = ["Said", "Starter", "ThreadTree"]
 
 
-class Family:
+class ThreadTree:
     """A project's threads, and short ways to furnish them."""
 
-    def __init__(self, house: House) -> None:
-        self.store = ThreadStore.open(house.path(""), house.path("", "user"))
+    def __init__(self, workspace: Workspace) -> None:
+        self.store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         self._key = SigningKey.generate()
         self._fences: dict[str, int] = {}
 

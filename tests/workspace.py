@@ -1,4 +1,4 @@
-"""A house: a temporary project and user space with a key, and short ways to furnish them."""
+"""A temporary project and user space with a key, and short ways to write items into them."""
 
 import json
 import sys
@@ -23,14 +23,14 @@ SCRIPT = "rye/core/runtimes/python/script"
 PYTHON = str(Path(sys.executable).resolve())
 
 
-class House:
+class Workspace:
     """A project and a user space in a temporary folder.
 
     Attributes:
         root: The folder that holds both.
         project: The project's folder.
         user: The folder that holds the user's `.ai`.
-        environ: The environment that Ryes of this house see; tests may change it.
+        environ: The environment that Ryes of this workspace see; tests may change it.
         keys: The author's keys.
         key: The author's key, trusted in user space.
     """
@@ -106,11 +106,11 @@ class House:
         return f"tool:{item_id}"
 
     def open(self, **options: Any) -> Rye:
-        """Open a Rye in this house."""
+        """Open a Rye in this workspace."""
         return Rye.open(self.project, **self._options(options))
 
     def sync(self, **options: Any) -> SyncRye:
-        """Open a SyncRye in this house."""
+        """Open a SyncRye in this workspace."""
         return SyncRye.open(self.project, **self._options(options))
 
     def execute(
