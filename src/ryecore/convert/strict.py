@@ -1,0 +1,373 @@
+"""Converters that take each value only as the type that it has: "1" is not 1, and True is not 1.
+
+What they raise names every problem and where it is, from the document's root.
+
+| Type | In JSON |
+| --- | --- |
+| str, int, bool, float, None | as such; a float may be a whole number, and an int can't be 1.0 |
+| Literal | one of its values |
+| Mapping[str, Any] | an object, taken as it is |
+| list, tuple | an array |
+| set, frozenset | an array, sorted |
+| Path | text |
+| an attrs class | an object; `fields` says how its fields are written |
+| an attrs class with a text `type: ClassVar` | an object that has this text at "type" |
+| a union of such classes | the one whose text stands at "type" |
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+
+import attrs
+from attrs import frozen
+
+from ryecore.convert.fields import form_of
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+__all__ = ["ConversionError", "Format", "Problem", "make_converter"]
+
+T = TypeVar("T")
+
+_JSON: Final = (str, int, float, bool, type(None))
+_TAG: Final = "type"
+
+
+@frozen
+class Problem:
+    """What is wrong at one place of a document.
+
+    Attributes:
+        path: The keys and indices that lead there from the root.
+        message: What is wrong, such as "must be text, not 1".
+        unknown_key: Whether the last key of the path is unknown there.
+        known_keys: The keys that are known there, where it is.
+    """
+
+    path: tuple[str | int, ...]
+    message: str
+    unknown_key: bool = False
+    known_keys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.path)
+        return f"{where.removeprefix('.') or 'it'} {self.message}"
+
+
+class ConversionError(ValueError):
+    """A document can't be read as the type that it should be.
+
+    Attributes:
+        problems: Everything that is wrong, in the order of the type's fields.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+class Format:
+    """One format: a converter that is made when it is first needed.
+
+    Args:
+        make: Makes the converter.
+    """
+
+    def __init__(self, make: "Callable[[], Converter]") -> None:
+        self._make = cache(make)
+
+    def write(self, value: object) -> Any:
+        """Return a value as JSON types."""
+        return self._make().unstructure(value)
+
+    def read(self, document: object, kind: type[T]) -> T:
+        """Return a document, of JSON types, as the type that it should be.
+
+        Args:
+            document: The document.
+            kind: The type, or a union of attrs classes.
+
+        Raises:
+            ConversionError: It isn't a document of this type.
+        """
+        from cattrs.errors import CattrsError  # noqa: PLC0415 - needed with the first document
+
+        try:
+            return self._make().structure(document, kind)
+        except (CattrsError, ValueError, TypeError, KeyError) as problem:
+            raise ConversionError(list(_problems(problem, ()))) from None
+
+
+def make_converter(*, forbid_unknown_keys: bool) -> "Converter":
+    """Make a strict converter.
+
+    Args:
+        forbid_unknown_keys: Whether a key that is not a field is an error; else it is ignored.
+    """
+    from cattrs import Converter  # noqa: PLC0415 - 12 ms that not every process needs
+
+    converter = Converter(forbid_extra_keys=forbid_unknown_keys)
+    for kind, name in ((str, "text"), (int, "a whole number"), (bool, "true or false")):
+        converter.register_structure_hook(kind, _only(kind, name))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(Path, lambda value, _: Path(_only(str, "text")(value, str)))
+    converter.register_unstructure_hook(Path, str)
+    converter.register_structure_hook_func(_is_any, lambda value, _: value)
+    converter.register_structure_hook_func(_is_literal, _choice)
+    converter.register_structure_hook_factory(_is_json, _json)
+    converter.register_structure_hook_factory(_is_array, lambda kind: _array(kind, converter))
+    converter.register_unstructure_hook_func(_is_open_mapping, dict)
+    converter.register_unstructure_hook_factory(_is_set, lambda kind: _sorted(kind, converter))
+    converter.register_structure_hook_factory(attrs.has, lambda kind: _reader(kind, converter))
+    converter.register_unstructure_hook_factory(attrs.has, lambda kind: _writer(kind, converter))
+    converter.register_structure_hook_factory(_is_tagged, lambda kind: _tagged(kind, converter))
+    return converter
+
+
+# Rules: which types they are for
+
+
+def _is_any(kind: Any) -> bool:
+    return kind is Any or kind is object
+
+
+def _is_literal(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
+def _is_open_mapping(kind: Any) -> bool:
+    return _is_mapping(kind) and get_args(kind)[1:] in ((Any,), (object,))
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _is_set(kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, Set)
+
+
+def _is_array(kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    return (
+        isinstance(origin, type)
+        and issubclass(origin, Sequence | Set)
+        and not issubclass(origin, str | bytes)
+    )
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
+
+
+def _is_json(kind: Any) -> bool:
+    """Whether a type is an open mapping, or a union of values that stand in JSON as they are."""
+    members = _members(kind)
+    return _is_open_mapping(kind) or (
+        any(one is not type(None) for one in members[1:])
+        and all(one in _JSON or _is_open_mapping(one) for one in members)
+    )
+
+
+def _tag(kind: Any) -> str | None:
+    tag = getattr(kind, _TAG, None) if isinstance(kind, type) else None
+    return tag if isinstance(tag, str) else None
+
+
+def _is_tagged(kind: Any) -> bool:
+    members = [one for one in _members(kind) if one is not type(None)]
+    return len(members) > 1 and all(_tag(one) is not None for one in members)
+
+
+# Rules: what they do
+
+
+def _only(kind: type, name: str) -> Callable[[Any, Any], Any]:
+    def check(value: Any, _: object) -> Any:
+        if type(value) is not kind:
+            raise ValueError(f"must be {name}, not {_shown(value)}")
+        return value
+
+    return check
+
+
+def _number(value: Any, _: object) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"must be a number, not {_shown(value)}")
+    return float(value)
+
+
+def _choice(value: Any, kind: Any) -> Any:
+    for one in get_args(kind):
+        if one == value and type(one) is type(value):
+            return one
+    listed = ", ".join(map(str, get_args(kind)))
+    raise ValueError(f"must be one of {listed}, not {_shown(value)}")
+
+
+def _json(kind: Any) -> Callable[[Any, Any], Any]:
+    members = _members(kind) or (kind,)
+    plain = tuple(one for one in members if one in _JSON)
+    objects = len(plain) < len(members)
+
+    def check(value: Any, _: object) -> Any:
+        if type(value) in plain or (objects and isinstance(value, Mapping)):
+            return value
+        names = "an object" if not plain else "of another type"
+        raise ValueError(f"must be {names}, not {_shown(value)}")
+
+    return check
+
+
+def _array(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
+    inner = _plain_array(kind, converter)
+
+    def read(value: Any, kind: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"must be a list, not {_shown(value)}")
+        return inner(value, kind)
+
+    return read
+
+
+def _plain_array(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
+    from cattrs.cols import (  # noqa: PLC0415
+        homogenous_tuple_structure_factory,
+        list_structure_factory,
+    )
+
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    if issubclass(origin, tuple) and arguments[1:] == (...,):
+        return homogenous_tuple_structure_factory(kind, converter)
+    if issubclass(origin, Set):
+        items = list_structure_factory(list[arguments[0]], converter)  # type: ignore[valid-type]
+        make = set if issubclass(origin, set) else frozenset
+        return lambda value, _: make(items(value, list))
+    return list_structure_factory(kind, converter)
+
+
+def _sorted(kind: Any, converter: "Converter") -> Callable[[Any], Any]:
+    return lambda values: sorted(map(converter.unstructure, values))
+
+
+def _overrides(kind: Any) -> dict[str, Any]:
+    from cattrs.gen import override  # noqa: PLC0415
+
+    made = {}
+    for field in attrs.fields(kind):
+        form = form_of(field)
+        read = form.read
+        made[field.name] = override(
+            rename=form.key,
+            omit_if_default=form.omitted_at_default or None,
+            unstruct_hook=form.write,
+            struct_hook=None if read is None else _then(read),
+        )
+    return made
+
+
+def _then(read: Callable[[float], Any]) -> Callable[[Any, Any], Any]:
+    return lambda value, kind: read(_number(value, kind))
+
+
+def _reader(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
+    from cattrs.gen import make_dict_structure_fn  # noqa: PLC0415
+
+    read: Callable[[Any, Any], Any] = make_dict_structure_fn(kind, converter, **_overrides(kind))
+    tag = _tag(kind)
+
+    def read_object(value: Any, wanted: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be an object, not {_shown(value)}")
+        if tag is None:
+            return read(value, wanted)
+        if value.get(_TAG) != tag:
+            raise ValueError(f"must have the type {tag}, not {_shown(value.get(_TAG))}")
+        return read({name: one for name, one in value.items() if name != _TAG}, wanted)
+
+    return read_object
+
+
+def _writer(kind: Any, converter: "Converter") -> Callable[[Any], Any]:
+    from cattrs.gen import make_dict_unstructure_fn  # noqa: PLC0415
+
+    write: Callable[[Any], Any] = make_dict_unstructure_fn(kind, converter, **_overrides(kind))
+    tag = _tag(kind)
+    return write if tag is None else lambda value: {_TAG: tag, **write(value)}
+
+
+def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
+    members = [one for one in _members(kind) if one is not type(None)]
+    none = len(members) < len(_members(kind))
+    readers = {_tag(one): (converter.get_structure_hook(one), one) for one in members}
+
+    def read(value: Any, _: object) -> Any:
+        if value is None and none:
+            return None
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be an object, not {_shown(value)}")
+        tag = value.get(_TAG)
+        if not isinstance(tag, str) or tag not in readers:
+            listed = ", ".join(map(str, readers))
+            raise ValueError(f"must have one of the types {listed}, not {_shown(tag)}")
+        reader, one = readers[tag]
+        return reader(value, one)
+
+    return read
+
+
+# Errors
+
+
+def _shown(value: object) -> str:
+    match value:
+        case Mapping():
+            return "an object"
+        case list() | tuple() | set():
+            return "a list"
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            return repr(value if len(value) <= 40 else f"{value[:40]}…")
+        case _:
+            return str(value)
+
+
+def _problems(problem: BaseException, path: tuple[str | int, ...]) -> Iterable[Problem]:
+    from cattrs.errors import (  # noqa: PLC0415
+        ClassValidationError,
+        ForbiddenExtraKeysError,
+        IterableValidationError,
+    )
+
+    match problem:
+        case ClassValidationError():
+            keys = {one.name: form_of(one).key or one.name for one in attrs.fields(problem.cl)}
+            for one in problem.exceptions:
+                if isinstance(one, ForbiddenExtraKeysError):
+                    for unknown in sorted(one.extra_fields):
+                        yield Problem((*path, unknown), "is unknown", True, tuple(keys.values()))
+                    continue
+                name = next((note.name for note in _notes(one) if hasattr(note, "name")), None)
+                yield from _problems(one, path if name is None else (*path, keys[name]))
+        case IterableValidationError():
+            for one in problem.exceptions:
+                index = next((note.index for note in _notes(one) if hasattr(note, "index")), None)
+                yield from _problems(one, path if index is None else (*path, index))
+        case KeyError():
+            yield Problem(path, "is missing")
+        case _:
+            yield Problem(path, str(problem))
+
+
+def _notes(problem: BaseException) -> Sequence[Any]:
+    # The innermost note is cattrs' first; an exception that passes several levels is wrapped anew.
+    return getattr(problem, "__notes__", ())

@@ -1,0 +1,7 @@
+"""The wire: payloads to other processes, events and results. An unknown key is an error."""
+
+from ryecore.convert.strict import Format, make_converter
+
+__all__ = ["WIRE"]
+
+WIRE = Format(lambda: make_converter(forbid_unknown_keys=True))
