@@ -32,11 +32,11 @@ COMMAND = (
     "ryecore.cli.commands",
     "ryecore.cli.graphs_live",
     "ryecore.drawing",
-    "ryecore.injected",
+    "ryecore.host_factory",
     "ryecore.state.registry",
     "ryecore.testing",
     "ryecore.threads.service",
-    "ryecore.walker",
+    "ryecore.graph_worker",
     "sqlite3",
 )
 """What `rye` imports, at once or when it needs it."""

@@ -155,9 +155,9 @@ async def _opened(
     try:
         models: Mapping[str, Any] = {}
         if deps is not None or wants_models:
-            from ryecore.injected import injected  # noqa: PLC0415 - for threads alone
+            from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
 
-            models = injected(deps, os.environ)
+            models = host_options(deps, os.environ)
         async with Rye.open(project_path, **models) as rye:
             return await answer(call, rye, arguments)
     except RyeError as error:

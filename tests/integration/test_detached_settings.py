@@ -82,7 +82,11 @@ async def test_a_factory_rebuilds_what_the_host_injects(workspace: Workspace) ->
     async with workspace.open(deps_factory="hosts_deps:deps") as rye:
         assert (await end_of(rye, await launch(rye, ref))).status == "completed"
     assert (workspace.root / "called").read_text() == "yes"
-    for name, error in (("broken", "RuntimeError"), ("nothing", "made int"), ("no", "Attribute")):
+    for name, error in (
+        ("broken", "RuntimeError"),
+        ("nothing", "returned int"),
+        ("no", "Attribute"),
+    ):
         async with workspace.open(deps_factory=f"hosts_deps:{name}") as rye:
             report = await end_of(rye, await launch(rye, ref))
         assert report.status == "error"

@@ -196,7 +196,11 @@ async def test_a_graph_changes_nothing_of_how_its_process_is_started(workspace: 
         assert document(await rye.execute("tool:acme/steering"))["status"] == "error"
         plan = (await rye.execute(ref, dry_run=True)).plan
     assert plan is not None
-    assert (plan.command, plan.args[-1][-10:], plan.timeout_s) == (sys.executable, "/walker.py", 7)
+    assert (plan.command, Path(plan.args[-1]).name, plan.timeout_s) == (
+        sys.executable,
+        "graph_worker.py",
+        7,
+    )
 
 
 async def test_another_runtime_of_the_same_name_is_not_taken_for_ours(workspace: Workspace) -> None:
@@ -240,7 +244,7 @@ async def test_who_is_started_gets_the_safe_environment_and_no_name_of_a_parent(
     assert child.parent_id == said["graph_run_id"]
     assert inners["RYE_PARENT_THREAD_ID"] == child.parent_id
     assert inners["ACME_API_KEY"] == SECRET  # it is ryecore itself
-    assert not {"ACME_API_KEY", "RYE_PARENT_THREAD_ID", "RYE_WALKER_PYTHON"} & set(tools)
+    assert not {"ACME_API_KEY", "RYE_PARENT_THREAD_ID", "RYE_WORKER_PYTHON"} & set(tools)
     assert rows[said["graph_run_id"]].parent_id is None
     # Neither parameters nor anything else of the call stands where all processes may look.
     assert list(argv)[:2] == [sys.executable, "-PXutf8"]
@@ -375,7 +379,7 @@ def _walkers() -> set[int]:
         with suppress(OSError):
             for pid in map(int, (task / "children").read_text().split()):
                 with suppress(OSError):
-                    if b"/walker.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"/graph_worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         found.add(pid)
     return found
 

@@ -150,7 +150,7 @@ def payload(
 
 def detached(planned: PlannedWorkspace, document: bytes, **environ: str) -> None:
     subprocess.run(
-        [sys.executable, "-P", "-m", "ryecore.detached"],
+        [sys.executable, "-P", "-m", "ryecore.thread_worker"],
         input=document,
         env=_joined(planned.environ, environ),
         check=False,

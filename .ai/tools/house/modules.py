@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:18Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:AFefOdRkmMzpw4ffuiuh-VedRBrK1t3jzq873zvDMZC_yi6vcemaSlRhrIv7xfpwe9XuwWgErCC9eWg8ZRdeDQ:bd9b20629fba8f7d
+# rye:signed:2026-11-23T06:14:33Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:e31rztyIpvOBVlQSXncMI4mc3xUHAaTKvlsftEhYbAIxmfPI2dRmKLAkzj2nA7ymy8PU2iKLOeZJX8B6EMxRCg:178f8f11b93d6915
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:18Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:Mk1XzVbXkVUm6llNJeH9Ey83QCRTX-FdnGVr1iPicCFPWI_ftCDNjzyPMDKgH4_QiSFOZdDTyxHsPJoFNrTsBw:bd9b20629fba8f7d
+# rye:signed:2026-11-23T06:14:33Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:k8ec7d7b6TEEzrK190u2PWeW13yN0kcejTImDH8WbTIBcIlBUOUByUIXqAVCrtjF_rVevEla12RD9mIy3ch7Ag:178f8f11b93d6915
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:18Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:9a7MjQngRSqvZbI4hUTJ8xuuE-PPqBgbRD4KR2C7WisU_aDcVOR9RKloGQOR3tXTrVSlLYlFDYOE9Resc7uCCg:bd9b20629fba8f7d
+# rye:signed:2026-11-23T06:14:33Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:0rNJp8TUjR09eHTxSSvDy7jX-vQpmQjNOCvgbqtjHcOauy87jz5Muv01XBqVRA5VHOH3OuIVe2YFr3_IpUGIDg:178f8f11b93d6915
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

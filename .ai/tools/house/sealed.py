@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:18Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:y7Gxx7K3splsmYgpwBt_eYHIzgc9WnRpP2hxZPNQbCazemEroHp7N81APy5xNBzoRCPjVdAhPsEXVTeWWLH7Cg:bd9b20629fba8f7d
+# rye:signed:2026-11-23T06:14:33Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:cnWpIRZaIGyj6vrMf6CN7ULeKRLnGWzgpYIufdOp20xv3bq-UkC6xNBe6WBhkBKDGeH7vcfRd6F_MAWZFmmRAQ:178f8f11b93d6915
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

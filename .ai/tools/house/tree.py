@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:18Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:dBFpZOz1byGSgAWYOmkoxedpMvRm5to0ecaF3hGs23EgKk9A_gSkp31kOIwYPN5xnL5IQTcug-9K3bYFKitFDg:bd9b20629fba8f7d
+# rye:signed:2026-11-23T06:14:33Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:AfhUKobaFYtCwYlMXCP4PPb69DUJBvPDSO8Ls3w4P4DlXrqSYhMuA_kSXxtJ9jVxmtOgziTdZ46pztraNr5EAA:178f8f11b93d6915
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:18Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:ucfTr7Dj8y2gGM1EjywPHc97Wz79dvAOYGA5LDvS2GGgnvrdoadSEg0cqwjaYgz9DAPRL-nmY5lLj5cOgHp6Bw:bd9b20629fba8f7d
+# rye:signed:2026-11-23T06:14:33Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Ih04z2UfVmcMobFvmTTxgZJi-Toh9z0OB4BikpBLj3LXeXzpY3ItP1R3xEgVqZVGHKRYa481TQNTsPHahFCiBQ:178f8f11b93d6915
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

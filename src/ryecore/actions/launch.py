@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchAction", "LaunchedThread"]
 
-_RUNNER: Final = "ryecore.detached"
+_RUNNER: Final = "ryecore.thread_worker"
 _NOTHING: Final[Mapping[str, str]] = {}
 
 

@@ -31,9 +31,9 @@ def models_of(deps: str | None, *, are_wanted: bool) -> dict[str, Any]:
     """
     if deps is None and not are_wanted:
         return {}
-    from ryecore.injected import injected  # noqa: PLC0415 - for threads alone
+    from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
 
-    return injected(deps, os.environ)
+    return host_options(deps, os.environ)
 
 
 @asynccontextmanager
@@ -56,6 +56,6 @@ async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterat
 
 def missing_models() -> RyeError:
     """The error that says why no model can be asked."""
-    from ryecore.injected import no_models  # noqa: PLC0415 - for threads alone
+    from ryecore.host_factory import missing_models_error  # noqa: PLC0415 - for threads alone
 
-    return no_models(os.environ)
+    return missing_models_error(os.environ)

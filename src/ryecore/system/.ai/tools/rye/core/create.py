@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:693a485b481c35c3c4ee270af5402377b4b9e01a5351f4e3453f8ef78eb7370a:CxmDIOCQ_Ya27c9HeGpLwhhbw09nxSU4WOd3yfLkGUpaaZ0MfJjjSw5uWJseswEsAMCLlAdtBWv6IMZ8J7ZHBg:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:693a485b481c35c3c4ee270af5402377b4b9e01a5351f4e3453f8ef78eb7370a:0cGaFdfFgGIN_s02IMC53rvuY955jhNg5h9DaJbkGuTxTW_RP-u21GSqLLky2gTlrj-cGFxeDLX6uOkZFwJ2AQ:0cc2fd26c5e4a23d
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:WMRMnABEEXA5mRZoqWykBdoB-C3926hQtQdahjM7PyAUCY_r62btpA6rM0rXEY-Vg7ONCIv2YbJP9xjv4ZcLDw:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:8lJ5vUGeg95zfNODNWPSNwrGdaKpFipDWW4cKKscIGIkBmzfwtTywZ0_hLnBE6NXtTg9jhLiprWbOqKKP92UBw:0cc2fd26c5e4a23d
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

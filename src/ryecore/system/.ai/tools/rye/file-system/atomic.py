@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:vZ6g7i_jrI3CcGfwYCjZL3T9EQUrRUBDiNaPdxmTCE5AEMuUI66Fp8Fl88NRqoGIhHdq5ZO4wzmJHIOR03CpCg:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:5Za9E6iEj7g3WQpAOzy4D6-3DPyjhJnUa3bhMQ_zmR6bcfb0lei7xehgRWNvpTyaZmSYiW4sYdYcf8dTZg54Ag:0cc2fd26c5e4a23d
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:_ckMU6HgbiTIhe7OW_TALkhr3vXrlnZ6ky95-HyuMSpbPAKxXnponwdfazJSorsZFxkgHFEMdkgILCmbg0RtAg:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:lu76dcxATm_pCDIuwtylcY1ANpoYL-de7VzwsEL_MwCkfXBqkzAyOx9_yGxLJKMRGreotEPuCuYIyXfAIKcXBQ:0cc2fd26c5e4a23d
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

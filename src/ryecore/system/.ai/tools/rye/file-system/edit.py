@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:zDJIbXVlmFYW0yIb-BuiyNYDlSTzWnkr5hkTzCvrPPS5d5P04kPj0DRQ3lgdp3J6Fci1p1BrzGPiI1NV-NAmCw:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:F2n2WMbPhoF8mCa-rj5lT7CkGErewL0PpyCwLBdSlXg1nq4btTcMVMkiSDEK_b_WQYOf9SuZ2ngaWkSp5CQtDw:0cc2fd26c5e4a23d
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:a8wWtrgpHBQBFZyXnv8_sn0ZfWomuToQjgeZH4evi8vljmFTc_QZuRHZIEKZR-gUShKZpJm5QA65suUK7q5sAA:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:pgDN7TB_XupmGp30yHzm8yzujF1gN20zDkfMfo88UMI5G1jRhUmqpJdcdD6KUSQDAlkua_D1McMB6KDBgeD6Dw:0cc2fd26c5e4a23d
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:ChhiwMzzG1PeWqDLSLIxNyBEDZcWg4MA53oyzHOBcSl0vaVfFLjj1Nh-lM6mqFQ5Zebo7rlwWBihGVTXybzACQ:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:4zARHPkQzjmjnLy3WwQEhJPjLyQDtqqBhQucr0h7yvYBy_9VCvdz2E7O2hOakGHVzXfYy-ibnWxRPEkeDno_Bw:0cc2fd26c5e4a23d
 """List what lies in a folder."""
 
 from __future__ import annotations

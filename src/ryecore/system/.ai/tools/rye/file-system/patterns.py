@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:QgQCc1dlGsTZh3UQVGIqgZ9_FT9eURINYtuGC7ztaOeoHALtcpT0rRLozrtu396VwPlH4w6Fk51dPMLuimI0AQ:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:Pw8Lir3F-ycLfq4fLXzdoc7vgTtcbx0s4CccdtFkMkvy2nhALjeZXfJdwpO0wcearH1O34yuiD7PG3NljTRDBQ:0cc2fd26c5e4a23d
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:NNgC6GKuokWiMc0MDY3a89qUk1KI_Rvb8ACrVp7emRYx9Kr11lKyx1ze0kSqNTykB9NakNaZ95YyK3v6ZxRGAg:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:9dElevYP3gNFP3BQ_C2NutOoKxRz1UyEhX2jRnutnQ5KG6CnWRmMv9XyirxBW2snIKiLOmoANvH40vrX6nC7CA:0cc2fd26c5e4a23d
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

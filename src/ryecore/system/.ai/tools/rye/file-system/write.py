@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:Nc4FsBNvsM3lYGM7-zY4_WPAUETln5UBMiP0ucb34HsBmqqe0r8DEhdhaXYmja-mGEZflL-KmmZdRFzFSZSvBQ:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:zaTiChs6Je0Xhd_PtGgEvODEXgE1wMNp1zXX-glAaABMorx6_KeU9xCHZTcVtzrA9OMsfytS4eUiSJWDEdiKCQ:0cc2fd26c5e4a23d
 """Write a text file in one step."""
 
 from __future__ import annotations

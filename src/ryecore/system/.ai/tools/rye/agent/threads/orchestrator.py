@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:2sYtUedBBMjVE43R4oWFYWO-0tWwjbrAXDfTpSckaLQZ8t68Fu35t75YfWblnIWVCKdCI_-2RUAaxxFz-qZTBw:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:Bwaf3xxZphrPCGBlAHMBq_KCFTegOChGii8loql3WGGDhbDGPUY2XFWowDvVijLGgaCWPfKG69Z-Wd4fMhPCDQ:0cc2fd26c5e4a23d
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T02:50:17Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:wF-4lLHgMBuTSa-xW1bD9CWihStP3J9g1dql2_KH_Wuh9AK3lS6IOiWzO-_YEBprjJMU_7nLZ3GDoHyhAH4xCg:365fb507b56e536a
+# rye:signed:2026-11-23T06:14:33Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:DdBe_qvtcDyjRhX75P6_qeMvgxLdDqPEeeE_-N3YH19j401vV7vULpPkE2-MOZB7BXTFodTWSOPTcdIPuglbCA:0cc2fd26c5e4a23d
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T02:50:17Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:yQXhZ_RUIRFGuRMM8GrC0T6qP692naK5iHCutLRfrPy1E8PyyUTHOC_JQjbi4HKqBflqJ3WZfpNI9btubFQeBw:365fb507b56e536a
+// rye:signed:2026-11-23T06:14:33Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:wgW4MS99wby9JZHCBSbjfeGj-2Qz99WqhRlTNpJDFiVpJmGhspWFpeLP2JlfqKZI828nglIBjcyMN2L29MsgCQ:0cc2fd26c5e4a23d
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

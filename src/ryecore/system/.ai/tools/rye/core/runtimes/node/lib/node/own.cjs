@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T02:50:17Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:LcPlj5BmFWkjcwIxKHPvVtvg7HIEqBj-Ehk54VqFYqbCYDiC6a9AOWftRyv-o2-fET3CoEBfXQ2OKEKVZEfnBQ:365fb507b56e536a
+// rye:signed:2026-11-23T06:14:33Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:rwSXCyX5332brkjDlmubckHrC3LGV8raUjL8g-_7P4zW9L769OrKFkpVWuh9LNxMI7U1uRPpt7QCVfGrceqIAw:0cc2fd26c5e4a23d
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");

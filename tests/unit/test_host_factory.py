@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import ryecore.injected
+import ryecore.host_factory
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import ConfigError, MissingExtra
-from ryecore.injected import ENVIRONMENT, from_environment, injected, no_models, rebuilt
+from ryecore.host_factory import (
+    ENVIRONMENT_FACTORY,
+    call_factory,
+    from_environment,
+    host_options,
+    missing_models_error,
+)
 
 DEPS = """
 from ryecore import AgentRunnerDeps
@@ -40,10 +46,10 @@ def deps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_function_makes_deps_alone_or_arguments_by_name(deps: str) -> None:
     for name in ("alone", "named"):
-        options = injected(f"{deps}:{name}", {})
+        options = host_options(f"{deps}:{name}", {})
         assert isinstance(options["agent"], AgentRunnerDeps)
         assert options["deps_factory"] == f"{deps}:{name}"  # a detached process gets the same
-    assert set(rebuilt(f"{deps}:alone")) == {"agent"}
+    assert set(call_factory(f"{deps}:alone")) == {"agent"}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,7 @@ def test_a_function_makes_deps_alone_or_arguments_by_name(deps: str) -> None:
         ("no_such_module:f", "no module no_such_module", "PYTHONPATH"),
         ("my_deps:absent", "AttributeError", "python -c"),
         ("my_deps:broken", "RuntimeError", "python -c"),
-        ("my_deps:nothing", "made int", "AgentRunnerDeps"),
+        ("my_deps:nothing", "returned int", "AgentRunnerDeps"),
         ("my_deps", "deps_factory is 'my_deps'", "package.module:function"),
     ],
 )
@@ -61,7 +67,7 @@ def test_a_function_that_can_not_be_used_is_refused_without_its_secrets(
     factory: str, said: str, next_step: str
 ) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
-        injected(factory, {})
+        host_options(factory, {})
     assert next_step in refused.value.next_step
     assert "sk-secret" not in str(refused.value)
 
@@ -76,9 +82,9 @@ def test_a_function_that_can_not_be_used_is_refused_without_its_secrets(
     ],
 )
 def test_a_key_in_the_environment_opens_its_provider(name: str, provider: str) -> None:
-    options = injected(None, {name: "sk-1"})
+    options = host_options(None, {name: "sk-1"})
     agent = options["agent"]
-    assert options["deps_factory"] == ENVIRONMENT
+    assert options["deps_factory"] == ENVIRONMENT_FACTORY
     found = agent.resolve_provider(provider)
     assert found is not None
     assert found.provider_id == provider
@@ -89,22 +95,22 @@ def test_a_key_in_the_environment_opens_its_provider(name: str, provider: str) -
 
 
 def test_gemini_s_own_name_of_the_key_counts_first() -> None:
-    agent = injected(None, {"GOOGLE_API_KEY": "b", "GEMINI_API_KEY": "a"})["agent"]
+    agent = host_options(None, {"GOOGLE_API_KEY": "b", "GEMINI_API_KEY": "a"})["agent"]
     assert agent.key_for("gemini") == "a"
 
 
 def test_without_a_key_it_says_which_there_could_be() -> None:
-    assert injected(None, {"ANTHROPIC_API_KEY": ""}) == {}
-    error = no_models({})
+    assert host_options(None, {"ANTHROPIC_API_KEY": ""}) == {}
+    error = missing_models_error({})
     for word in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
         assert word in str(error)
     assert "--deps" in error.next_step
 
 
 def test_a_key_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ryecore.injected, "find_spec", lambda _: None)
-    assert injected(None, {"OPENAI_API_KEY": "sk-1"}) == {}
-    error = no_models({"OPENAI_API_KEY": "sk-1"})
+    monkeypatch.setattr(ryecore.host_factory, "find_spec", lambda _: None)
+    assert host_options(None, {"OPENAI_API_KEY": "sk-1"}) == {}
+    error = missing_models_error({"OPENAI_API_KEY": "sk-1"})
     assert isinstance(error, MissingExtra)
     assert "pip install 'ryecore[openai]'" in error.next_step
     assert "sk-1" not in str(error)
@@ -115,4 +121,4 @@ def test_a_detached_process_asks_its_own_environment(monkeypatch: pytest.MonkeyP
         monkeypatch.delenv(name, raising=False)
     assert from_environment() == {}
     monkeypatch.setenv("OPENAI_API_KEY", "sk-2")
-    assert rebuilt(ENVIRONMENT)["agent"].key_for("openai") == "sk-2"
+    assert call_factory(ENVIRONMENT_FACTORY)["agent"].key_for("openai") == "sk-2"

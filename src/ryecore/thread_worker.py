@@ -1,8 +1,8 @@
-"""The process of one detached thread: `python -m ryecore.detached`.
+"""The process of one detached thread: `python -m ryecore.thread_worker`.
 
-It reads a payload on its standard input, claims the thread, executes it, and ends it with the
-result. A request to stop arrives through the registry and is pushed by the thread's folder; TERM
-counts as one.
+It reads a payload on its standard input, claims the thread, executes it, and settles it
+with the result. Requests to stop arrive through the registry, announced by a change in the thread's
+folder, or as a TERM signal.
 """
 
 import contextlib
@@ -30,7 +30,6 @@ from ryecore.errors import (
     ThreadConflict,
 )
 from ryecore.items.refs import ItemRef
-from ryecore.own_process import environ_without, hear_signals, options_of, stop_by_signal
 from ryecore.policy import CancelToken
 from ryecore.policy.limits import read_limits
 from ryecore.runs.naming import Registered
@@ -41,6 +40,7 @@ from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
 from ryecore.styled import printable
+from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_options
 
 __all__ = ["main"]
 
@@ -51,8 +51,8 @@ _NOTHING_RAN: Final = (
 
 
 def main() -> None:
-    """Carry out the payload on the standard input."""
-    told = hear_signals()
+    """Execute the payload on standard input, and settle its thread."""
+    received = catch_stop_signals()
     payload = Payload.from_bytes(sys.stdin.buffer.read())
     settings = payload.settings
     threads = ThreadStore.open(
@@ -64,22 +64,22 @@ def main() -> None:
     except ThreadConflict:
         return  # it was stopped before it began
     if payload.walk is not None:
-        from ryecore.walker import walk_claimed  # noqa: PLC0415 - for graphs alone
+        from ryecore.graph_worker import walk_claimed  # noqa: PLC0415 - for graphs alone
 
-        walk_claimed(payload, threads, fence, told)
+        walk_claimed(payload, threads, fence, received)
         return
     threads.announce(payload.thread_id, "running")
     if payload.fork is not None:
-        anyio.run(partial(_run_thread, payload, payload.fork, threads, fence, told))
+        anyio.run(partial(_run_thread, payload, payload.fork, threads, fence, received))
         return
     try:
-        status, result = anyio.run(partial(_carry_out, payload, threads, fence, told))
+        status, result = anyio.run(partial(_carry_out, payload, threads, fence, received))
     except Exception as error:  # whatever it is, the thread has to end with it
         traceback.print_exc()  # into the thread's log
         text = f"ryecore itself failed: {type(error).__name__}: {error}"
         status, result = "error", {"status": "error", "error": text, "item_id": payload.item_id}
     threads.settle(payload.thread_id, status, result, fence)
-    with contextlib.suppress(RyeError):  # it has ended whatever comes of this
+    with contextlib.suppress(RyeError):  # the thread has ended, whether pruning succeeds or not
         anyio.run(_prune, payload)
 
 
@@ -89,12 +89,12 @@ async def _prune(payload: Payload) -> None:
 
 
 async def _carry_out(
-    payload: Payload, threads: ThreadStore, fence: int, told: Sequence[int]
+    payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> tuple[Status, Mapping[str, object]]:
     stop = CancelToken()
     async with anyio.create_task_group() as helpers:
-        await helpers.start(stop_by_signal, stop, told)
-        helpers.start_soon(_stop_by_wish, payload.thread_id, threads, stop)
+        await helpers.start(cancel_on_signal, stop, received)
+        helpers.start_soon(_watch_stop_requests, payload.thread_id, threads, stop)
         helpers.start_soon(_keep_lease, payload.thread_id, threads, fence, stop)
         try:
             return await _execute(payload, threads, stop)
@@ -112,7 +112,7 @@ async def _carry_out(
 
 
 async def _run_thread(
-    payload: Payload, fork: Fork, threads: ThreadStore, fence: int, told: Sequence[int]
+    payload: Payload, fork: Fork, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> None:
     """Run a directive's thread, which ends its own row."""
     from ryecore.threads.wish import ThreadWish  # noqa: PLC0415 - not for tools
@@ -127,14 +127,14 @@ async def _run_thread(
         Registered(payload.thread_id, fence),
     )
     try:
-        opened = Rye.open(environ=environ_without(), **options_of(payload.settings))
+        opened = Rye.open(environ=environ_without(), **open_options(payload.settings))
     except RyeError as error:  # nothing has begun that could end it
         threads.free_start_key(payload.thread_id)
         result = error.during(payload.item_id).to_dict()
         threads.settle(payload.thread_id, "error", result, fence)
         return
     async with anyio.create_task_group() as helpers, opened as rye:
-        await helpers.start(stop_by_signal, stop, told)
+        await helpers.start(cancel_on_signal, stop, received)
         try:
             await rye.threads.run(wish, evolve(payload.context, cancellation=stop))
         except RyeError as error:  # its row says so
@@ -146,7 +146,7 @@ async def _run_thread(
 async def _execute(
     payload: Payload, threads: ThreadStore, stop: CancelToken
 ) -> tuple[Status, Mapping[str, object]]:
-    async with Rye.open(**options_of(payload.settings)) as rye:
+    async with Rye.open(**open_options(payload.settings)) as rye:
         done = await rye.execute(
             payload.item_id,
             payload.parameters,
@@ -157,10 +157,10 @@ async def _execute(
     return "completed" if done.success else "error", done.to_dict()
 
 
-async def _stop_by_wish(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
+async def _watch_stop_requests(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
     async with Signs(threads.folder_of(thread_id)) as watched:
         while True:
-            with contextlib.suppress(StateError):  # that it can't be read is no wish to stop
+            with contextlib.suppress(StateError):  # an unreadable registry is not a request to stop
                 found = await run_in_thread(threads.registry.get_thread, thread_id)
                 if found.cancel_requested or found.kill_requested:
                     stop.cancel()
@@ -177,7 +177,7 @@ async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: Ca
             with contextlib.suppress(StateError):
                 found = await run_in_thread(threads.registry.get_thread, thread_id)
                 if found.fence != fence:
-                    stop.cancel()  # somebody declared this process dead; what runs must not go on
+                    stop.cancel()  # this process was declared dead, so what it runs must stop
                     return
 
 
@@ -185,5 +185,5 @@ if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
         try:
             main()
-        except RyeError as problem:  # its log tells, for nobody else is there
+        except RyeError as problem:  # stderr is the thread's log
             sys.exit(f"ryecore: {problem}")

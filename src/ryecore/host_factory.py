@@ -1,7 +1,7 @@
-"""The models of a process that opens its own Rye, made by a function or from API keys.
+"""The host factory: a function or API keys that give a process its models for the Rye it opens.
 
-The command line, the MCP server, the documented calls and detached processes take it from here. A
-key is read from the environment each time that a model is asked, and is kept nowhere.
+The command line, the MCP server, the documented calls and worker processes use it. A key is read
+from the environment each time that a model is called, and is stored nowhere.
 
 Source: docs/design/agent-node.md#in-another-process;
 docs/design/agent-node.md#what-the-host-injects.
@@ -22,21 +22,27 @@ if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.llm.provider import LlmProvider
 
-__all__ = ["ENVIRONMENT", "from_environment", "injected", "no_models", "rebuilt"]
+__all__ = [
+    "ENVIRONMENT_FACTORY",
+    "call_factory",
+    "from_environment",
+    "host_options",
+    "missing_models_error",
+]
 
-ENVIRONMENT: Final = "ryecore.injected:from_environment"
-"""The factory that stands for the keys in the environment, in detached processes too."""
+ENVIRONMENT_FACTORY: Final = "ryecore.host_factory:from_environment"
+"""The factory that makes models from the keys in the environment, also in worker processes."""
 
 
 @frozen
 class _Vendor:
-    """A provider that can be had from the environment.
+    """A provider whose key may stand in the environment.
 
     Attributes:
-        provider_id: What models are called by, in front of the slash.
-        package: The SDK that its extra installs.
+        provider_id: The part of a model's name in front of the slash.
+        package: The SDK's package, which its extra installs.
         home: Its adapter, as `module:class`.
-        keys: The variables that may hold its key; the first one that does counts.
+        keys: The variables that may hold its key; the first that is set counts.
     """
 
     provider_id: str
@@ -62,35 +68,35 @@ _VENDORS: Final = (
 )
 
 
-def injected(deps_factory: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of `Rye.open` that give a Rye its models.
+def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of `Rye.open` that give a Rye its models.
 
     Args:
-        deps_factory: `package.module:function`; None for what the environment's keys open.
+        deps_factory: `package.module:function`; None for models from the environment's keys.
         environ: The environment.
 
     Returns:
-        The arguments, with the factory that gives a detached process the same; empty where there
-        is neither a factory nor a key.
+        The arguments, with the factory that gives worker processes the same; empty without a
+        factory and a key.
 
     Raises:
-        ConfigError: The factory can't be imported or called, or makes something else.
+        ConfigError: The factory can't be imported or called, or returns something else.
     """
     if deps_factory is not None:
-        return {**rebuilt(deps_factory), "deps_factory": deps_factory}
+        return {**call_factory(deps_factory), "deps_factory": deps_factory}
     agent = _from_keys(environ)
-    return {} if agent is None else {"agent": agent, "deps_factory": ENVIRONMENT}
+    return {} if agent is None else {"agent": agent, "deps_factory": ENVIRONMENT_FACTORY}
 
 
-def rebuilt(deps_factory: str) -> dict[str, Any]:
-    """What a factory injects: arguments of `Rye.open` that can't travel between processes.
+def call_factory(deps_factory: str) -> dict[str, Any]:
+    """Call a factory for the arguments of `Rye.open` that can't be sent to another process.
 
     Args:
-        deps_factory: `package.module:function`. It is called without arguments, and returns such
-            arguments by name, or `AgentRunnerDeps` alone.
+        deps_factory: `package.module:function`. It is called without arguments, and returns
+            `AgentRunnerDeps`, or a mapping of arguments such as `agent` and `approve`.
 
     Raises:
-        ConfigError: It can't be imported or called, or makes something else.
+        ConfigError: It can't be imported or called, or returns something else.
     """
     module, _, name = (check_factory(deps_factory) or "").partition(":")
     is_missing = False
@@ -104,7 +110,7 @@ def rebuilt(deps_factory: str) -> dict[str, Any]:
         raise ConfigError(
             f"{deps_factory} can't be imported: there is no module {problem.name}.",
             next_step="Install it, or put its folder into PYTHONPATH: the project's own folder is "
-            "not looked into.",
+            "not searched.",
         ) from problem
     except Exception as problem:
         why = f": the module {module} has no {name}" if is_missing else ""
@@ -115,35 +121,35 @@ def rebuilt(deps_factory: str) -> dict[str, Any]:
         ) from problem
     if isinstance(made, Mapping):
         return dict(made)
-    from ryecore.agent.deps import AgentRunnerDeps  # noqa: PLC0415 - for what asks models alone
+    from ryecore.agent.deps import AgentRunnerDeps  # noqa: PLC0415 - only where models are called
 
     if not isinstance(made, AgentRunnerDeps):
         raise ConfigError(
-            f"{deps_factory} made {type(made).__name__}, no mapping.",
+            f"{deps_factory} returned {type(made).__name__}, not a mapping.",
             next_step='Return AgentRunnerDeps, or arguments of Rye.open such as {"agent": deps}.',
         )
     return {"agent": made}
 
 
 def from_environment() -> dict[str, Any]:
-    """What the keys in this process's environment open; a detached process calls it."""
+    """Return the arguments of `Rye.open` that this process's keys allow; workers call it."""
     agent = _from_keys(os.environ)
     return {} if agent is None else {"agent": agent}
 
 
-def no_models(environ: Mapping[str, str]) -> RyeError:
-    """The error that says why no model can be asked, and what to do."""
+def missing_models_error(environ: Mapping[str, str]) -> RyeError:
+    """Return the error that says why there is no model, and what to do."""
     for vendor in _VENDORS:
         named = next((name for name in vendor.keys if environ.get(name)), None)
         if named is not None and not _is_installed(vendor.package):
             extra = vendor.provider_id
             return MissingExtra(
-                f"{named} is set, and the extra {extra}, which it is for, is not installed.",
+                f"{named} is set, but the extra {extra} is not installed.",
                 next_step=f"pip install 'ryecore[{extra}]', or pass --deps module:function.",
                 extra=extra,
             )
     return ConfigError(
-        "A thread needs a model, and there is no key for any: none of "
+        "A thread needs a model, but no API key is set: none of "
         f"{', '.join(vendor.keys[0] for vendor in _VENDORS)} is set.",
         next_step="Set one and install its extra (such as: pip install 'ryecore[anthropic]'), or "
         "pass --deps module:function, which makes AgentRunnerDeps.",
@@ -151,7 +157,7 @@ def no_models(environ: Mapping[str, str]) -> RyeError:
 
 
 def _from_keys(environ: Mapping[str, str]) -> "AgentRunnerDeps | None":
-    from ryecore.agent.deps import AgentRunnerDeps  # noqa: PLC0415 - for what asks models alone
+    from ryecore.agent.deps import AgentRunnerDeps  # noqa: PLC0415 - only where models are called
 
     vendors = {
         vendor.provider_id: vendor

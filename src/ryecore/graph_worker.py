@@ -26,15 +26,15 @@ from ryecore.graph.run import GraphRun
 from ryecore.graph.view.progress import ProgressLines
 from ryecore.graph.wish import GraphWish
 from ryecore.items.refs import ItemRef
-from ryecore.own_process import environ_without, hear_signals, options_of, stop_by_signal
 from ryecore.policy import CallContext, CancelToken
 from ryecore.runs.naming import Registered
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
+from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_options
 
 __all__ = ["main", "walk_claimed"]
 
-_INTERPRETER: Final = "RYE_WALKER_PYTHON"
+_INTERPRETER: Final = "RYE_WORKER_PYTHON"
 _QUIET: Final = "RYE_GRAPH_QUIET"
 
 
@@ -44,19 +44,19 @@ def main() -> int:
     Returns:
         The exit code: 0 where the run succeeded.
     """
-    told = hear_signals()
+    received = catch_stop_signals()
     # What a host's module prints as it is imported must not stand beside the result.
     answer = os.dup(1)
     os.dup2(2, 1)
     payload = Payload.from_bytes(sys.stdin.buffer.read())
-    document = _walk(payload, told)
+    document = _walk(payload, received)
     with contextlib.suppress(BrokenPipeError), open(answer, "wb") as out:
         text = json.dumps(document, ensure_ascii=False)
         out.write(f"{text}\n".encode(errors="backslashreplace"))
     return 0 if document.get("success") is True else 1
 
 
-def _walk(payload: Payload, told: Sequence[int]) -> Mapping[str, object]:
+def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, object]:
     settings = payload.settings
     roots = (Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai")
     try:
@@ -67,19 +67,19 @@ def _walk(payload: Payload, told: Sequence[int]) -> Mapping[str, object]:
         return _failed(payload, error, "cancelled")
     except RyeError as error:
         return _failed(payload, error)
-    return walk_claimed(payload, threads, fence, told)
+    return walk_claimed(payload, threads, fence, received)
 
 
 def walk_claimed(
-    payload: Payload, threads: ThreadStore, fence: int, told: Sequence[int]
+    payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> Mapping[str, object]:
-    """Run a graph whose run this process has claimed. Whatever happens, the run has ended then.
+    """Run a graph whose run this process has claimed, and settle the run whatever happens.
 
     Args:
-        payload: What to run, and on whose behalf.
+        payload: What to run, and for which caller.
         threads: The project's threads.
         fence: The owner's, as the claim gave it.
-        told: The signals that have come so far.
+        received: The stop signals received so far.
 
     Returns:
         The result document.
@@ -88,11 +88,11 @@ def walk_claimed(
     threads.announce(payload.thread_id, "running")
     try:
         try:
-            opened = Rye.open(environ=environ_without([_INTERPRETER]), **options_of(settings))
+            opened = Rye.open(environ=environ_without([_INTERPRETER]), **open_options(settings))
         except RyeError:
             threads.free_start_key(payload.thread_id)
             raise
-        return anyio.run(partial(_run, opened, payload, fence, told))
+        return anyio.run(partial(_run, opened, payload, fence, received))
     except RyeError as error:
         document = _failed(payload, error)
     except Exception as error:  # whatever it is, the run has to end with it
@@ -104,12 +104,12 @@ def walk_claimed(
 
 
 async def _run(
-    opened: Rye, payload: Payload, fence: int, told: Sequence[int]
+    opened: Rye, payload: Payload, fence: int, received: Sequence[int]
 ) -> Mapping[str, object]:
     stop = CancelToken()
     failed: Exception | None = None
     async with opened as rye, anyio.create_task_group() as helpers:
-        await helpers.start(stop_by_signal, stop, told)
+        await helpers.start(cancel_on_signal, stop, received)
         try:
             return await _run_graph(rye, payload, fence, evolve(payload.context, cancellation=stop))
         except Exception as error:  # which the group would wrap
@@ -131,20 +131,20 @@ async def _run_graph(
     run = await rye.graphs.carry_out(wish, ctx)
     if os.environ.get(_QUIET) != "1":
         graph = await rye.graphs.load(wish.ref, ctx=ctx)
-        await _tell(run, ProgressLines(len(graph.nodes)))
+        await _write_progress(run, ProgressLines(len(graph.nodes)))
     result = await run.result()
     return cast("Mapping[str, object]", result.data)
 
 
-async def _tell(run: GraphRun, lines: ProgressLines) -> None:
-    """Tell how a run goes on, until it has ended."""
+async def _write_progress(run: GraphRun, lines: ProgressLines) -> None:
+    """Write a line to stderr for each step, until the run has ended."""
     async for event in run.events():
         line = lines.line(event)
         if line is not None:
-            with contextlib.suppress(OSError):  # nobody reads it any more
+            with contextlib.suppress(OSError):  # its reader is gone
                 os.write(2, f"{line}\n".encode())
 
 
 def _failed(payload: Payload, error: RyeError | str, status: str = "error") -> Mapping[str, object]:
-    told = {"error": error} if isinstance(error, str) else error.during(payload.item_id).to_dict()
-    return {**told, "success": False, "status": status, "graph_run_id": payload.thread_id}
+    facts = {"error": error} if isinstance(error, str) else error.during(payload.item_id).to_dict()
+    return {**facts, "success": False, "status": status, "graph_run_id": payload.thread_id}

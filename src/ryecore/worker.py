@@ -1,0 +1,65 @@
+"""The shared start of worker processes: the host's options, its environment, and stop signals.
+
+A worker is a process of ryecore itself, not a tool: it inherits the host's environment, and reads
+on its standard input what to execute and for which caller.
+
+Source: decision 20.
+"""
+
+import os
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ryecore.actions.settings import Settings
+from ryecore.host_factory import call_factory
+from ryecore.policy import CancelToken
+from ryecore.policy.call_ids import THREAD_ID, THREAD_MARK
+from ryecore.runs.naming import PARENT_ID
+
+__all__ = ["cancel_on_signal", "catch_stop_signals", "environ_without", "open_options"]
+
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def catch_stop_signals() -> list[int]:
+    """Record TERM, INT and HUP instead of dying of them, so that the result can still be written.
+
+    Returns:
+        The signals received so far; the list grows until `cancel_on_signal` takes over.
+    """
+    received: list[int] = []
+    for number in _STOPPING:
+        signal.signal(number, lambda which, _: received.append(which))
+    return received
+
+
+async def cancel_on_signal(
+    stop: CancelToken, received: Sequence[int], *, task_status: TaskStatus[None]
+) -> None:
+    """Cancel `stop` at the first stop signal, or at once where `received` holds one."""
+    with anyio.open_signal_receiver(*_STOPPING) as arriving:
+        if received:
+            stop.cancel()
+        task_status.started()
+        async for _ in arriving:
+            stop.cancel()
+
+
+def open_options(settings: Settings) -> dict[str, Any]:
+    """Return the arguments of `Rye.open`, with those that the host's factory makes in this process.
+
+    Raises:
+        ConfigError: The factory can't be imported or called, or returns something else.
+    """
+    factory = settings.deps_factory
+    return settings.to_options() | ({} if factory is None else call_factory(factory))
+
+
+def environ_without(names: Iterable[str] = ()) -> dict[str, str]:
+    """Return this process's environment without `names` and the variables that mark a child run."""
+    dropped = {PARENT_ID, THREAD_ID, THREAD_MARK, *names}
+    return {name: value for name, value in os.environ.items() if name not in dropped}
