@@ -44,7 +44,7 @@ SERVERS = (
     *COMMAND,
     "mcp.server.mcpserver",
     "ryecore.mcp_client.connector",
-    "ryecore.mcp_client.service",
+    "ryecore.mcp_client.connector",
     "ryecore.mcp_client.session",
     "ryecore.mcp_server.http",
     "ryecore.mcp_server.server",

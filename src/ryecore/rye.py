@@ -24,7 +24,7 @@ from ryecore.actions.settings import (
 from ryecore.actions.threads import Threads
 from ryecore.chain.config import HostConfig
 from ryecore.chain.model import ChainTrace, ExecutionResult
-from ryecore.items.places import existing_folder, folder_to_be
+from ryecore.items.paths import existing_folder, folder_to_be
 from ryecore.items.project_trust import trust_project
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space, discover_bundles

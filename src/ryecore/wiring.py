@@ -28,7 +28,7 @@ from ryecore.chain.project_env import ProjectEnv
 from ryecore.chain.trace import Trace
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
-from ryecore.items.sealed import Seals
+from ryecore.items.snapshots import Seals
 from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
@@ -270,7 +270,7 @@ class Parts:
     @cached_property
     def _dispatcher(self) -> "ActionDispatcher":
         from ryecore.actions.dispatch import ActionDispatcher  # noqa: PLC0415
-        from ryecore.search.listing import ToolListing  # noqa: PLC0415
+        from ryecore.search.walk import ToolListing  # noqa: PLC0415
 
         return ActionDispatcher(
             self.execute,

@@ -20,7 +20,6 @@ from ryecore.chain.spec import VerifyDepsSpec
 from ryecore.chain.trace import Trace
 from ryecore.items import metadata
 from ryecore.items.documents import parse_document
-from ryecore.items.evidence import Evidence
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import COMMENT_FORMS, parse_payload, split_content
@@ -29,7 +28,7 @@ from ryecore.items.spaces import Space, Spaces, built_in_space, locate
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.lillux.witness import Witness
+from ryecore.lillux.witness import Evidence, Witness
 from ryecore.rye import Rye
 from tests.benchmarks.harness import compare
 

@@ -9,8 +9,8 @@ from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Fetched, ForkOptions, Planned, Shown
-from ryecore.search.listing import ToolListing
 from ryecore.search.model import SearchResults
+from ryecore.search.walk import ToolListing
 
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchAction

@@ -19,9 +19,8 @@ from ryecore.errors import (
     ItemNotFound,
     RyeError,
 )
-from ryecore.items.confined import check_links, writable_folder
 from ryecore.items.description import ItemDescription, describe
-from ryecore.items.files import write_atomically
+from ryecore.items.files import check_links, writable_folder, write_atomically
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.signature import SIDECAR, FileTypesReader, comment_form
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate, refs_of

@@ -22,15 +22,14 @@ from ryecore.errors import (
     UnsignedItem,
     UntrustedKey,
 )
-from ryecore.items.exports import EXPORT_FOLDER, is_export
+from ryecore.items.refs import EXPORT_FOLDER, is_export
 from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.search.excerpt import beginning, excerpt
 from ryecore.search.index import WEIGHTS, Found, SearchIndex, Shown
 from ryecore.search.model import SearchResult, SearchResults
-from ryecore.search.query import FIELDS, Query, translate
-from ryecore.search.scope import Scope, hint_for, parse_scope
+from ryecore.search.query import FIELDS, Query, Scope, hint_for, parse_scope, translate
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
 __all__ = ["SearchAction"]

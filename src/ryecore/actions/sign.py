@@ -19,10 +19,9 @@ from ryecore.errors import (
     SigningError,
     UnsignedItem,
 )
-from ryecore.items.exports import is_export
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.places import file_called, place_of
-from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.paths import file_called, place_of
+from ryecore.items.refs import KIND_FOLDERS, ItemRef, is_export
 from ryecore.items.signature import FileTypesReader, comment_form, split_content
 from ryecore.items.signing import SignedFile, check_name, find_files, sign_file
 from ryecore.items.spaces import ItemSource, Space, Spaces, named

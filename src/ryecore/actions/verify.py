@@ -10,9 +10,8 @@ from attrs import frozen
 
 from ryecore.actions.allowed import check_capability, own_space
 from ryecore.errors import RyeError, UnsignedItem
-from ryecore.items.exports import is_export
-from ryecore.items.places import file_called, source_at
-from ryecore.items.refs import KIND_FOLDERS, ItemRef
+from ryecore.items.paths import file_called, source_at
+from ryecore.items.refs import KIND_FOLDERS, ItemRef, is_export
 from ryecore.items.signature import FileTypesReader
 from ryecore.items.signing import find_files
 from ryecore.items.spaces import ItemSource, Spaces, locate, named

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ryecore.chain.spec import AnchorSpec
 from ryecore.errors import AnchorError
-from ryecore.items.evidence import Evidence
 from ryecore.lillux.digests import read_digest
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["find_anchor"]
 

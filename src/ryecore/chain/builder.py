@@ -17,12 +17,12 @@ from ryecore.errors import (
     MissingExecutorId,
     RyeError,
 )
-from ryecore.items.evidence import Evidence
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.items.signature import SIDECAR
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["MAX_CHAIN_DEPTH", "PRIMITIVE_SPECS", "ChainBuilder"]
 

@@ -14,13 +14,13 @@ from attrs import evolve, frozen
 from ryecore.chain.spec import ConfigSpec, ElementSpec
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, UnsignedItem
-from ryecore.items.confined import leads_out
 from ryecore.items.documents import parse_document
-from ryecore.items.evidence import Evidence
+from ryecore.items.files import leads_out
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource, Space, Spaces
 from ryecore.items.verification import Verifier
 from ryecore.lillux.digests import read_digest
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["ConfigLayer", "ConfigResolver", "HostConfig", "deep_merge", "must_be_signed"]
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from ryecore.chain.spec import VerifyDepsSpec
 from ryecore.errors import AnchorError, IntegrityError
-from ryecore.items.evidence import Evidence
 from ryecore.items.packages import (
     EVERY_FILE,
     PACKAGE_FOLDERS,
@@ -25,7 +24,7 @@ from ryecore.items.signature import SIDECAR
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.digests import TreeFilter, list_tree, stat_tree
-from ryecore.lillux.witness import TreeStat
+from ryecore.lillux.witness import Evidence, TreeStat
 
 __all__ = ["Dependencies"]
 

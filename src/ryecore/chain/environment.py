@@ -13,7 +13,7 @@ from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError
-from ryecore.items.evidence import Evidence
+from ryecore.lillux.witness import Evidence
 from ryecore.policy.inheritance import (
     InheritEnv,
     for_own_process,

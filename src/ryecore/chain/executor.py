@@ -27,13 +27,13 @@ from ryecore.errors import (
     RyeError,
     SpawnFailed,
 )
-from ryecore.items.evidence import Evidence
-from ryecore.items.programs import find_on_path
+from ryecore.items.paths import find_on_path
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
 from ryecore.lillux.warm import WarmPool
+from ryecore.lillux.witness import Evidence
 from ryecore.policy.call_ids import CALL_ID, call_id_of, thread_variables
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CallContext

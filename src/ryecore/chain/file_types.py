@@ -11,7 +11,6 @@ from ryecore.chain.remembered import Remembered
 from ryecore.chain.spec import read_spec
 from ryecore.chain.trace import Trace
 from ryecore.errors import RyeError
-from ryecore.items.evidence import Evidence
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import CommentForm
@@ -19,7 +18,7 @@ from ryecore.items.spaces import EXTENSIONS, ItemSource, Space, Spaces
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.digests import TreeFilter, stat_tree
-from ryecore.lillux.witness import TreeStat
+from ryecore.lillux.witness import Evidence, TreeStat
 
 __all__ = ["RUNTIMES_FOLDER", "FileTypes"]
 

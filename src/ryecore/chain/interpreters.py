@@ -15,9 +15,9 @@ from attrs import frozen
 
 from ryecore.chain.spec import InterpreterSpec
 from ryecore.errors import InterpreterNotFound, MissingExtra, SpawnFailed
-from ryecore.items.evidence import Evidence
-from ryecore.items.programs import find_on_path, is_program, lies_inside
+from ryecore.items.paths import find_on_path, is_program, lies_inside
 from ryecore.lillux.processes import ProcessSpec, run_process_sync
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["FoundInterpreter", "Interpreters"]
 

@@ -18,10 +18,10 @@ from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
 from ryecore.chain.warm import template_of, warm_of
 from ryecore.errors import AnchorError, ConfigError
-from ryecore.items.evidence import Evidence
-from ryecore.items.sealed import NOWHERE, SealedTree, Seals
+from ryecore.items.snapshots import NOWHERE, SealedTree, Seals
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["Layout", "Sealer"]
 

@@ -27,11 +27,10 @@ from ryecore.chain.templating import Template
 from ryecore.chain.trace import Event, Trace
 from ryecore.chain.validator import ChainValidator
 from ryecore.errors import MetadataError, RyeError
-from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import utc_now
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.lillux.witness import Witness
+from ryecore.lillux.witness import Evidence, Witness
 
 __all__ = ["ChainCache", "PreparedChain", "Preparer"]
 

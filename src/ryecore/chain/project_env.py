@@ -11,10 +11,10 @@ from attrs import frozen
 
 from ryecore.chain.dotenv import DotenvReader
 from ryecore.errors import InputError
-from ryecore.items.evidence import Evidence
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allow_variables
 from ryecore.items.spaces import Space
+from ryecore.lillux.witness import Evidence
 from ryecore.policy.dotenv import is_variable_name, may_set_from_dotenv
 
 __all__ = ["DotenvName", "ProjectEnv"]

@@ -10,9 +10,8 @@ from attrs import frozen
 
 from ryecore.caches import BoundedDict
 from ryecore.chain.trace import Event, Trace
-from ryecore.items.evidence import Evidence
 from ryecore.items.signature import utc_now
-from ryecore.lillux.witness import Witness
+from ryecore.lillux.witness import Evidence, Witness
 
 __all__ = ["Remembered"]
 

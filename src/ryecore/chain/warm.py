@@ -16,7 +16,7 @@ from ryecore.chain.plan import merge_configs, placeholder_names
 from ryecore.chain.spec import WarmSpec
 from ryecore.chain.templating import as_text, count_of
 from ryecore.errors import MetadataError
-from ryecore.items.sealed import SealedTree
+from ryecore.items.snapshots import SealedTree
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.witness import Witness
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from ryecore.errors import AnchorError, SigningError
-from ryecore.items.confined import writable_folder
 from ryecore.items.documents import parse_document
-from ryecore.items.files import write_atomically
-from ryecore.items.places import absolute, place_of
+from ryecore.items.files import writable_folder, write_atomically
+from ryecore.items.paths import absolute, place_of
 from ryecore.items.signing import SignedFile, sign_file
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.digests import TreeFilter, digest_tree

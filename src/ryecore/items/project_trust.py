@@ -12,12 +12,12 @@ import tomli_w
 
 from ryecore.errors import RyeError
 from ryecore.items.documents import parse_document
-from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.signing import write_signed
 from ryecore.items.spaces import ItemSource, Space, project_digest
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["allow_variables", "allowed_variables", "is_project_trusted", "trust_project"]
 

@@ -1,4 +1,7 @@
-"""Item ids and canonical refs: `kind:id`."""
+"""Item ids, canonical refs (`kind:id`), and the ids that are reserved for exports of threads.
+
+Exports are records, never items. Source: decisions 5 and 36.
+"""
 
 import re
 from typing import Final, Self
@@ -7,7 +10,15 @@ from attrs import frozen
 
 from ryecore.errors import InvalidItemId
 
-__all__ = ["KIND_FOLDERS", "ItemRef", "check_item_id", "shown_id"]
+__all__ = [
+    "EXPORT_FOLDER",
+    "KIND_FOLDERS",
+    "RECORD_LINE",
+    "ItemRef",
+    "check_item_id",
+    "is_export",
+    "shown_id",
+]
 
 KIND_FOLDERS: Final = {
     "tool": "tools",
@@ -116,3 +127,20 @@ class ItemRef:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.id}"
+
+
+EXPORT_FOLDER: Final = "agent/threads"
+"""The folder of exports, below a project's `.ai/knowledge`."""
+
+RECORD_LINE: Final = b"<!-- rye-record:"
+"""The beginning of a document that a run key has signed as a record."""
+
+
+def is_export(kind: str, name: str) -> bool:
+    """Return whether an item's id or path belongs to the folder of exports.
+
+    Args:
+        kind: The kind of item.
+        name: Its id, or its slash path below the kind's folder.
+    """
+    return kind == "knowledge" and name.startswith(f"{EXPORT_FOLDER}/")

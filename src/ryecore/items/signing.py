@@ -10,11 +10,15 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
-from ryecore.items.confined import check_links, writable_folder
-from ryecore.items.exports import EXPORT_FOLDER, RECORD_LINE, is_export
-from ryecore.items.files import is_left_over, remove_left_overs, write_atomically
-from ryecore.items.places import absolute, place_of
-from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.files import (
+    check_links,
+    is_left_over,
+    remove_left_overs,
+    writable_folder,
+    write_atomically,
+)
+from ryecore.items.paths import absolute, place_of
+from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS, RECORD_LINE, is_export
 from ryecore.items.signature import (
     SIDECAR,
     CommentForm,

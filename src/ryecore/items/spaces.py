@@ -18,8 +18,8 @@ from ryecore.errors import (
     ItemNotFound,
     RyeError,
 )
-from ryecore.items.evidence import Evidence
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, check_item_id
+from ryecore.lillux.witness import Evidence
 
 __all__ = [
     "EXTENSIONS",

@@ -16,12 +16,12 @@ from typing import Final, Literal
 from attrs import frozen
 
 from ryecore.errors import MetadataError, RevokedKey, SigningError, UntrustedKey
-from ryecore.items.evidence import Evidence
 from ryecore.items.key_files import TRUSTED_KEYS_PATH, KeyFile, parse_key_file
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey
+from ryecore.lillux.witness import Evidence
 
 __all__ = ["AskedOnce", "KeyStatus", "ListedKey", "TrustStore", "TrustedKey"]
 

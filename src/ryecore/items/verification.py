@@ -20,8 +20,7 @@ from ryecore.errors import (
     MalformedSignature,
     UnsignedItem,
 )
-from ryecore.items.evidence import Evidence
-from ryecore.items.places import absolute, source_at
+from ryecore.items.paths import absolute, source_at
 from ryecore.items.signature import (
     SIDECAR,
     FileTypesReader,
@@ -33,6 +32,7 @@ from ryecore.items.signature import (
 from ryecore.items.spaces import EXTENSIONS, ItemSource
 from ryecore.items.trust import AskedOnce, TrustStore
 from ryecore.lillux.digests import read_digest
+from ryecore.lillux.witness import Evidence
 from ryecore.notices import warn
 
 __all__ = [

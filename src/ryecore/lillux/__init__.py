@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ryecore.lillux.clock import monotonic_ns as monotonic_ns
-    from ryecore.lillux.clock import now_ns as now_ns
+    from ryecore._native import monotonic_ns as monotonic_ns
+    from ryecore._native import now_ns as now_ns
     from ryecore.lillux.digests import TreeDigest as TreeDigest
     from ryecore.lillux.digests import TreeFilter as TreeFilter
     from ryecore.lillux.digests import digest_tree as digest_tree
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ryecore.lillux.digests import read_files as read_files
     from ryecore.lillux.digests import sha256_file as sha256_file
     from ryecore.lillux.digests import stat_tree as stat_tree
-    from ryecore.lillux.envelopes import BoxKey as BoxKey
-    from ryecore.lillux.envelopes import open_envelope as open_envelope
-    from ryecore.lillux.envelopes import seal_envelope as seal_envelope
+    from ryecore.lillux.keys import BoxKey as BoxKey
     from ryecore.lillux.keys import PublicKey as PublicKey
     from ryecore.lillux.keys import SigningKey as SigningKey
+    from ryecore.lillux.keys import open_envelope as open_envelope
+    from ryecore.lillux.keys import seal_envelope as seal_envelope
     from ryecore.lillux.processes import ProcessId as ProcessId
     from ryecore.lillux.processes import ProcessResult as ProcessResult
     from ryecore.lillux.processes import ProcessSpec as ProcessSpec

@@ -1,19 +1,204 @@
-"""JSON Schema: the failures of an instance, by path and in plain words.
+"""JSON Schema: validation of instances, and bounds on the size of schemas.
 
-Source: ADR 006.
+A schema of a few hundred bytes whose parts refer to each other several times, level by level, takes
+billions of steps for the smallest instance, and a validation can't be interrupted. So the size of a
+schema is bounded with its references followed.
+
+Source: ADR 006; decision 82.
 """
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
+from urllib.parse import unquote, urldefrag, urljoin
 
 import anyio.to_thread
 from attrs import frozen
 
 from ryecore import _native
-from ryecore.lillux.schema_size import MAX_SCHEMA_CHARS, check_schema_size
 
-__all__ = ["MAX_STEPS", "UNDECIDED", "SchemaFailure", "SchemaValidator"]
+__all__ = [
+    "MAX_SCHEMA_CHARS",
+    "MAX_STEPS",
+    "MAX_SUBSCHEMAS",
+    "UNDECIDED",
+    "SchemaFailure",
+    "SchemaValidator",
+    "check_schema_size",
+]
+
+MAX_SCHEMA_CHARS: Final = 1_048_576
+"""The most characters of a schema's JSON."""
+
+MAX_SUBSCHEMAS: Final = 1_000_000
+"""The most subschemas, each counted at every place that refers to it."""
+
+MAX_SUBSCHEMAS_A_VALUE: Final = 20_000
+"""The most subschemas that are applied to one value."""
+
+_MAX_DEPTH: Final = 256
+"""The deepest nesting of subschemas, references followed."""
+
+_ONE: Final = ("not", "if", "then", "else")
+_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_MAPS: Final = ("dependentSchemas", "dependencies")
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_INNER_ONE: Final = (
+    "items", "additionalItems", "contains", "additionalProperties", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+_INNER_LISTS: Final = ("prefixItems", "items")
+_INNER_MAPS: Final = ("properties", "patternProperties")
+
+
+def check_schema_size(schema: object) -> None:
+    """Refuse a schema that is too large once its references are followed.
+
+    Args:
+        schema: The schema, as parsed JSON.
+
+    Raises:
+        ValueError: It has more than `MAX_SUBSCHEMAS`, or is nested too deeply.
+    """
+    try:
+        here, all_in_all = _Sizes(schema).of(schema)
+    except RecursionError:
+        raise ValueError("The schema is nested too deeply.") from None
+    if all_in_all > MAX_SUBSCHEMAS or here > MAX_SUBSCHEMAS_A_VALUE:
+        raise ValueError(
+            "The schema refers to its own parts so often that it comes to more than "
+            f"{MAX_SUBSCHEMAS} subschemas, or {MAX_SUBSCHEMAS_A_VALUE} of one value."
+        )
+
+
+class _Sizes:
+    """The sizes of one document's subschemas, each counted once."""
+
+    def __init__(self, root: object) -> None:
+        self._root = root
+        self._known: dict[int, tuple[int, int]] = {}
+        self._open: set[int] = set()
+        self._bases: dict[int, str] = {}
+        self._documents: dict[str, object] = {"": root}
+        self._anchors: dict[tuple[str, str], object] = {}
+        self._dynamic: dict[str, list[object]] = {}
+        self._find_names(root)
+
+    def of(self, schema: object) -> tuple[int, int]:
+        """Return how many subschemas are applied to one value at most, and in all."""
+        if not isinstance(schema, Mapping):
+            return (1, 1)
+        key = id(schema)
+        if key in self._known:
+            return self._known[key]
+        if key in self._open:  # a recursive schema: the instance bounds it
+            return (1, 1)
+        if len(self._open) >= _MAX_DEPTH:
+            raise RecursionError
+        self._open.add(key)
+        here, all_in_all = 1, 1
+        widest = 0
+        for one in self._beside(schema):
+            its_own, with_inner = self.of(one)
+            here += its_own
+            all_in_all += with_inner
+        for one in _inner(schema):
+            its_own, with_inner = self.of(one)
+            widest = max(widest, its_own)
+            all_in_all += with_inner
+        self._open.discard(key)
+        # Capped at the bound: the counts of a schema bomb have many digits.
+        size = (
+            min(max(here, widest), MAX_SUBSCHEMAS_A_VALUE + 1),
+            min(all_in_all, MAX_SUBSCHEMAS + 1),
+        )
+        self._known[key] = size
+        return size
+
+    def _beside(self, schema: Mapping[str, Any]) -> Iterator[object]:
+        """Return the subschemas that are applied to the same value."""
+        yield from (schema[name] for name in _ONE if name in schema)
+        for name in _LISTS:
+            found = schema.get(name)
+            if isinstance(found, list):
+                yield from found
+        for name in _MAPS:
+            found = schema.get(name)
+            if isinstance(found, Mapping):
+                yield from found.values()
+        for name in _REFERENCES:
+            target = schema.get(name)
+            if isinstance(target, str):
+                yield from self._resolved(target, self._bases.get(id(schema), ""), name)
+
+    def _resolved(self, reference: str, base: str, keyword: str) -> Iterator[object]:
+        """Yield the targets of a reference within the document."""
+        uri, fragment = urldefrag(_joined(base, reference))
+        found: Any = self._documents.get(uri)
+        if found is None:
+            return
+        if not fragment or fragment.startswith("/"):
+            for step in unquote(fragment).split("/")[1:]:
+                name = step.replace("~1", "/").replace("~0", "~")
+                if isinstance(found, Mapping):
+                    found = found.get(name)
+                elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
+                    found = found[int(name)]
+                else:
+                    return
+            yield found
+        elif keyword == "$dynamicRef" and fragment in self._dynamic:
+            yield from self._dynamic[fragment]
+        elif (uri, fragment) in self._anchors:
+            yield self._anchors[uri, fragment]
+
+    def _find_names(self, root: object) -> None:
+        """Note the base of each subschema, and what has an identifier or an anchor."""
+        left: list[tuple[object, str]] = [(root, "")]
+        while left:
+            one, base = left.pop()
+            if isinstance(one, list):
+                left += [(item, base) for item in one]
+            if not isinstance(one, Mapping):
+                continue
+            for name in ("$id", "id"):
+                identifier = one.get(name)
+                if isinstance(identifier, str):
+                    base, anchor = urldefrag(_joined(base, identifier))
+                    if anchor:  # as drafts 4 to 7 write an anchor
+                        self._anchors.setdefault((base, anchor), one)
+                    else:
+                        self._documents.setdefault(base, one)
+            for name in ("$anchor", "$dynamicAnchor"):
+                found = one.get(name)
+                if isinstance(found, str):
+                    self._anchors[base, found] = one
+                    if name == "$dynamicAnchor":
+                        self._dynamic.setdefault(found, []).append(one)
+            self._bases[id(one)] = base
+            left += [(member, base) for member in one.values()]
+
+
+def _joined(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference)
+    except ValueError:  # such as half an IPv6 address; the validator refuses it
+        return reference.partition("#")[0]
+
+
+def _inner(schema: Mapping[str, Any]) -> Iterator[object]:
+    """Return the subschemas that are applied to values within the value."""
+    yield from (schema[name] for name in _INNER_ONE if isinstance(schema.get(name), Mapping))
+    for name in _INNER_LISTS:
+        found = schema.get(name)
+        if isinstance(found, list):
+            yield from found
+    for name in _INNER_MAPS:
+        found = schema.get(name)
+        if isinstance(found, Mapping):
+            yield from found.values()
+
 
 MAX_STEPS: Final = 5_000_000
 """How many steps a validation may take; each reads one value, or 64 characters of a text."""

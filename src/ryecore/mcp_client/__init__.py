@@ -1,5 +1,5 @@
 """Tools of MCP servers: connections, pins, and servers that are kept running.
 
-The official SDK is imported in the connector's own process alone (`session`, `stdio`,
-`http`, and `connector`, `answer`, `service`, which lead there); the host imports what is left.
+Only the connector's own process imports the official SDK (`connector`, and what it imports for a
+call: `session`, `handshake`, `http`, `stdio`, `peer`); the host imports the other modules.
 """

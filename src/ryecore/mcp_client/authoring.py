@@ -9,13 +9,11 @@ from typing import Any, Final, Literal
 from attrs import frozen
 
 from ryecore.errors import ConfigError, InputError, McpError, McpToolChanged, RyeError
-from ryecore.items.confined import writable_folder
 from ryecore.items.documents import parse_document
-from ryecore.items.files import write_atomically
+from ryecore.items.files import writable_folder, write_atomically
 from ryecore.items.refs import check_item_id
 from ryecore.items.spaces import Space
-from ryecore.lillux.schema import SchemaValidator
-from ryecore.lillux.schema_size import MAX_SCHEMA_CHARS
+from ryecore.lillux.schema import MAX_SCHEMA_CHARS, SchemaValidator
 from ryecore.mcp_client.pins import ToolDeclaration, check_pin, item_name, read_tool
 
 __all__ = ["PinnedItem", "choose_tools", "declarations", "pin_tool", "unpinnable"]

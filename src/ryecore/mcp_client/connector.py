@@ -1,29 +1,105 @@
-"""The connector: a process of its own between a tool's chain and its MCP server.
+"""The connector: the process between a tool's chain and its MCP server.
 
-It is started by the mcp runtimes, on the interpreter that ryecore runs on. It answers one call and
-ends; or, with `--keep`, it serves calls until its host closes the control socket, nobody has called
-for a while, or the server breaks off.
+The mcp runtimes start it, on the interpreter that ryecore runs on. It serves one call and ends.
+With `--keep` it serves calls until its host closes the control socket, no call came for a while, or
+the server breaks off. They share one session with the server. For each call the host sends a
+socket of its own over the control socket; closing that cancels the call.
 
 Source: docs/design/runtimes.md#mcp; decision 30.
 """
 
+import argparse
 import json
 import logging
+import os
 import signal
+import socket
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+from attrs import frozen
 
-from ryecore.errors import McpError, RyeError
-from ryecore.mcp_client.answer import answer, open_server
-from ryecore.mcp_client.guard import Guard
-from ryecore.mcp_client.request import Request, read_request
-from ryecore.mcp_client.wire import as_json, refusal_of
+from ryecore.errors import McpError, MetadataError, RyeError
+from ryecore.items.metadata import parse_metadata
+from ryecore.mcp_client.pins import PinnedTool, read_tool
+from ryecore.mcp_client.sdk import import_client
+from ryecore.mcp_client.servers import Server, fill_in, read_server
+from ryecore.mcp_client.watchdog import Guard
+from ryecore.mcp_client.wire import (
+    Kind,
+    as_json,
+    receive_frame,
+    refusal_of,
+    send_frame,
+)
+from ryecore.policy.inheritance import is_short_listed
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from ryecore.mcp_client.session import ServerSession
+
+__all__ = ["Request", "answer", "main", "open_server", "read_request", "serve_calls"]
+
+
+@frozen
+class Request:
+    """What the connector is asked for.
+
+    Attributes:
+        server: What errors call the server.
+        server_config: The server's item, sealed.
+        transport: What the runtime expects of it; None takes any.
+        tool: The tool's item, sealed; None where the tools are to be listed.
+        tool_name: What the server calls it.
+        project: The project's folder.
+        is_project_trusted: Whether programs inside it may run.
+        server_variables: The variables that a server gets that is started; None for those that
+            every program gets.
+        keep: The name of the host's control socket; None for one call.
+    """
+
+    server: str
+    server_config: Path
+    transport: str | None
+    tool: Path | None
+    tool_name: str
+    project: Path
+    is_project_trusted: bool
+    server_variables: frozenset[str] | None
+    keep: str | None
+
+
+def read_request(arguments: Sequence[str]) -> Request:
+    """Read the connector's command line."""
+    parser = argparse.ArgumentParser(prog="connect.py", allow_abbrev=False)
+    parser.add_argument("--server", default="", help="the server's id, for messages")
+    parser.add_argument("--server-config", type=Path, required=True)
+    parser.add_argument("--transport")
+    parser.add_argument("--tool", default="", help="what the server calls the tool")
+    parser.add_argument("--tool-path", type=Path, help="the tool's item; none lists the tools")
+    parser.add_argument("--project-path", type=Path, required=True)
+    parser.add_argument("--project-trusted", choices=["yes", "no"], default="no")
+    parser.add_argument("--server-variables", help="names, with commas between them")
+    parser.add_argument("--keep", help="the name of the host's control socket")
+    found = parser.parse_args(arguments)
+    return Request(
+        found.server or found.server_config.stem,
+        found.server_config,
+        found.transport,
+        found.tool_path,
+        found.tool,
+        found.project_path,
+        found.project_trusted == "yes",
+        None if found.server_variables is None else frozenset(found.server_variables.split(",")),
+        found.keep,
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,8 +119,6 @@ def main(arguments: Sequence[str]) -> int:
         document = anyio.run(_answer_once, request, guard)
         _print(document)
     else:
-        from ryecore.mcp_client.service import serve_calls  # noqa: PLC0415 - for `--keep` alone
-
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the host, too
         anyio.run(serve_calls, request, guard)
     guard.dismiss()
@@ -71,3 +145,260 @@ def _read_arguments(given: bytes) -> dict[str, Any]:
 def _print(document: Mapping[str, object]) -> None:
     sys.stdout.buffer.write(as_json(document))
     sys.stdout.buffer.flush()
+
+
+_LAST_WORDS_S: Final = 5.0
+
+
+class _Service:
+    """The calls that are served, and the session that serves them once it is there."""
+
+    def __init__(self, whole: anyio.CancelScope) -> None:
+        self._whole = whole
+        self._is_settled = anyio.Event()
+        self.is_called = anyio.Event()
+        self._session: ServerSession | None = None
+        self._refusal: RyeError | None = None
+        self._answers_again: anyio.Event | None = None
+        """Set once the server has answered a ping, or is given up; None while no ping is open."""
+        self._is_asking = False
+        self._calls = 0
+        self._last_call = anyio.current_time()
+
+    async def accept(self, control: socket.socket, calls: TaskGroup) -> None:
+        """Take calls until the host is gone, and then end everything."""
+        while True:
+            await anyio.wait_readable(control)
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not message:
+                self._whole.cancel()
+                return
+            for descriptor in descriptors:
+                calls.start_soon(self._serve, socket.socket(fileno=descriptor))
+
+    async def end_when_idle(self, idle_s: float) -> None:
+        """Wait until nobody has called for a while, and then end everything."""
+        while True:
+            left_s = self._last_call + idle_s - anyio.current_time()
+            if not self._calls and left_s <= 0:
+                self._whole.cancel()
+            await anyio.sleep(idle_s if self._calls else left_s)
+
+    async def hold(self, request: Request, guard: Guard) -> None:
+        """Have the session open for as long as the server can be used."""
+        try:
+            server, opened = open_server(request, guard)
+            async with opened as session, anyio.create_task_group() as waiting:
+                self._session = session
+                self._is_settled.set()
+                waiting.start_soon(self.end_when_idle, server.idle_timeout_s)
+                await session.until_broken()
+                self._session = None  # closing it takes a while, and new calls can't wait for that
+                waiting.cancel_scope.cancel()
+        except RyeError as error:
+            self._refusal = error
+        finally:
+            self._session = None
+            self._is_settled.set()
+
+    async def _serve(self, connection: socket.socket) -> None:
+        self._calls += 1
+        self.is_called.set()
+        try:
+            with connection, suppress(OSError):  # the host may have left
+                connection.setblocking(False)
+                frame = await receive_frame(connection)
+                if frame is not None:
+                    await self._answer_unless_left(connection, frame[1])
+        finally:
+            self._calls -= 1
+            self._last_call = anyio.current_time()
+
+    async def _answer_unless_left(self, connection: socket.socket, payload: bytes) -> None:
+        is_answered = False
+        async with anyio.create_task_group() as group:
+
+            async def cancel_when_left() -> None:
+                await anyio.wait_readable(connection)  # the host says no more, so this is its end
+                self._hold_back()
+                group.cancel_scope.cancel()
+
+            group.start_soon(cancel_when_left)
+            with suppress(OSError):  # the host may have left, which ends this call alone
+                await self._answer(connection, payload)
+                is_answered = True
+            group.cancel_scope.cancel()
+        if self._session is not None and self._session.is_doubtful:
+            self._hold_back()
+        how = "timed out" if is_answered else "was cancelled"
+        await self._make_sure(f"stopped answering after a call {how}")
+
+    def _hold_back(self) -> None:
+        """Hold back calls that have not been sent, until it is known whether the server answers."""
+        if self._answers_again is None:
+            self._answers_again = anyio.Event()
+
+    async def _make_sure(self, problem: str) -> None:
+        """While calls are held back, ping the server, and give it up where it doesn't answer."""
+        session, again = self._session, self._answers_again
+        if again is None or self._is_asking:
+            return
+        self._is_asking = True
+        try:
+            if session is not None:
+                session.is_doubtful = False
+                if not await session.still_answers():
+                    self._session = None
+                    session.give_up(problem)
+        finally:
+            self._is_asking, self._answers_again = False, None
+            again.set()
+
+    async def _answer(self, connection: socket.socket, payload: bytes) -> None:
+        await self._is_settled.wait()
+        while self._answers_again is not None:
+            await self._answers_again.wait()
+        session = self._session
+        if session is None:
+            if self._refusal is not None:
+                await send_frame(connection, b"R", as_json(refusal_of(self._refusal)))
+            return
+
+        async def begin() -> None:
+            await send_frame(connection, b"B")
+
+        call = json.loads(payload)
+        arguments = call["args"]
+        try:
+            request = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
+            document = await answer(request, session, call["params"], begin)
+        except RyeError as error:
+            # Where the server has gone meanwhile, another one may take the call.
+            kind: Kind = b"A" if session.is_broken else b"R"
+            await send_frame(connection, kind, as_json(refusal_of(error)))
+        else:
+            await send_frame(connection, b"D", as_json(document))
+
+
+@lru_cache(maxsize=1024)
+def _read_call(arguments: tuple[str, ...]) -> Request:
+    return read_request(arguments)
+
+
+async def serve_calls(request: Request, guard: Guard) -> None:
+    """Serve calls until the host is gone, nobody calls, or the server breaks off."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control,
+        anyio.CancelScope() as whole,
+    ):
+        control.connect(f"\0{request.keep}")
+        control.setblocking(False)
+        service = _Service(whole)
+        async with anyio.create_task_group() as accepting:
+            async with anyio.create_task_group() as calls:
+                accepting.start_soon(service.accept, control, calls)
+                await service.hold(request, guard)
+                # Those who still wait are told why, and who is about to call first; not for long.
+                whole.deadline = anyio.current_time() + _LAST_WORDS_S
+                await service.is_called.wait()
+            accepting.cancel_scope.cancel()
+
+
+def open_server(
+    request: Request, guard: Guard
+) -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
+    """Read a server's item, and get ready to reach it.
+
+    Returns:
+        The server, and its session, which is opened when it is entered.
+
+    Raises:
+        ConfigError: The item can't be used.
+    """
+    path = request.server_config
+    server = fill_in(_read_server(request), os.environ, path)
+    import_client()  # behind what can be refused without it
+    from ryecore.mcp_client.session import Place, open_session  # noqa: PLC0415 - imports the SDK
+
+    place = Place(
+        request.project,
+        request.is_project_trusted,
+        guard.leads_group,
+        _server_environ(request, os.environ),
+    )
+    return server, open_session(server, request.server, place)
+
+
+def _read_server(request: Request) -> Server:
+    path = request.server_config
+    server = read_server(_document_at(path), path)
+    kind = "stdio" if server.transport == "stdio" else "http"
+    if request.transport not in (None, kind):
+        raise McpError(
+            f"The MCP server '{request.server}' is reached by {server.transport}, and the executor "
+            f"of the tool is for {request.transport}.",
+            next_step=f"Let the tool's executor_id be rye/core/runtimes/mcp/{kind}, and sign it.",
+            server=request.server,
+        )
+    return server
+
+
+def _server_environ(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return a server's environment: a short list of names, and those that were asked for.
+
+    Source: decision 20.
+    """
+    names = request.server_variables
+    return {
+        name: value
+        for name, value in environ.items()
+        if (is_short_listed(name) if names is None else name in names)
+    }
+
+
+async def answer(
+    request: Request,
+    session: "ServerSession",
+    arguments: Mapping[str, Any],
+    begin: Callable[[], Awaitable[None]] = checkpoint,
+) -> Mapping[str, object]:
+    """Do what is asked for: list the tools, or call one.
+
+    Args:
+        request: What is asked for.
+        session: The server.
+        arguments: The tool's.
+        begin: Awaited right before a call leaves.
+
+    Raises:
+        RyeError: Nothing ran.
+    """
+    if request.tool is None:
+        return {
+            "success": True,
+            "tools": [_listed(one) for one in (await session.tools()).values()],
+        }
+    tool = _read_pinned(request)
+    return await session.call(tool, arguments, begin)
+
+
+def _listed(tool: Any) -> dict[str, object]:
+    document: dict[str, object] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return document
+
+
+def _read_pinned(request: Request) -> PinnedTool:
+    path = cast("Path", request.tool)
+    tool = read_tool(_document_at(path), path)
+    if request.tool_name and request.tool_name != tool.declaration.name:
+        raise MetadataError(
+            f"The MCP tool {path.stem} names {tool.declaration.name!r}, and "
+            f"{request.tool_name!r} was asked for.",
+            next_step="Leave tool_name to the tool's signed config.",
+            path=path,
+        )
+    return tool
+
+
+def _document_at(path: Path) -> Mapping[str, object]:
+    return parse_metadata(path.read_bytes(), path)  # which remembers by content

@@ -1,5 +1,10 @@
-"""A server that runs elsewhere, reached over HTTP: answers are bounded, secrets never told."""
+"""A server reached over HTTP: its responses are bounded, and its refusals interpreted.
 
+Source:
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management.
+"""
+
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -15,12 +20,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ryecore.bounded_http import BodyBounds, bound_body
-from ryecore.mcp_client.delivery import Outbox
-from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
-from ryecore.mcp_client.refusals import is_session_unknown, number_of
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Outbox, Peer
 from ryecore.mcp_client.servers import HttpServer
 
-__all__ = ["open_connection"]
+__all__ = ["is_session_unknown", "number_of", "open_connection"]
 
 _Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -166,3 +169,48 @@ async def _count(
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
     peer.fail("closed the connection")
+
+
+_METHOD_NOT_FOUND: Final = -32601
+
+
+def number_of(message: bytes) -> object:
+    """Return the id of a JSON-RPC message; None where it has none."""
+    document = _document(message)
+    return document.get("id") if document is not None else None
+
+
+def is_session_unknown(status: int, body: bytes, number: object, *, has_session: bool) -> bool:
+    """Return whether a server refused a request unread because it doesn't know its session.
+
+    The specification says 404. Servers that were started again also say 400, and some 401. An error
+    under the request's own id comes from a server that has read it, and so knows the session.
+
+    Args:
+        status: The HTTP status.
+        body: The response's body.
+        number: The id of the request.
+        has_session: Whether the request named a session.
+    """
+    if not has_session:
+        return False
+    document = _document(body) or {}
+    error = document.get("error")
+    is_answer = isinstance(error, dict) and document.get("id") == number
+    match status:
+        case 404 | 410:
+            return not (isinstance(error, dict) and error.get("code") == _METHOD_NOT_FOUND)
+        case 400:
+            return number is not None and not is_answer
+        case 401:
+            return not is_answer and b"session" in body.lower()
+        case _:
+            return False
+
+
+def _document(text: bytes) -> dict[str, object] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None

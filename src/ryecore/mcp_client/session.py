@@ -1,14 +1,23 @@
-"""One session with an MCP server: its tools, checked against their pins, and their calls."""
+"""A session with an MCP server: its tools, checked against their pins, and their calls.
+
+The schema that a tool's output is checked against is the server's own: the check is bounded, and
+leaves the event loop free.
+
+Source: decision 82;
+https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content.
+"""
 
 import json
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 from attrs import field, frozen
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
@@ -25,18 +34,17 @@ from mcp_types import (
 
 from ryecore import __version__
 from ryecore.errors import McpError, RyeError
-from ryecore.items.programs import find_on_path, lies_inside
-from ryecore.mcp_client.delivery import Delivery
-from ryecore.mcp_client.hello import BAD_ANSWER, reason_of, say_hello, unless_broken
+from ryecore.items.paths import find_on_path, lies_inside
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.mcp_client.handshake import BAD_ANSWER, reason_of, say_hello, unless_broken
 from ryecore.mcp_client.http import open_connection
-from ryecore.mcp_client.outputs import check_output
-from ryecore.mcp_client.peer import Peer
+from ryecore.mcp_client.peer import Delivery, Peer
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.servers import Server, StdioServer
 from ryecore.mcp_client.stdio import open_process
 from ryecore.policy.credentials import is_credential
 
-__all__ = ["Place", "ServerSession", "declaration_of", "open_session"]
+__all__ = ["Place", "ServerSession", "check_output", "declaration_of", "open_session"]
 
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
@@ -355,3 +363,34 @@ def _leaves(problem: BaseException) -> Iterator[BaseException]:
             yield from _leaves(one)
     else:
         yield problem
+
+
+async def check_output(schema: Mapping[str, Any] | None, result: CallToolResult) -> None:
+    """Check a tool's structured content.
+
+    Args:
+        schema: What the server declares; None where it declares nothing.
+        result: What it returned. A failure has no structured content.
+
+    Raises:
+        RuntimeError: The content is missing, doesn't fit, or can't be checked within the bounds.
+    """
+    if schema is None or result.is_error:
+        return
+    if result.structured_content is None and "structured_content" not in result.model_fields_set:
+        raise RuntimeError("the tool has an output schema, and returned no structured content")
+    try:
+        validator = await anyio.to_thread.run_sync(_validator, json.dumps(schema))
+        failures = await validator.failures_async(json.dumps(result.structured_content))
+    except (ValueError, RecursionError) as problem:
+        raise RuntimeError(f"the tool's output can't be checked: {problem}") from None
+    if failures:
+        where = f" at {failures[0].path}" if failures[0].path else ""
+        raise RuntimeError(
+            f"the tool's structured content doesn't fit its schema{where}: {failures[0].message}"
+        )
+
+
+@lru_cache(maxsize=64)
+def _validator(schema_json: str) -> SchemaValidator:
+    return SchemaValidator(schema_json)

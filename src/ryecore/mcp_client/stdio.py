@@ -26,8 +26,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from ryecore.mcp_client.delivery import Outbox
-from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Outbox, Peer
 
 __all__ = ["Streams", "open_process"]
 

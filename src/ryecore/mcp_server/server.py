@@ -1,12 +1,17 @@
 """The MCP server: its tools, each of which is one documented call on a project that is open."""
 
+import json
 import logging
+import math
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import anyio
+import anyio.from_thread
 import anyio.to_thread
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -18,6 +23,7 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
+    TextContent,
     Tool,
 )
 
@@ -26,13 +32,12 @@ from ryecore.calls import answer
 from ryecore.errors import InputError, RyeError
 from ryecore.items.signing import find_files
 from ryecore.mcp_server.approvals import Approvals, AskFirst
-from ryecore.mcp_server.progress import reporting
-from ryecore.mcp_server.results import tool_result
 from ryecore.mcp_server.schemas import DESCRIPTIONS, INPUT_SCHEMAS, INSTRUCTIONS
 from ryecore.policy import CallContext, capability_of
+from ryecore.policy.context import EventSink
 from ryecore.rye import Rye
 
-__all__ = ["DEFAULT_GRANTS", "create_server"]
+__all__ = ["DEFAULT_GRANTS", "create_server", "reporting", "tool_result"]
 
 DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
 """What a client may do unless told otherwise."""
@@ -175,3 +180,55 @@ class _Tools:
             capability_of("sign", kind, relative.rpartition(".")[0] or relative)
             for kind, _, relative in files
         )
+
+
+@asynccontextmanager
+async def reporting(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[EventSink | None]:
+    """Report the events of a call to a client that wished for progress.
+
+    Yields:
+        What is told each event, on any thread; None where the client wished for none.
+    """
+    if ctx.meta is None or ctx.meta.get("progress_token") is None:
+        yield None
+        return
+    here = threading.get_ident()
+    send, receive = anyio.create_memory_object_stream[str](math.inf)
+
+    def tell(event: Mapping[str, object]) -> None:
+        # The step and the item alone: no value of an event is for a client to see.
+        said = f"{event.get('step', '')} {event.get('item_id', '')}".strip()
+        if threading.get_ident() == here:
+            send.send_nowait(said)
+        else:
+            anyio.from_thread.run_sync(send.send_nowait, said)
+
+    async def report() -> None:
+        async with receive:
+            count = 0
+            async for said in receive:
+                count += 1
+                await ctx.session.report_progress(count, message=said)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(report)
+        async with send:
+            yield tell
+
+
+def tool_result(document: Mapping[str, object]) -> CallToolResult:
+    """The same document as structured content and as JSON text.
+
+    What JSON has no form for, such as NaN or half a character, is replaced.
+    """
+    plain = cast("dict[str, object]", json.loads(_dumped(document), parse_constant=lambda _: None))
+    return CallToolResult(
+        content=[TextContent(type="text", text=_dumped(plain))],
+        structured_content=plain,
+        is_error=plain.get("status") == "error",
+    )
+
+
+def _dumped(document: Mapping[str, object]) -> str:
+    text = json.dumps(document, ensure_ascii=False, default=str)
+    return text.encode("utf-8", errors="replace").decode()

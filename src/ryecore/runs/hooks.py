@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 from attrs import define, evolve, field, frozen
 
 from ryecore.errors import IntegrityError, RyeError, TextTooLong
-from ryecore.items.knowledge import knowledge_text
+from ryecore.items.description import knowledge_text
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import (

@@ -1,4 +1,4 @@
-"""The files that a search looks through, and their stats: nothing is opened."""
+"""The files that a search looks through, from their folders and stats alone: no file is opened."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,11 +8,12 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import InvalidItemId
-from ryecore.items.exports import EXPORT_FOLDER
-from ryecore.items.refs import check_item_id
-from ryecore.items.spaces import EXTENSIONS, Space
+from ryecore.items.refs import EXPORT_FOLDER, check_item_id
+from ryecore.items.signature import FileTypesReader
+from ryecore.items.spaces import EXTENSIONS, Space, Spaces
+from ryecore.lillux.digests import TreeFilter, stat_tree
 
-__all__ = ["SKIPPED_FOLDERS", "FileSeen", "walk", "walk_exports"]
+__all__ = ["SKIPPED_FOLDERS", "FileSeen", "ToolListing", "walk", "walk_exports"]
 
 SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 """Folders that are not entered."""
@@ -112,3 +113,43 @@ def _walk(
 
 def _stays_inside(path: str, folder: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+_KIND: Final = "tool"
+_FILES: Final = TreeFilter(exclude_dirs=tuple(sorted(SKIPPED_FOLDERS)))
+
+
+class ToolListing:
+    """Lists tools by their ids. Whether one can be executed is for its chain to say.
+
+    Args:
+        spaces: Where they stand.
+        file_types: The extensions that signed runtimes add.
+    """
+
+    def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
+        self._spaces = tuple(spaces)
+        self._file_types = file_types
+        self._seen: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._ids: tuple[str, ...] = ()
+
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all tools, sorted; one that stands in several spaces is there once.
+
+        A file that comes, goes or is renamed changes the stats of its folder, so it is noticed by
+        the next call.
+        """
+        extensions = tuple(sorted(self._file_types()))
+        # Taken before the walk: what changes meanwhile makes another fingerprint next time.
+        seen = (extensions, tuple(_fingerprint(str(one.folder(_KIND))) for one in self._spaces))
+        if seen != self._seen:
+            found = {file.item_id for file in walk(self._spaces, (_KIND,), extensions)}
+            self._ids, self._seen = tuple(sorted(found)), seen
+        return self._ids
+
+
+def _fingerprint(folder: str) -> str:
+    try:
+        return stat_tree(folder, _FILES)
+    except OSError:  # it isn't there, or something vanished while it was looked through
+        return ""

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from ryecore.errors import InputError, StateError, UnattestedState
-from ryecore.items.confined import check_links
+from ryecore.items.files import check_links
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import LockHolder, describe_holders
 from ryecore.state.advice import advice

@@ -27,8 +27,7 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import frozen
 
 from ryecore.errors import SigningError, StateError, UnattestedState
-from ryecore.items.confined import check_links
-from ryecore.items.files import keep_out_of_git, write_atomically
+from ryecore.items.files import check_links, keep_out_of_git, write_atomically
 from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey

@@ -14,7 +14,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.errors import BadSignature, UnsignedItem
-from ryecore.items.exports import RECORD_LINE, is_export
+from ryecore.items.refs import RECORD_LINE, is_export
 from ryecore.items.signature import parse_payload
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier

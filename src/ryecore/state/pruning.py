@@ -25,8 +25,8 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import ConfigError, InputError, LinkLeavesSpace, StateError
-from ryecore.items.confined import folder_without_links, writable_folder
-from ryecore.items.exports import EXPORT_FOLDER, RECORD_LINE
+from ryecore.items.files import folder_without_links, writable_folder
+from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE
 from ryecore.lillux.digests import read_digest
 from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder

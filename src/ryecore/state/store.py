@@ -14,8 +14,7 @@ from typing import Final, Self
 import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
-from ryecore.items.confined import folder_without_links
-from ryecore.items.files import write_atomically
+from ryecore.items.files import folder_without_links, write_atomically
 from ryecore.policy.limits import Limits
 from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder, attested_folder

@@ -7,7 +7,7 @@ import pytest
 from ryecore.chain.anchor import find_anchor
 from ryecore.chain.spec import AnchorSpec
 from ryecore.errors import AnchorError
-from ryecore.items.evidence import Evidence
+from ryecore.lillux.witness import Evidence
 
 MARKERS = ("__init__.py", "pyproject.toml")
 

@@ -8,7 +8,7 @@ import pytest
 
 from ryecore.chain.interpreters import Interpreters
 from ryecore.errors import InterpreterNotFound
-from ryecore.items.evidence import Evidence
+from ryecore.lillux.witness import Evidence
 from tests.workspace import Workspace, events
 
 

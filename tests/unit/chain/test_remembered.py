@@ -5,8 +5,8 @@ import pytest
 from ryecore.chain.remembered import Remembered
 from ryecore.chain.trace import Trace
 from ryecore.errors import InputError
-from ryecore.items.evidence import Evidence
 from ryecore.lillux.digests import read_digest
+from ryecore.lillux.witness import Evidence
 
 
 class Reader:

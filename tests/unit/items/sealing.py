@@ -7,7 +7,7 @@ tool's interpreter would. What it prints at the end is the inode of each.
 import sys
 from pathlib import Path
 
-from ryecore.items.sealed import Seals
+from ryecore.items.snapshots import Seals
 
 
 def files(number: int) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.items.description import ItemDescription, describe
+from ryecore.items.description import ItemDescription, describe, knowledge_text
 from ryecore.items.refs import KIND_FOLDERS
 
 SIGNED = "<!-- rye:signed:whatever -->\n"
@@ -78,3 +78,44 @@ def test_a_hostile_header_costs_no_more_than_reading_it(hostile):
     for kind in ("directive", "knowledge"):
         describe(kind, "a.md", hostile.encode())
     assert time.process_time() - begun < 0.5
+
+
+FENCE = "```yaml\nname: tides\ntags: [sea]\n```\n"
+SIGNED_KNOWLEDGE = f"<!-- rye:signed:2026-01-01T00:00:00Z:{'0' * 64}:abc:0123456789abcdef -->\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("The moon pulls.\n", "The moon pulls."),
+        (f"{SIGNED_KNOWLEDGE}The moon pulls.\n", "The moon pulls."),
+        (f"{SIGNED_KNOWLEDGE}# Tides\n\n{FENCE}\nThe moon pulls.\n", "# Tides\n\nThe moon pulls."),
+        (f"{FENCE}The moon pulls.", "The moon pulls."),
+        (f"{SIGNED_KNOWLEDGE}---\nname: tides\n---\nThe moon pulls.", "The moon pulls."),
+        ("---\n---\nThe moon pulls.", "The moon pulls."),
+        ("# rye:signed:x\nmoon: pulls\n", "moon: pulls"),
+        (f"{SIGNED_KNOWLEDGE}# Tides\r\n\r\nThe moon\r\npulls.\r\n", "# Tides\n\nThe moon\npulls."),
+        ("", ""),
+    ],
+)
+def test_signature_and_metadata_are_left_out(content, text):
+    assert knowledge_text(content) == text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"An example:\n\n{FENCE}",  # behind text it is content
+        "# Ports\n\n```yaml\nports: [80]\n```",  # it declares nothing of an item
+        "# Tides\n\n```python\nname: 3\n```",
+        "---\nno end",
+        "A line\n<!-- rye:signed:x -->",
+    ],
+)
+def test_what_is_content_stays(content):
+    assert knowledge_text(content) == content.strip()
+
+
+@given(st.text(alphabet=st.sampled_from("`-\n#a: ~yml"), max_size=300))
+def test_it_never_fails_and_adds_nothing(content):
+    assert set(knowledge_text(content)) <= set(content) | {"\n"}

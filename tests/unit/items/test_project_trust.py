@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import SigningError
-from ryecore.items.evidence import Evidence
 from ryecore.items.project_trust import is_project_trusted, trust_project
 from ryecore.items.spaces import Spaces
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.witness import Evidence
 from tests.unit.items.helpers import run_rye
 from tests.workspace import Workspace
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import AmbiguousItem, ConfigError, InvalidItemId, ItemError, ItemNotFound
-from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import EXTENSIONS, Space, Spaces, discover_bundles, locate
+from ryecore.lillux.witness import Evidence
 from tests.workspace import Workspace
 
 TOOL = ItemRef("tool", "acme/x")

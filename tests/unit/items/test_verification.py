@@ -16,14 +16,14 @@ from ryecore.errors import (
     UnsignedItem,
     UntrustedKey,
 )
-from ryecore.items.evidence import Evidence
-from ryecore.items.places import source_at
+from ryecore.items.paths import source_at
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import CommentForm, make_signature, split_content
 from ryecore.items.spaces import ItemSource, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import SignedItem, VerifiedItem, Verifier, verify_item
 from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.witness import Evidence
 from tests.unit.items.helpers import PYTHON_TOOL, change, follow, verify, with_fixtures
 from tests.workspace import Workspace
 

@@ -6,8 +6,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore.lillux import SchemaFailure, SchemaValidator
-from ryecore.lillux.schema import MAX_STEPS, UNDECIDED
-from ryecore.lillux.schema_size import MAX_SCHEMA_CHARS
+from ryecore.lillux.schema import MAX_SCHEMA_CHARS, MAX_STEPS, UNDECIDED
 
 SCHEMA = {
     "type": "object",

@@ -15,8 +15,8 @@ from ryecore.items.spaces import named
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Shown
-from ryecore.search.listing import ToolListing
 from ryecore.search.model import SearchResults
+from ryecore.search.walk import ToolListing
 from ryecore.threads.calls.palette import Palette, build_palette
 from ryecore.tools import ToolContext, ToolOutcome
 

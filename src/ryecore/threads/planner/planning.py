@@ -25,10 +25,10 @@ from ryecore.errors import (
     InputError,
     MetadataError,
 )
-from ryecore.items.evidence import Evidence
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import SpaceName, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
+from ryecore.lillux.witness import Evidence
 from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits

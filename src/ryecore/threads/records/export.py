@@ -15,9 +15,8 @@ from typing import Any, Final
 from attrs import frozen
 
 from ryecore.errors import StateError
-from ryecore.items.confined import writable_folder
-from ryecore.items.exports import EXPORT_FOLDER
-from ryecore.items.files import keep_out_of_git, write_atomically
+from ryecore.items.files import keep_out_of_git, writable_folder, write_atomically
+from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.lillux.keys import SigningKey
 from ryecore.llm.request import ToolSpec
 from ryecore.state.exports import EXPORT_KIND, sign_document

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.mcp_server.results import tool_result
+from ryecore.mcp_server.server import tool_result
 
 JSON_LIKE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),

@@ -1,4 +1,4 @@
-"""Agree on a version of the protocol with a server, and wait for its answers."""
+"""Agree on a version of the protocol with a server, and wait for its responses."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar

@@ -1,13 +1,28 @@
-"""From a file to the item that it is: its place below an `.ai` folder is its identity."""
+"""Paths that users write: to items, to project folders, and to programs.
+
+The place of a file below an `.ai` folder is its identity.
+"""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ryecore.errors import ConfigError, ItemNotFound
 from ryecore.items.refs import KIND_FOLDERS, ItemRef
 from ryecore.items.spaces import ItemSource, Spaces
+from ryecore.lillux.witness import Evidence
 
-__all__ = ["absolute", "existing_folder", "file_called", "folder_to_be", "place_of", "source_at"]
+__all__ = [
+    "absolute",
+    "existing_folder",
+    "file_called",
+    "find_on_path",
+    "folder_to_be",
+    "is_program",
+    "lies_inside",
+    "place_of",
+    "source_at",
+]
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
@@ -101,3 +116,41 @@ def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
     raise ConfigError(
         f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
     )
+
+
+def lies_inside(path: str, folder: Path, real_folder: str | None = None) -> bool:
+    """Whether a path lies inside a folder, as it is written or once links are resolved.
+
+    A link inside that leads outside lies inside too: whoever owns the folder chose its target.
+    """
+    if _is_below(os.path.normpath(path), os.path.normpath(folder)):
+        return True
+    real_folder, (parent, name) = real_folder or os.path.realpath(folder), os.path.split(path)
+    return _is_below(os.path.realpath(path), real_folder) or _is_below(
+        os.path.join(os.path.realpath(parent), name), real_folder
+    )
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> Iterator[str]:
+    """Find the programs of a name; relative entries of the search path count for nothing."""
+    if os.sep in name:
+        if os.path.isabs(name) and is_program(name):
+            yield name
+        return
+    for folder in path.split(os.pathsep):
+        if not os.path.isabs(folder):
+            continue
+        candidate = os.path.join(folder, name)
+        if is_program(candidate):
+            yield candidate
+        elif evidence is not None:
+            evidence.absent(candidate)
+
+
+def is_program(path: str) -> bool:
+    """Whether a file may be executed."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.errors import AnchorError
-from ryecore.items.sealed import SealedTree, Seals, _digest
+from ryecore.items.snapshots import SealedTree, Seals, _digest
 from ryecore.lillux.witness import Witness
 from tests.unit.items.helpers import follow, with_fixtures
 from tests.unit.items.sealing import files as tree_of
@@ -353,7 +353,7 @@ def test_an_interrupted_seal_leaves_nothing_behind(seals: Seals, folder: Path) -
 KILLED = """
 import sys
 from pathlib import Path
-from ryecore.items.sealed import Seals
+from ryecore.items.snapshots import Seals
 
 class Halfway(dict):
     asked = 0

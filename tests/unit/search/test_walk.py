@@ -3,7 +3,7 @@
 import shutil
 
 from ryecore.items.spaces import Space, Spaces
-from ryecore.search.listing import ToolListing
+from ryecore.search.walk import ToolListing
 from tests.workspace import Workspace
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ryecore.mcp_client.refusals import is_session_unknown, number_of
+from ryecore.mcp_client.http import is_session_unknown, number_of
 
 
 def error(code: int, number: object) -> bytes:
