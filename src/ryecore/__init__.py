@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ryecore.calls import rye_fetch as rye_fetch
     from ryecore.calls import rye_sign as rye_sign
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
+    from ryecore.chain.builder import ChainValidator as ChainValidator
     from ryecore.chain.environment import EnvResolver as EnvResolver
     from ryecore.chain.executor import PrimitiveExecutor as PrimitiveExecutor
     from ryecore.chain.model import Chain as Chain
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from ryecore.chain.model import ExecutionResult as ExecutionResult
     from ryecore.chain.primitives import PRIMITIVE_MAP as PRIMITIVE_MAP
     from ryecore.chain.primitives import ExecutePrimitive as ExecutePrimitive
-    from ryecore.chain.validator import ChainValidator as ChainValidator
     from ryecore.errors import IntegrityError as IntegrityError
     from ryecore.errors import ItemNotFound as ItemNotFound
     from ryecore.errors import RyeError as RyeError
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
     from ryecore.llm.fallback import FallbackChain as FallbackChain
     from ryecore.llm.plan import FallbackPlanEntry as FallbackPlanEntry
     from ryecore.llm.provider import LlmProvider as LlmProvider
-    from ryecore.policy.approval import ApprovalRequest as ApprovalRequest
-    from ryecore.policy.approval import Approve as Approve
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken
     from ryecore.policy.limits import Limits as Limits
+    from ryecore.policy.permissions import ApprovalRequest as ApprovalRequest
+    from ryecore.policy.permissions import Approve as Approve
     from ryecore.rye import Rye as Rye
     from ryecore.state.events import EventBus as EventBus
     from ryecore.state.ledger import BudgetLedger as BudgetLedger

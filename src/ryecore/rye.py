@@ -31,7 +31,7 @@ from ryecore.items.spaces import Space, discover_bundles
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
-from ryecore.policy.inheritance import InheritEnv
+from ryecore.policy.environment import InheritEnv
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Durability
 from ryecore.wiring import Parts
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport
     from ryecore.actions.verify import VerifyReport
     from ryecore.agent.deps import AgentRunnerDeps
-    from ryecore.policy.approval import Approve
+    from ryecore.policy.permissions import Approve
     from ryecore.search.model import SearchResults
     from ryecore.threads.thread import Thread
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import ThreadReport, Threads
     from ryecore.actions.verify import VerifyReport
-    from ryecore.chain.project_env import ProjectEnv
+    from ryecore.chain.environment import ProjectEnv
     from ryecore.policy.budget import Amount
     from ryecore.search.model import SearchResults
     from ryecore.state.ledger import BudgetLedger

@@ -17,14 +17,13 @@ from ryecore.actions.settings import Settings
 from ryecore.chain.builder import ChainBuilder
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.dotenv import DotenvReader
-from ryecore.chain.environment import EnvResolver
+from ryecore.chain.environment import EnvResolver, ProjectEnv
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.file_types import FileTypes
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
-from ryecore.chain.project_env import ProjectEnv
 from ryecore.chain.trace import Trace
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.graph.caching.entries import Entries
     from ryecore.graph.service import GraphService
-    from ryecore.policy.approval import Approve
+    from ryecore.policy.permissions import Approve
     from ryecore.runs.supervisor import Supervisor
     from ryecore.state.exports import ExportVerifier
     from ryecore.threads.lifecycle.retaining import AutomaticPruning

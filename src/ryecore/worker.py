@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 from ryecore.actions.settings import Settings
 from ryecore.host_factory import call_factory
 from ryecore.policy import CancelToken
-from ryecore.policy.call_ids import THREAD_ID, THREAD_MARK
+from ryecore.policy.context import THREAD_ID, THREAD_MARK
 from ryecore.runs.naming import PARENT_ID
 
 __all__ = ["cancel_on_signal", "catch_stop_signals", "environ_without", "open_options"]

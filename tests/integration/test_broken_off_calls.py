@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore import Rye
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import StateError
 from ryecore.graph.result import GraphResult
 from ryecore.state.model import ThreadRecord

@@ -14,7 +14,7 @@ import pytest
 
 from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import (
     InputError,
     InvalidParameters,

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from ryecore import ExecutionResult, Rye
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import CallCancelled, GraphInvalid, IncompatibleChain, InvalidParameters
 from ryecore.policy import CallContext, CancelToken
 from ryecore.state.records import load_run_key

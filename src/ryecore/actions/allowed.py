@@ -4,7 +4,7 @@ from ryecore.errors import InputError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space, Spaces
 from ryecore.policy import CallContext, allows, capability_of
-from ryecore.policy.capabilities import Action
+from ryecore.policy.permissions import Action
 
 __all__ = ["check_capability", "own_space"]
 

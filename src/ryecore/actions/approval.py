@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from ryecore.errors import NotApproved
-from ryecore.policy.approval import ApprovalRequest, Approve, FileState, FileToApprove
+from ryecore.policy.permissions import ApprovalRequest, Approve, FileState, FileToApprove
 
 __all__ = ["ask", "file_to_approve"]
 

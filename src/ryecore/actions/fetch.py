@@ -27,7 +27,7 @@ from ryecore.items.spaces import ItemSource, Space, Spaces, locate, refs_of
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem
 from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext, allows, capability_of
-from ryecore.policy.approval import ApprovalRequest, Approve
+from ryecore.policy.permissions import ApprovalRequest, Approve
 from ryecore.state.exports import AttestedExport, ExportVerifier
 from ryecore.styled import StyledText
 

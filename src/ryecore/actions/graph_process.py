@@ -22,8 +22,8 @@ from ryecore.errors import StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
-from ryecore.policy.call_ids import thread_variables
 from ryecore.policy.cancelling import run_to_end
+from ryecore.policy.context import thread_variables
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.naming import PARENT_ID, register_thread
 from ryecore.state.attestation import check_graph_folders

@@ -116,7 +116,7 @@ class Graphs:
             report, text = await self._service().examine(found, ctx)
             if report.graph is None:
                 return report
-            from ryecore.graph.checking import with_calls  # noqa: PLC0415 - to validate alone
+            from ryecore.graph.reading import with_calls  # noqa: PLC0415 - to validate alone
 
             return with_calls(report, text, await self._looked_up(report.graph, ctx))
 

@@ -25,8 +25,8 @@ from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, S
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
-from ryecore.policy.call_ids import thread_variables
-from ryecore.policy.inheritance import for_own_process
+from ryecore.policy.context import thread_variables
+from ryecore.policy.environment import for_own_process
 from ryecore.state.locking import run_in_thread
 from ryecore.state.start_keys import EarlierStart, StartKey, describe_start
 from ryecore.styled import StyledText

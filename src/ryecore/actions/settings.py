@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from ryecore.errors import ConfigError
 from ryecore.items.spaces import Space
-from ryecore.policy.dotenv import may_set_from_dotenv
+from ryecore.policy.environment import may_set_from_dotenv
 from ryecore.state.model import Durability
 
 __all__ = ["WARM_MEMORY_MIB", "Settings", "check_allowed", "check_factory", "check_warm_memory"]

@@ -28,7 +28,7 @@ from ryecore.items.spaces import ItemSource, Space, Spaces, named
 from ryecore.items.verification import MAX_ITEM_BYTES, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext
-from ryecore.policy.approval import ApprovalRequest, Approve, FileToApprove
+from ryecore.policy.permissions import ApprovalRequest, Approve, FileToApprove
 
 __all__ = ["SignAction", "SignReport"]
 

@@ -13,7 +13,7 @@ from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnSta
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.result import LlmResult
-from ryecore.policy.call_ids import place_id
+from ryecore.policy.context import place_id
 from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext
 from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned

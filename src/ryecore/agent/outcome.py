@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import asdict, frozen
 
-from ryecore.chain.output import with_unknown_effect
+from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import (
     AgentTurnError,
     HostCapabilityMissing,

@@ -21,8 +21,12 @@ from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence
 from ryecore.notices import warn
 from ryecore.policy.command_lines import program_name, read_command_line
-from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
-from ryecore.policy.inheritance import InheritEnv, may_inherit
+from ryecore.policy.environment import (
+    InheritEnv,
+    may_inherit,
+    may_set_from_dotenv,
+    variables_named_in,
+)
 
 if TYPE_CHECKING:
     from dotenv.parser import Original

@@ -9,14 +9,20 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
-from ryecore.chain.anchor_hint import anchor_hint
+from ryecore.chain.anchor import anchor_hint
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Layout
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
-from ryecore.chain.output import Outcome, read_outcome
-from ryecore.chain.parameters import checked_parameters
+from ryecore.chain.plan import checked_parameters
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
-from ryecore.chain.primitives import PRIMITIVE_MAP, KeptProcesses, OwnProcesses, process_spec
+from ryecore.chain.primitives import (
+    PRIMITIVE_MAP,
+    KeptProcesses,
+    Outcome,
+    OwnProcesses,
+    process_spec,
+    read_outcome,
+)
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
@@ -34,9 +40,8 @@ from ryecore.items.verification import Verifier
 from ryecore.lillux.processes import ProcessResult
 from ryecore.lillux.warm import WarmPool
 from ryecore.lillux.witness import Evidence
-from ryecore.policy.call_ids import CALL_ID, call_id_of, thread_variables
 from ryecore.policy.cancelling import cancelled_by
-from ryecore.policy.context import CallContext
+from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_variables
 
 __all__ = ["PrimitiveExecutor"]
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ryecore.chain.remembered import Remembered
 from ryecore.chain.spec import read_spec
-from ryecore.chain.trace import Trace
+from ryecore.chain.trace import Remembered, Trace
 from ryecore.errors import RyeError
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef

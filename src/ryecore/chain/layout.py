@@ -3,6 +3,7 @@
 Source: decision 16.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,20 +11,20 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from ryecore.chain.anchor import find_anchor
+from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.dependencies import Dependencies
 from ryecore.chain.model import Chain, ChainElement, Deps, WarmTemplate
-from ryecore.chain.plan import merge_configs
-from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec
-from ryecore.chain.templating import Template
+from ryecore.chain.plan import merge_configs, placeholder_names
+from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec, WarmSpec
+from ryecore.chain.templating import Template, as_text, count_of
 from ryecore.chain.trace import Trace
-from ryecore.chain.warm import template_of, warm_of
-from ryecore.errors import AnchorError, ConfigError
+from ryecore.errors import AnchorError, ConfigError, MetadataError
 from ryecore.items.snapshots import NOWHERE, SealedTree, Seals
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
-from ryecore.lillux.witness import Evidence
+from ryecore.lillux.witness import Evidence, Witness
 
-__all__ = ["Layout", "Sealer"]
+__all__ = ["Layout", "Sealer", "template_of", "warm_of"]
 
 
 @frozen
@@ -310,3 +311,60 @@ def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
                 next_step=f"Write it into the tool's config, as in {missing}: NAME, and sign it.",
             )
     return names
+
+
+def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
+    """The item that says how a chain's process starts warm, and what it says.
+
+    Returns:
+        The first one that says anything of it; None where nobody does, or that one says no.
+
+    Raises:
+        MetadataError: Something rules it out, or there is no place to fork at.
+    """
+    index = next((i for i, one in enumerate(chain.elements) if one.spec.warm is not None), None)
+    if index is None:
+        return None
+    item, warm = chain.elements[index].item, chain.elements[index].spec.warm
+    if item is None or not warm:
+        return None
+    problems: list[str] = []
+    if chain.is_own_process:
+        problems.append("its process is ryecore's own (own_process)")
+    if merge_configs(chain.elements)[0].get("keep_warm"):
+        problems.append("its process is kept for later calls (config.keep_warm)")
+    if FORK_POINT in placeholder_names(chain.elements):
+        problems.append("a config_schema declares fork_point, which is reserved")
+    # An element before it may bring arguments of its own, which then start cold.
+    args = merge_configs(chain.elements[index:])[0].get("args")
+    texts = args if isinstance(args, list) else []
+    count = sum(count_of(FORK_POINT, as_text(text)) for text in texts)
+    if count != 1:
+        problems.append(f"{{fork_point}} stands {count} times in config.args, instead of once")
+    if problems:
+        path = item.source.path
+        raise MetadataError(
+            f"{path} declares warm, and '{chain.head.item_id}' can't start so: "
+            f"{'; '.join(problems)}.",
+            next_step="Take out warm or what rules it out, and sign it again.",
+            path=path,
+            problems=tuple(problems),
+        )
+    return item, warm
+
+
+def template_of(
+    spec: WarmSpec, program: bytes, tool_path: Path, sealed: Sequence[SealedTree]
+) -> WarmTemplate:
+    """What makes a template.
+
+    Args:
+        spec: What the runtime declares.
+        program: The verified bytes of the file that it names.
+        tool_path: The tool's file, where it runs.
+        sealed: The folders that the process may read before it forks.
+    """
+    told = {"preload": spec.preload, "tool": str(tool_path) if spec.leading_imports else None}
+    files = [(tree.root / name, digest) for tree in sealed for name, digest in tree.digests.items()]
+    witness = Witness(files, (), [tree.stat for tree in sealed])
+    return WarmTemplate(spec.fork_point, program, json.dumps(told).encode(), witness)

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ryecore.caches import BoundedDict
 from ryecore.chain.arguments import FORK_POINT
-from ryecore.chain.builder import ChainBuilder
+from ryecore.chain.builder import ChainBuilder, ChainValidator
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.dotenv import Dotenv
 from ryecore.chain.environment import EnvResolver, apply_env_paths
@@ -25,7 +25,6 @@ from ryecore.chain.plan import PlanInputs, Planner, positive_number
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.templating import Template
 from ryecore.chain.trace import Event, Trace
-from ryecore.chain.validator import ChainValidator
 from ryecore.errors import MetadataError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import utc_now

@@ -1,10 +1,14 @@
-"""The primitives at the end of every chain. They are built in: no file, nothing shadows them.
+"""The primitives at the end of every chain, and how the output of their process is read.
 
-Source: docs/design/chain.md#primitives; decision 14.
+They are built in: no file, nothing shadows them.
+
+Source: docs/design/chain.md#primitives; decisions 14 and 27.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
+
+from attrs import frozen
 
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
@@ -12,8 +16,19 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.lillux.warm import WarmPool, WarmStart
 from ryecore.policy.context import CallContext
+from ryecore.strict_json import STRICT_DECODER
 
-__all__ = ["PRIMITIVE_MAP", "ExecutePrimitive", "KeptProcesses", "OwnProcesses", "process_spec"]
+__all__ = [
+    "EFFECT_UNKNOWN",
+    "PRIMITIVE_MAP",
+    "ExecutePrimitive",
+    "KeptProcesses",
+    "Outcome",
+    "OwnProcesses",
+    "process_spec",
+    "read_outcome",
+    "with_unknown_effect",
+]
 
 
 class KeptProcesses(Protocol):
@@ -117,3 +132,161 @@ PRIMITIVE_MAP: Final[Mapping[str, Callable[[WarmPool | None], ExecutePrimitive]]
     EXECUTE_ID: ExecutePrimitive
 }
 """The primitives by id."""
+
+
+EFFECT_UNKNOWN: Final = "Whether it has had its effect is not known."
+"""The last sentence of the error of a tool, agent or thread that was interrupted."""
+
+_BROKEN_OFF: Final = frozenset({"signaled", "timed_out", "cancelled", "unknown"})
+
+_MAX_ERROR_CHARACTERS: Final = 4000
+
+
+@frozen
+class Outcome:
+    """What came of a process.
+
+    Attributes:
+        success: Whether the tool ran well.
+        data: Its one JSON document, else what it printed.
+        error: Why it failed; None where it didn't.
+        notes: What else is worth knowing, such as bytes that were cut.
+        effect_unknown: Whether it was interrupted, so that it may have had its effect.
+    """
+
+    success: bool
+    data: object
+    error: str | None
+    notes: Mapping[str, object]
+    effect_unknown: bool = False
+
+
+def read_outcome(
+    done: ProcessResult, timeout_s: float | None, as_authored: Callable[[str], str] = str
+) -> Outcome:
+    """Read what a process left.
+
+    Args:
+        done: The process.
+        timeout_s: Its timeout, for the error's text; None where it was a deadline.
+        as_authored: Puts the author's own paths in place of sealed ones.
+
+    Returns:
+        Success or failure, and the data, whatever happened.
+    """
+    stdout, stderr = _text(done.stdout), as_authored(_text(done.stderr))
+    notes = _notes(done)
+    is_document, document = _document(stdout, cut="stdout_bytes_cut" in notes)
+    data = (
+        document
+        if is_document
+        else {"stdout": stdout, "stderr": stderr, "return_code": _return_code(done)}
+    )
+    error = _process_error(done, timeout_s, stderr, document)
+    if error is None and isinstance(document, Mapping):
+        error = _declared_error(document, stderr)
+    if error is not None:
+        error = as_authored(error)
+        data = _with_authored_paths(data, as_authored)
+    if error is None or not _is_effect_unknown(done, document):
+        return Outcome(error is None, data, error, notes)
+    message = with_unknown_effect(error)
+    return Outcome(False, data, message, {**notes, "effect_unknown": True}, effect_unknown=True)
+
+
+def _with_authored_paths(data: object, as_authored: Callable[[str], str]) -> object:
+    """Return a failed tool's document with the author's own paths in its texts.
+
+    Source: decision 16.
+    """
+    if not isinstance(data, Mapping):
+        return data
+    return {
+        key: as_authored(value) if isinstance(value, str) else value for key, value in data.items()
+    }
+
+
+def with_unknown_effect(error: str) -> str:
+    """Return an error's text with the sentence that its effect is unknown, once."""
+    return error if EFFECT_UNKNOWN in error else f"{error}\n{EFFECT_UNKNOWN}"
+
+
+def _is_effect_unknown(done: ProcessResult, document: object) -> bool:
+    """Return whether a failed tool was interrupted, or reports that a part of it was."""
+    if done.status in _BROKEN_OFF:
+        return True
+    return isinstance(document, Mapping) and document.get("effect_unknown") is True
+
+
+def _text(raw: bytes) -> str:
+    """Bytes that are no UTF-8 stay visible, as backslash escapes."""
+    return raw.decode("utf-8", errors="backslashreplace")
+
+
+def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
+    text = stdout.strip()
+    if cut or not text:
+        return False, None
+    try:
+        document, end = cast("tuple[object, int]", STRICT_DECODER.raw_decode(text))
+    except (ValueError, RecursionError):
+        return False, None
+    return (True, document) if end == len(text) else (False, None)
+
+
+def _return_code(done: ProcessResult) -> int:
+    """The exit code; as a shell counts it, minus the signal where one ended the process."""
+    if done.exit_code is not None:
+        return done.exit_code
+    return -done.signal if done.signal is not None else -1
+
+
+def _process_error(
+    done: ProcessResult, timeout_s: float | None, stderr: str, document: object
+) -> str | None:
+    if done.status == "timed_out":
+        said = f" It said: {_short(stderr)}" if stderr.strip() else ""
+        within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
+        return f"The tool did not end {within} and was stopped.{said}"
+    if done.status == "cancelled":
+        return "The tool was cancelled."
+    if done.status == "unknown":
+        return "How the tool ended is unknown: another part of the host reaped its process."
+    if done.status == "exited" and done.exit_code == 0:
+        return None
+    if isinstance(document, Mapping) and isinstance(document.get("error"), str):
+        return str(document["error"])
+    if stderr.strip():
+        return _short(stderr)
+    if done.signal is not None:
+        return f"The tool was ended by signal {done.signal}."
+    return f"The tool exited with code {done.exit_code} and said nothing."
+
+
+def _declared_error(document: Mapping[str, object], stderr: str) -> str | None:
+    if document.get("success") is not False and document.get("status") != "error":
+        return None
+    error = document.get("error")
+    if isinstance(error, str) and error:
+        return error
+    return _short(stderr) if stderr.strip() else "The tool reported a failure without a reason."
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    if len(text) <= _MAX_ERROR_CHARACTERS:
+        return text
+    return "... " + text[-_MAX_ERROR_CHARACTERS:]
+
+
+def _notes(done: ProcessResult) -> dict[str, object]:
+    notes: dict[str, object] = {}
+    for name, kept, total in (
+        ("stdout", done.stdout, done.stdout_total_bytes),
+        ("stderr", done.stderr, done.stderr_total_bytes),
+    ):
+        if total > len(kept):
+            notes[f"{name}_bytes_cut"] = total - len(kept)
+    if done.left_behind:
+        notes["left_behind_pids"] = list(done.left_behind)
+    return notes

@@ -10,8 +10,7 @@ from typing import Final, Literal, cast
 
 from attrs import evolve
 
-from ryecore.directives.markup import Element
-from ryecore.directives.problems import DirectiveProblem
+from ryecore.directives.markup import DirectiveProblem, Element
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import AllOf, AnyOf, Comparison, Condition, Negation, read_condition

@@ -14,7 +14,7 @@ from ryecore.directives.markup import Element
 from ryecore.errors import InvalidInputs
 from ryecore.strict_json import read_json
 
-__all__ = ["Declared", "input_schema", "read_declared", "resolve_inputs"]
+__all__ = ["Declared", "input_schema", "read_declared", "render_returns", "resolve_inputs"]
 
 _TYPES: Final[Mapping[str, str]] = {
     "string": "string",
@@ -292,3 +292,22 @@ def _unfit(value: object, wanted: str) -> ValueError:
     except (ValueError, RecursionError):  # more digits than Python writes, or deeper than it goes
         shown = f"a {type(value).__name__}"
     return ValueError(f"{shown if len(shown) <= 60 else shown[:57] + '...'} is not {wanted}")
+
+
+_INSTRUCTION: Final = "When you are done, call rye_directive_return with these outputs."
+_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+
+
+def render_returns(outputs: Iterable[Declared]) -> str:
+    """Render declared outputs; the same outputs always give the same text.
+
+    Returns:
+        The section and one line that says what to do; empty where nothing is declared.
+    """
+    lines = [
+        f'<output name="{one.name.translate(_ESCAPES)}" type="{one.type}"'
+        + (' required="true">' if one.required else ">")
+        + f"{one.description.translate(_ESCAPES)}</output>"
+        for one in outputs
+    ]
+    return "\n".join(["<returns>", *lines, "</returns>", _INSTRUCTION]) if lines else ""

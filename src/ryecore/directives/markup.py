@@ -6,13 +6,14 @@ There are no DTDs, entities or processing instructions. What stands in `template
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from ryecore.directives.problems import DirectiveProblem
+from ryecore.errors import MetadataError
 
-__all__ = ["OPAQUE", "Element", "parse_markup"]
+__all__ = ["OPAQUE", "DirectiveProblem", "Element", "parse_markup"]
 
 MAX_DEPTH: Final = 32
 _MAX_ELEMENTS: Final = 10_000
@@ -26,6 +27,25 @@ _ENDS: Final = {
     "<![CDATA[": re.compile(r"\]\]>"),
     **{tag: re.compile(rf"</{tag}\s*>") for tag in OPAQUE},
 }
+
+
+class DirectiveProblem(ValueError):
+    """What is wrong, and the line of the file; the parser makes a `MetadataError` of it."""
+
+    def __init__(self, problem: str, line: int | None, next_step: str = "") -> None:
+        super().__init__(problem)
+        self.line = line
+        self.next_step = next_step
+
+    def error(self, path: Path) -> MetadataError:
+        """The error that leaves the room."""
+        place = f"{path}, line {self.line}" if self.line else str(path)
+        return MetadataError(
+            f"{place}: {self}.",
+            next_step=self.next_step or "Mend the file and sign it again.",
+            path=path,
+            line=self.line,
+        )
 
 
 @frozen

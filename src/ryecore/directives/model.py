@@ -1,16 +1,24 @@
 """What a directive is, once it was read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
 from ryecore.directives.inputs import Declared
 from ryecore.directives.permissions import Permissions
 from ryecore.directives.placeholders import fill, fill_tree
-from ryecore.policy.hooks import Hook
+from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
 
-__all__ = ["Action", "ContextSpec", "Directive", "ModelSpec"]
+__all__ = [
+    "Action",
+    "Composition",
+    "ContextSpec",
+    "Directive",
+    "ModelSpec",
+    "compose",
+    "extends_by_hook",
+]
 
 
 @frozen
@@ -186,3 +194,53 @@ class Directive:
             "metadata": dict(self.other),
             "body": self.body,
         }
+
+
+@frozen
+class Composition:
+    """A directive and its ancestors as one.
+
+    Attributes:
+        permissions: The directive's own, or its nearest ancestor's that declares any.
+        hooks: All hooks, the root's first; of one id the nearest to the directive counts.
+        context: All knowledge, the root's first, each item once, what is suppressed left out.
+    """
+
+    permissions: Permissions
+    hooks: tuple[Hook, ...]
+    context: ContextSpec
+
+
+def compose(chain: Sequence[Directive]) -> Composition:
+    """Compose a directive with those that it extends.
+
+    Args:
+        chain: The directive first, the root last.
+    """
+    declared = (one.permissions for one in chain if one.declares_permissions)
+    hooks: dict[str, Hook] = {}
+    for one in reversed(chain):
+        hooks.update((hook.id, hook) for hook in one.hooks)
+    suppressed = {item for one in chain for item in one.context.suppress}
+
+    def knowledge(name: str) -> tuple[str, ...]:
+        items = (item for one in reversed(chain) for item in getattr(one.context, name))
+        return tuple(dict.fromkeys(item for item in items if item not in suppressed))
+
+    context = ContextSpec(
+        knowledge("system"), knowledge("before"), knowledge("after"), tuple(sorted(suppressed))
+    )
+    return Composition(next(declared, Permissions()), tuple(hooks.values()), context)
+
+
+def extends_by_hook(hooks: Sequence[Hook], context: Mapping[str, object]) -> str | None:
+    """Which directive a hook has this one extend; the first hook that answers decides.
+
+    Source: docs/design/threads.md#extends.
+    """
+    for hook in in_order(hooks):
+        if hook.answers("resolve_extends", context):
+            for action in hook.actions:
+                if action.set_extends is not None:
+                    return action.set_extends
+    return None

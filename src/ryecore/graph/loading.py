@@ -10,7 +10,7 @@ from ryecore.chain.model import ValidChain
 from ryecore.errors import GraphInvalid, InputError
 from ryecore.graph.model import GRAPH_RUNTIME, Graph
 from ryecore.graph.reading import GraphReport, examine_graph, located, read_graph
-from ryecore.graph.validation.programs import check_programs, tools_with_expressions
+from ryecore.graph.validation.calls import check_programs, tools_with_expressions
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext

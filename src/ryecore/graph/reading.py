@@ -4,22 +4,30 @@ Source: docs/design/graphs.md#the-walk.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.chain.spec import ElementSpec
 from ryecore.errors.graphs import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
+from ryecore.graph.validation.calls import check_calls
 from ryecore.graph.validation.document import DocumentReader
-from ryecore.graph.validation.lines import lines_of, nearest, node_lines
-from ryecore.graph.validation.problems import Found, Problems, key_path
+from ryecore.graph.validation.problems import (
+    Found,
+    Problems,
+    key_path,
+    lines_of,
+    nearest,
+    node_lines,
+)
 from ryecore.items.documents import parse_document
+from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
 from ryecore.styled import StyledText
 
-__all__ = ["GraphReport", "examine_graph", "located", "read_graph"]
+__all__ = ["GraphReport", "examine_graph", "located", "read_graph", "with_calls"]
 
 _YAML: tuple[str, ...] = (".yaml", ".yml")
 
@@ -148,3 +156,30 @@ def located(found: Sequence[Found], text: str, path: Path) -> tuple[GraphProblem
 
 def _is_in_node(found: Found) -> bool:
     return found.place[:2] == ("config", "nodes") and len(found.place) > 2
+
+
+def with_calls(
+    report: GraphReport, text: str, lookup: Callable[[ItemRef], Mapping[str, object] | None]
+) -> GraphReport:
+    """A report with what is wrong, or looks so, between a graph and the items that it calls.
+
+    Args:
+        report: What was found in the graph's own file.
+        text: The file's text.
+        lookup: Finds an item's schema. It raises RyeError where the item can't be used.
+
+    Returns:
+        The report. Its graph is there all the same: what it calls may be mended without it.
+    """
+    if report.graph is None:
+        return report
+    found, path = check_calls(report.graph, lookup), report.graph.path
+    return evolve(
+        report,
+        errors=_sorted((*report.errors, *located(found.errors, text, path))),
+        warnings=_sorted((*report.warnings, *located(found.warnings, text, path))),
+    )
+
+
+def _sorted(problems: tuple[GraphProblem, ...]) -> tuple[GraphProblem, ...]:
+    return tuple(sorted(problems, key=lambda one: one.line or 0))

@@ -16,8 +16,7 @@ from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult, Usage
-from ryecore.policy.cancelling import is_stray
-from ryecore.policy.waiting import watched
+from ryecore.policy.cancelling import is_stray, watched
 
 __all__ = ["Attempt"]
 

@@ -40,7 +40,7 @@ from ryecore.mcp_client.wire import (
     refusal_of,
     send_frame,
 )
-from ryecore.policy.inheritance import is_short_listed
+from ryecore.policy.environment import is_short_listed
 
 if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from ryecore.errors import ConfigError
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.command_lines import read_command_line
-from ryecore.policy.credentials import looks_like_credential
+from ryecore.policy.environment import looks_like_credential
 
 __all__ = ["HttpServer", "Server", "StdioServer", "fill_in", "read_server"]
 

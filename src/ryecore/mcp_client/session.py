@@ -42,7 +42,7 @@ from ryecore.mcp_client.peer import Delivery, Peer
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.servers import Server, StdioServer
 from ryecore.mcp_client.stdio import open_process
-from ryecore.policy.credentials import is_credential
+from ryecore.policy.environment import is_credential
 
 __all__ = ["Place", "ServerSession", "check_output", "declaration_of", "open_session"]
 

@@ -12,8 +12,8 @@ from attrs import frozen
 from ryecore.errors import LimitReached, StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
-from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits, read_limits
+from ryecore.policy.permissions import attenuate
 from ryecore.runs.host import RunHost
 from ryecore.runs.naming import PARENT_ID, Registered
 from ryecore.state.carrying import Carried

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.errors import ProcessError, StateError
 from ryecore.lillux.processes import kill_processes
-from ryecore.policy.call_ids import THREAD_MARK, thread_mark
+from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.state.liveness import is_abandoned
 
 if TYPE_CHECKING:

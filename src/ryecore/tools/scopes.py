@@ -9,8 +9,7 @@ from typing import Final, Self, TypeVar
 import anyio
 
 from ryecore.policy import CallContext
-from ryecore.policy.cancelling import canceller_of
-from ryecore.policy.waiting import watched
+from ryecore.policy.cancelling import canceller_of, watched
 
 __all__ = ["NO_SCOPE", "CallScope", "NoScope", "seconds_left"]
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ryecore import Rye
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import RyeError
 from tests.conformance.graphs.cases import CASES, Case
 from tests.detached import PATIENCE_S, until_printed

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from ryecore.chain.builder import ChainValidator
 from ryecore.chain.model import ChainElement
 from ryecore.chain.plan import PlanInputs, build_plan
-from ryecore.chain.validator import ChainValidator
 from ryecore.errors import IncompatibleChain
 from ryecore.graph.model import GRAPH_RUNTIME
 from ryecore.items.spaces import SpaceName, built_in_space

@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from ryecore.directives.markup import parse_markup
-from ryecore.directives.problems import DirectiveProblem
-from ryecore.directives.sections import MAX_XML_BYTES
+from ryecore.directives.markup import DirectiveProblem, parse_markup
+from ryecore.directives.parser import MAX_XML_BYTES
 
 BOMB = (
     '<!DOCTYPE lolz [\n<!ENTITY lol "lol">\n'

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ryecore import CancelToken
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import ItemNotFound
 from ryecore.llm.result import Usage
 from ryecore.policy import CallContext

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import StateError
 from tests.graph_crashing import MARK, marks
 from tests.graphs import graph

@@ -23,7 +23,7 @@ from ryecore.graph.model import (
     Tries,
 )
 from ryecore.graph.reading import examine_graph, read_graph
-from ryecore.graph.validation.lines import lines_of, node_lines
+from ryecore.graph.validation.problems import lines_of, node_lines
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff

@@ -6,7 +6,7 @@ import pytest
 
 from ryecore.actions.approval import file_to_approve
 from ryecore.mcp_server.approvals import question
-from ryecore.policy.approval import ApprovalRequest
+from ryecore.policy.permissions import ApprovalRequest
 from ryecore.styled import is_visible
 
 

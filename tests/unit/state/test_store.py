@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 import pytest
 
 from ryecore.errors import StateError, ThreadConflict
-from ryecore.policy.call_ids import thread_variables
+from ryecore.policy.context import thread_variables
 from ryecore.state.store import ThreadStore
 from tests.workspace import Workspace
 

@@ -15,7 +15,7 @@ from ryecore.errors import ContentChanged, ItemNotFound
 from ryecore.policy.hooks import EVENTS, HookLayer, fill_parameters
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.ports import ForkOptions
-from ryecore.threads.planner.context import directive_context
+from ryecore.threads.planner.prompt import directive_context
 from tests.unit.threads.dispatching import Actions
 from tests.workspace import Workspace
 

@@ -16,7 +16,7 @@ from ryecore.errors import (
     ToolPolicyError,
 )
 from ryecore.items.refs import ItemRef
-from ryecore.policy.approval import ApprovalRequest
+from ryecore.policy.permissions import ApprovalRequest
 from ryecore.runs.ports import ForkOptions
 from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.directives.returns import render_returns
+from ryecore.directives.inputs import render_returns
 from ryecore.llm.parts import Message
 from ryecore.threads.planner.prompt import (
     ContextBlock,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ryecore.chain.trace import Trace
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import ConfigError, InputError
-from ryecore.policy.capabilities import allows
+from ryecore.policy.permissions import allows
 from ryecore.threads.planner.risk import (
     DEFAULT_RISKS,
     RISK_CLASSES,

@@ -13,7 +13,7 @@ from typing import Final
 
 from ryecore.chain.model import Chain
 from ryecore.lillux.keys import SigningKey
-from ryecore.policy.call_ids import CALL_ID, THREAD_ID, THREAD_MARK
+from ryecore.policy.context import CALL_ID, THREAD_ID, THREAD_MARK
 from ryecore.runs.ports import Planned
 from ryecore.state.records import canonical_json
 

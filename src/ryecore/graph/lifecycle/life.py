@@ -41,8 +41,8 @@ from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
 from ryecore.policy.cancelling import run_to_end
-from ryecore.policy.capabilities import attenuate
 from ryecore.policy.limits import Limits
+from ryecore.policy.permissions import attenuate
 from ryecore.runs.bounds import (
     RunBounds,
     depth_used_up,

@@ -2,7 +2,7 @@
 
 import json
 
-from ryecore.chain.parameters import checked_parameters
+from ryecore.chain.plan import checked_parameters
 from ryecore.errors import ConfigError, ContentChanged, InputError
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.recovery import Found

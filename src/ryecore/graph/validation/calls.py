@@ -1,18 +1,34 @@
-"""What a graph calls, against what the called items declare. Pure: who asks looks them up."""
+"""A graph's calls, against its permissions and what the called items declare. Pure.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+No expression stands within a program that a graph passes to a tool.
+
+Source: decision 79; ADR 020.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from ryecore.errors import RyeError
-from ryecore.graph.model import ActionVertex, ForeachVertex, Graph
-from ryecore.graph.validation.problems import Place, Problems, key_path
-from ryecore.graph.validation.programs import calls_of_hooks, check_programs
-from ryecore.graph.validation.scopes import Known, Scope, Writer
-from ryecore.graph.validation.values import misfits
+from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, Graph
+from ryecore.graph.validation.drafts import Draft
+from ryecore.graph.validation.problems import Place, Problems, did_you_mean, key_path
+from ryecore.graph.validation.scopes import Known, Scope, Writer, misfits
 from ryecore.items.refs import ItemRef
-from ryecore.policy.expressions import Template, read_template
+from ryecore.policy.expressions import BrokenExpression, Template, read_template
+from ryecore.policy.hooks import HOOK_PLACEHOLDER, Hook
+from ryecore.policy.permissions import allows, capability_of
+from ryecore.policy.scripts import has_placeholders, spliced_scripts
 
-__all__ = ["SchemaLookup", "called_items", "check_calls"]
+__all__ = [
+    "SchemaLookup",
+    "called_items",
+    "calls_of_hooks",
+    "check_calls",
+    "check_permissions",
+    "check_programs",
+    "tools_with_expressions",
+]
 
 SchemaLookup: TypeAlias = Callable[[ItemRef], Mapping[str, object] | None]
 """The JSON Schema of an item's parameters or inputs; None where it takes anything."""
@@ -115,3 +131,168 @@ def _check_undeclared(
         problems.error(place, message)
     elif others is None and properties and "patternProperties" not in schema:
         problems.warn(place, message)
+
+
+def tools_with_expressions(graph: Graph) -> tuple[ItemRef, ...]:
+    """Return the tools that a graph or its hooks pass expressions to, each once."""
+    by_nodes = (
+        one.action.ref
+        for one in graph.nodes.values()
+        if isinstance(one, ActionVertex | ForeachVertex)
+        and one.action.ref.kind == "tool"
+        and one.action.params.expressions
+    )
+    by_hooks = (
+        ref
+        for _, ref, parameters in calls_of_hooks(graph)
+        if has_placeholders(parameters, HOOK_PLACEHOLDER)
+    )
+    return tuple(dict.fromkeys((*by_nodes, *by_hooks)))
+
+
+def check_programs(
+    graph: Graph, schemas: Mapping[ItemRef, Mapping[str, object] | None]
+) -> Problems:
+    """Check that no expression stands within a program that a graph passes to a tool.
+
+    Args:
+        graph: The graph.
+        schemas: The JSON Schemas of tools' parameters. The nodes' tools that are absent are left
+            out, since they are broken.
+
+    Returns:
+        What is wrong, by its place in the file.
+    """
+    problems = Problems()
+    for vertex in graph.nodes.values():
+        if not isinstance(vertex, ActionVertex | ForeachVertex):
+            continue
+        ref, source = vertex.action.ref, vertex.action.params.source
+        if ref.kind != "tool" or ref not in schemas or not isinstance(source, Mapping):
+            continue
+        for one in spliced_scripts(source, schemas[ref], _blank):
+            place = ("config", "nodes", vertex.id, "action", "params", *one.place)
+            problems.error(place, f"{one.message}. {one.next_step}")
+    for place, ref, parameters in calls_of_hooks(graph):
+        for one in spliced_scripts(parameters, schemas.get(ref), HOOK_PLACEHOLDER):
+            problems.error((*place, "params", *one.place), f"{one.message}. {one.next_step}")
+    return problems
+
+
+def calls_of_hooks(graph: Graph) -> Iterator[tuple[Place, ItemRef, Mapping[str, object]]]:
+    """Yield the calls of tools by a graph's hooks, each with its place in the file."""
+    for index, hook in enumerate(graph.hooks):
+        for number, action in enumerate(hook.actions):
+            if action.primary == "execute" and action.item and action.item.kind == "tool":
+                several = ("actions", number) if len(hook.actions) > 1 else ("action",)
+                yield ("config", "hooks", index, *several), action.item, action.parameters
+
+
+def _blank(text: str) -> str:
+    """Return a text with a NUL in the place of each expression."""
+    try:
+        template: Template = read_template(text)
+    except BrokenExpression:
+        return text
+    for expression in template.expressions:
+        text = text.replace(str(expression), "\0")
+    return text
+
+
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_*-]*")
+_ACTIONS: Final = ("execute", "fetch", "sign")
+_KINDS: Final = ("tool", "directive", "knowledge")
+_FORM: Final = "it is rye.<execute|fetch|sign>.<tool|directive|knowledge>.<dotted id>"
+
+
+def check_permissions(
+    declared: tuple[str, ...] | None,
+    drafts: Mapping[str, Draft],
+    hooks: tuple[Hook, ...],
+    agents_have_tools: bool,
+    problems: Problems,
+) -> None:
+    """Note permissions of a wrong form, actions that none covers, and those that cover nothing.
+
+    Args:
+        declared: The graph's permissions; None where they can't be read.
+        drafts: Its nodes.
+        hooks: Its hooks, which act within the same permissions.
+        agents_have_tools: Whether agents of it call tools, which need permissions too.
+        problems: Told what is wrong.
+    """
+    if declared is None:
+        return
+    for index, one in enumerate(declared):
+        why = _what_is_wrong(one)
+        if why:
+            problems.error(("permissions", index), f"{one!r} is no permission: {why}")
+    needed: list[tuple[Place, str, str]] = [
+        (
+            draft.at("action"),
+            capability_of("execute", draft.item.kind, draft.item.id),
+            str(draft.item),
+        )
+        for draft in drafts.values()
+        if draft.item is not None
+    ]
+    needed += [
+        (("config", "hooks"), capability_of(action.primary, action.item.kind, action.item.id),
+         f"{action.item} of the hook {hook.id!r}")
+        for hook in hooks
+        for action in hook.actions
+        if action.primary is not None and action.item is not None
+    ]  # fmt: skip
+    for place, capability, item in needed:
+        if not allows(declared, capability):
+            problems.error(place, f"No permission covers {item}: add {capability}.")
+    _warn_of_tools(declared, drafts, problems)
+    if agents_have_tools or any(
+        d.item is not None and d.item.kind != "tool" for d in drafts.values()
+    ):
+        return  # what those call is not known here
+    used = {capability for _, capability, _ in needed}
+    for index, one in enumerate(declared):
+        if "*" not in one and one not in used and not _what_is_wrong(one):
+            problems.warn(("permissions", index), f"No action of the graph needs {one}.")
+
+
+def _warn_of_tools(
+    declared: tuple[str, ...], drafts: Mapping[str, Draft], problems: Problems
+) -> None:
+    """Warn of signed tools that an agent is offered and may not call.
+
+    What a function of the host needs is the host's to say.
+    """
+    for draft in drafts.values():
+        if not isinstance(draft.vertex, AgentVertex):
+            continue
+        narrowed = draft.vertex.node.tools
+        for name in draft.vertex.agent.tools if narrowed is None else narrowed:
+            if not name.startswith("tool:"):
+                continue
+            capability = capability_of("execute", "tool", name.removeprefix("tool:"))
+            if not allows(declared, capability):
+                problems.warn(
+                    draft.at("tools" if narrowed is not None else "agent_ref"),
+                    f"No permission covers {name}, which the agent may call: add {capability}.",
+                )
+
+
+def _what_is_wrong(permission: str) -> str:
+    """What is wrong with a permission; empty where nothing is."""
+    if "/" in permission:
+        return f"ids are dotted here, as in {permission.replace('/', '.')}."
+    parts = permission.split(".")
+    if parts[0] != "rye" or len(parts) == 1:
+        return f"{_FORM}, or rye.* for everything."
+    if not all(_SEGMENT.fullmatch(part) for part in parts):
+        return f"{_FORM}, with * for any text."
+    for part, known in zip(parts[1:], (_ACTIONS, _KINDS), strict=False):
+        if "*" not in part and part not in known:
+            return f"{part!r} is none of {', '.join(known)}.{did_you_mean(part, known)}"
+    if parts[1] == "sign" and "*" in permission:
+        return "no wildcard grants signing; name the item."
+    if len(parts) < 4 and "*" not in parts[-1]:
+        return f"{_FORM}."
+    return ""

@@ -9,12 +9,11 @@ from attrs import evolve
 from ryecore.directives.hooks import read_hooks
 from ryecore.errors import ConfigError
 from ryecore.graph.model import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_STEPS, Graph, OnError
-from ryecore.graph.validation.agents import read_agents
-from ryecore.graph.validation.drafts import Draft
+from ryecore.graph.validation.actions import read_agents
+from ryecore.graph.validation.calls import check_permissions
+from ryecore.graph.validation.drafts import Draft, check_flow
 from ryecore.graph.validation.fields import Fields, brief
-from ryecore.graph.validation.flow import check_flow
 from ryecore.graph.validation.nodes import NodeReader
-from ryecore.graph.validation.permissions import check_permissions
 from ryecore.graph.validation.problems import Place, Problems, did_you_mean
 from ryecore.graph.validation.references import References
 from ryecore.graph.validation.scopes import BUILT_IN, Known, Writer

@@ -1,15 +1,15 @@
-"""What was read of a node, whole or not: what the checks that follow look at."""
+"""Nodes as far as they could be read, and the edges between them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import Factory, frozen
 
 from ryecore.graph.model import Edge, VertexOfGraph
-from ryecore.graph.validation.problems import Place
+from ryecore.graph.validation.problems import Place, Problems
 from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import Template
 
-__all__ = ["Draft", "DraftEdge", "Slot"]
+__all__ = ["Draft", "DraftEdge", "Slot", "check_flow"]
 
 
 @frozen
@@ -70,3 +70,100 @@ class Draft:
     def at(self, *rest: str | int) -> Place:
         """A place in the node."""
         return (*self.place, *rest)
+
+
+def check_flow(
+    drafts: Mapping[str, Draft], start: str | None, start_place: Place, problems: Problems
+) -> None:
+    """Note edges without a target, edges that are never taken, and nodes that nothing reaches.
+
+    Args:
+        drafts: The nodes by their ids.
+        start: The first one; None where the file doesn't say.
+        start_place: Where it says so.
+        problems: Told what is wrong.
+    """
+    if start is not None:
+        _check_target(start, start_place, drafts, problems)
+    for draft in drafts.values():
+        for one in draft.edges:
+            _check_target(one.edge.to, one.place, drafts, problems)
+        if draft.on_error is not None:
+            _check_target(draft.on_error, draft.at("on_error"), drafts, problems)
+        for one in _never_taken(draft):
+            problems.error(
+                one.place,
+                f"The edge to {one.edge.to!r} is never taken: one before it has no condition.",
+            )
+    if start is None or start not in drafts:
+        return
+    ways = {name: _ways(draft, drafts) for name, draft in drafts.items()}
+    reached = _reached(start, ways)
+    named = {one.edge.to for draft in drafts.values() for one in _never_taken(draft)}
+    for name, draft in drafts.items():
+        if name not in reached and name not in named:
+            problems.error(draft.place, f"No edge leads from the start to {name!r}.")
+    _check_ends(drafts, ways, reached, problems)
+
+
+def _check_target(to: str, place: Place, drafts: Mapping[str, Draft], problems: Problems) -> None:
+    if to not in drafts:
+        problems.error(place, f"There is no node {to!r}.{problems.guess(to, drafts)}")
+
+
+def _open_edges(draft: Draft) -> tuple[DraftEdge, ...]:
+    """The edges that may be taken: all up to the first without a condition."""
+    for at, one in enumerate(draft.edges):
+        if one.edge.when is None:
+            return draft.edges[: at + 1]
+    return draft.edges
+
+
+def _never_taken(draft: Draft) -> tuple[DraftEdge, ...]:
+    return draft.edges[len(_open_edges(draft)) :]
+
+
+def _ways(draft: Draft, drafts: Mapping[str, Draft]) -> list[str]:
+    targets = [one.edge.to for one in _open_edges(draft)]
+    if draft.on_error is not None:
+        targets.append(draft.on_error)
+    return [to for to in targets if to in drafts]
+
+
+def _reached(start: str, ways: Mapping[str, Iterable[str]]) -> set[str]:
+    reached, to_visit = {start}, [start]
+    while to_visit:
+        for to in ways.get(to_visit.pop(), ()):
+            if to not in reached:
+                reached.add(to)
+                to_visit.append(to)
+    return reached
+
+
+def _check_ends(
+    drafts: Mapping[str, Draft],
+    ways: Mapping[str, Iterable[str]],
+    reached: set[str],
+    problems: Problems,
+) -> None:
+    """Warn of nodes that are reached, and from which no end is.
+
+    A run ends at a return node, and behind a node of which no edge may hold.
+    """
+    back: dict[str, list[str]] = {}
+    for name, targets in ways.items():
+        for to in targets:
+            back.setdefault(to, []).append(name)
+    leads_out: set[str] = set()
+    for name, draft in drafts.items():
+        edges = _open_edges(draft)
+        is_end = draft.type == "return" or not edges or edges[-1].edge.when is not None
+        if is_end and name not in leads_out:
+            leads_out |= _reached(name, back)
+    for name, draft in drafts.items():
+        if name in reached and name not in leads_out:
+            problems.warn(
+                draft.place,
+                f"No way leads from {name!r} to an end: a run goes round until max_steps.",
+            )
+            return

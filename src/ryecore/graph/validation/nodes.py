@@ -15,8 +15,13 @@ from ryecore.graph.model import (
     GateVertex,
     ReturnVertex,
 )
-from ryecore.graph.validation.actions import read_action, read_tries
-from ryecore.graph.validation.agents import NODE_FIELDS, check_narrowed, read_agent_node
+from ryecore.graph.validation.actions import (
+    NODE_FIELDS,
+    check_narrowed,
+    read_action,
+    read_agent_node,
+    read_tries,
+)
 from ryecore.graph.validation.drafts import Draft, DraftEdge, Slot
 from ryecore.graph.validation.fields import Fields, kind_of
 from ryecore.graph.validation.problems import Place

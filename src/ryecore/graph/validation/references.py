@@ -10,8 +10,15 @@ from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.fields import brief
 from ryecore.graph.validation.kinds import Kind, NoSuchPart, kind_of_schema, kind_of_value
 from ryecore.graph.validation.problems import Place, Problems, did_you_mean, key_path, listed
-from ryecore.graph.validation.scopes import BUILT_IN, Known, Scope, filtered, kind_of_text, takes
-from ryecore.graph.validation.values import misfits
+from ryecore.graph.validation.scopes import (
+    BUILT_IN,
+    Known,
+    Scope,
+    filtered,
+    kind_of_text,
+    misfits,
+    takes,
+)
 from ryecore.policy.conditions import Comparison, Condition, Negation
 from ryecore.policy.expressions import Expression, Template
 

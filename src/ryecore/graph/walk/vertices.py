@@ -13,7 +13,7 @@ from attrs import evolve
 
 from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
 from ryecore.graph.schedule import NodeResult
@@ -22,7 +22,7 @@ from ryecore.graph.walk.foreach import for_each
 from ryecore.graph.walk.outcomes import outcome_of, result_of
 from ryecore.policy import CallContext
 from ryecore.policy.backoff import backoff_s
-from ryecore.policy.call_ids import place_id
+from ryecore.policy.context import place_id
 
 __all__ = ["Vertices"]
 

@@ -15,7 +15,7 @@ from attrs import field, frozen
 from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
-from ryecore.chain.output import with_unknown_effect
+from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
@@ -26,8 +26,8 @@ from ryecore.graph.walk.calls import FatalProblem
 from ryecore.graph.walk.outcomes import result_of
 from ryecore.graph.walk.vertices import Vertices
 from ryecore.policy import CallContext
-from ryecore.policy.call_ids import place_id
 from ryecore.policy.cancelling import bounded_by, is_cancelled
+from ryecore.policy.context import place_id
 from ryecore.policy.hooks import Control
 from ryecore.runs.hooks import HookRunner
 

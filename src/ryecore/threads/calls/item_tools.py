@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.errors import InvalidInputs, RyeError, ToolCallError
-from ryecore.policy.capabilities import Action
+from ryecore.policy.permissions import Action
 from ryecore.runs.ports import Dispatcher, ForkOptions
 from ryecore.threads.calls.guard import strip_envelope
 from ryecore.tools.context import ToolContext

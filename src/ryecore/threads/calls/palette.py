@@ -19,7 +19,7 @@ from ryecore.errors import IntegrityError, MissingExecutorId, RyeError
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.llm.estimate import tool_tokens
 from ryecore.policy import allows
-from ryecore.policy.capabilities import Action, holds_any
+from ryecore.policy.permissions import Action, holds_any
 from ryecore.runs.host_tools import guarded
 from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import READ_ARTIFACT

@@ -17,9 +17,9 @@ from ryecore.errors import RyeError, StateError
 from ryecore.llm.parts import Message
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
-from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook
 from ryecore.policy.limits import Limits
+from ryecore.policy.permissions import attenuate
 from ryecore.runs.bounds import (
     RunBounds,
     count_child,

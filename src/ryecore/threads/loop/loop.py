@@ -16,7 +16,7 @@ from ryecore.agent.model import Agent
 from ryecore.agent.setup import TurnSetup
 from ryecore.agent.turns import run_turns
 from ryecore.chain.trace import Trace
-from ryecore.directives.returns import render_returns
+from ryecore.directives.inputs import render_returns
 from ryecore.llm.parts import Message
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
@@ -33,10 +33,10 @@ from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.ending import Ending, ending_of_turns
 from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
 from ryecore.threads.loop.recorder import Recorder
-from ryecore.threads.planner.context import directive_context
 from ryecore.threads.planner.plan import Composed, LoadedDirective
 from ryecore.threads.planner.prompt import (
     continued_message,
+    directive_context,
     first_message,
     inputs_told,
     system_text,

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ryecore.chain.config import ConfigResolver
-from ryecore.chain.remembered import Remembered
 from ryecore.chain.spec import ConfigSpec
-from ryecore.chain.trace import Trace
-from ryecore.directives.composition import compose, extends_by_hook
+from ryecore.chain.trace import Remembered, Trace
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.inputs import resolve_inputs
+from ryecore.directives.model import compose, extends_by_hook
 from ryecore.directives.models import AGENT_CONFIG, choose_model
 from ryecore.directives.parser import parse_directive
 from ryecore.errors import (
@@ -29,9 +28,9 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import SpaceName, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.witness import Evidence
-from ryecore.policy.capabilities import attenuate
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
+from ryecore.policy.permissions import attenuate
 from ryecore.threads.planner.classification import ERROR_CONFIG, Classification, read_classification
 from ryecore.threads.planner.plan import Composed, DirectivePlan, LayeredLimits, LoadedDirective
 from ryecore.threads.planner.risk import RISK_CONFIG, Risks, read_risks

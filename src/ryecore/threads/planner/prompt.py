@@ -5,17 +5,23 @@ Source: docs/design/threads.md#first-message; docs/design/execute.md#returns; de
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from ryecore.directives.model import Directive
-from ryecore.directives.returns import render_returns
-from ryecore.runs.hooks import ContextBlock
+from attrs import evolve
+
+from ryecore.directives.inputs import render_returns
+from ryecore.directives.model import ContextSpec, Directive
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.runs.hooks import ContextBlock, context_block
+from ryecore.runs.ports import Dispatcher
 
 if TYPE_CHECKING:
     from ryecore.threads.wish import Continuation, ContinuationKind
 
 __all__ = [
     "continued_message",
+    "directive_context",
     "directive_prompt",
     "first_message",
     "inputs_told",
@@ -144,3 +150,36 @@ def _opening(directive: Directive) -> str:
 
 def _joined(texts: Iterable[str]) -> str:
     return "\n\n".join(text for text in texts if text)
+
+
+async def directive_context(
+    context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
+) -> tuple[ContextBlock, ...]:
+    """The knowledge that a directive puts around its own prompt.
+
+    Args:
+        context: What it declares, composed with its ancestors'.
+        dispatcher: The actions.
+        ctx: Within what it is read.
+
+    Returns:
+        The blocks; those for the system prompt stand there without a tag around them.
+
+    Raises:
+        RyeError: An item can't be found, verified or read: the directive can't do without it.
+    """
+    blocks: list[ContextBlock] = []
+    placed: tuple[tuple[Literal["system", "before", "after"], tuple[str, ...]], ...] = (
+        ("system", context.system),
+        ("before", context.before),
+        ("after", context.after),
+    )
+    for position, ids in placed:
+        # The host composes the system prompt: its author names the items in a signed file, and the
+        # thread itself need not be allowed to read it.
+        reader = evolve(ctx, capabilities=None) if position == "system" else ctx
+        for item_id in ids:
+            ref = ItemRef.parse(item_id, "knowledge")
+            fetched = await dispatcher.fetch(ref, ctx=reader)
+            blocks.append(context_block(fetched, ref, position, wrap=position != "system"))
+    return tuple(blocks)

@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import ConfigError, InputError
-from ryecore.policy.capabilities import allows
+from ryecore.policy.permissions import allows
 
 if TYPE_CHECKING:
     from ryecore.chain.trace import Trace

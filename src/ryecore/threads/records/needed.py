@@ -5,7 +5,7 @@ from typing import Final
 
 from ryecore.errors import RyeError
 from ryecore.items.refs import ItemRef
-from ryecore.policy.capabilities import Action, allows, capability_of, holds_any
+from ryecore.policy.permissions import Action, allows, capability_of, holds_any
 
 __all__ = ["grants", "needed_for"]
 

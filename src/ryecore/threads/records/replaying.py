@@ -13,9 +13,9 @@ from attrs import evolve, field, frozen
 from ryecore.directives.inputs import Declared
 from ryecore.errors import TextTooLong
 from ryecore.llm.parts import ToolCallPart
-from ryecore.policy.capabilities import Action
 from ryecore.policy.hooks import Hook, HookLayer
 from ryecore.policy.limits import Limits, read_limits
+from ryecore.policy.permissions import Action
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.state.transcript_check import Record
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES

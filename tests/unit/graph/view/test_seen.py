@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ryecore.chain.output import EFFECT_UNKNOWN
+from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.model import Graph
 from ryecore.graph.view.live import render_live

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore.policy.dotenv import may_set_from_dotenv, variables_named_in
+from ryecore.policy.environment import may_set_from_dotenv, variables_named_in
 from tests.variables import STEERING
 
 HARMLESS = [

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.policy import allows, capability_of
-from ryecore.policy.capabilities import Action, attenuate, holds_any
+from ryecore.policy.permissions import Action, attenuate, holds_any
 
 SEGMENT = st.text("abAB01_-", min_size=1, max_size=5).filter(lambda word: word[0] != "-")
 ITEM_ID = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)

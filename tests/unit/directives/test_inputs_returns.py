@@ -1,7 +1,6 @@
 """The `<returns>` section, to the letter."""
 
-from ryecore.directives.inputs import Declared
-from ryecore.directives.returns import render_returns
+from ryecore.directives.inputs import Declared, render_returns
 
 GOLDEN = """\
 <returns>

@@ -1,7 +1,7 @@
 """A directive together with those that it extends."""
 
-from ryecore.directives.composition import compose, extends_by_hook
 from ryecore.directives.hooks import read_hooks
+from ryecore.directives.model import compose, extends_by_hook
 from ryecore.policy.hooks import HookLayer
 from tests.unit.directives.files import file, parse
 

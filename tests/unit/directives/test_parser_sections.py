@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ryecore.directives.sections import MAX_FILE_BYTES, MAX_XML_BYTES
+from ryecore.directives.parser import MAX_FILE_BYTES, MAX_XML_BYTES
 from ryecore.errors import MetadataError
 from tests.unit.directives.files import file, parse
 

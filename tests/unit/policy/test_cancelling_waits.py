@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ryecore.policy.waiting import watched
+from ryecore.policy.cancelling import watched
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.chain.output import Outcome, read_outcome
+from ryecore.chain.primitives import Outcome, read_outcome
 from ryecore.lillux.processes import ProcessResult
 
 

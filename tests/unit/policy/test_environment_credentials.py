@@ -2,8 +2,12 @@
 
 import pytest
 
-from ryecore.policy.credentials import is_credential, looks_like_credential
-from ryecore.policy.inheritance import is_short_listed, may_inherit
+from ryecore.policy.environment import (
+    is_credential,
+    is_short_listed,
+    looks_like_credential,
+    may_inherit,
+)
 
 SECRET_NAMES = [
     "ANTHROPIC_APIKEY", "API_KEYS", "APP_SESSION", "AUTH", "AWS_ACCESS_KEY_ID",

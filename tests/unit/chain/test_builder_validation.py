@@ -2,8 +2,8 @@
 
 import pytest
 
+from ryecore.chain.builder import ChainValidator
 from ryecore.chain.model import ValidChain
-from ryecore.chain.validator import ChainValidator
 from ryecore.errors import IncompatibleChain
 from tests.unit.chain.elements import chain, element
 

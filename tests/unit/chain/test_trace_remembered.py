@@ -2,8 +2,7 @@
 
 import pytest
 
-from ryecore.chain.remembered import Remembered
-from ryecore.chain.trace import Trace
+from ryecore.chain.trace import Remembered, Trace
 from ryecore.errors import InputError
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence
