@@ -205,7 +205,7 @@ async def _execute(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict
         thread=given.get("thread", "inline"),
         async_=given.get("async", given.get("async_", False)),
         model=given.get("model"),
-        limit_overrides=given.get("limit_overrides"),
+        limits=given.get("limit_overrides"),
         trace=given.get("trace", False),
         timeout_s=given.get("timeout_s"),
         idempotency_key=given.get("idempotency_key"),

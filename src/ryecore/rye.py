@@ -172,7 +172,7 @@ class Rye:
         thread: str = "inline",
         async_: bool = False,
         model: str | None = None,
-        limit_overrides: Mapping[str, float] | None = None,
+        limits: Mapping[str, float] | None = None,
         timeout_s: float | None = None,
         trace: bool = False,
         output_log: str | os.PathLike[str] | None = None,
@@ -190,7 +190,7 @@ class Rye:
             thread: How: `inline`, or for a directive `fork`: a managed thread with a model loop.
             async_: Return at once.
             model: A directive's: `provider/model`, or a tier or name of `agent/agent.yaml`.
-            limit_overrides: A directive's: limits by name, such as `{"turns": 8}`.
+            limits: A directive's: limits by name, such as `{"turns": 8}`.
             timeout_s: A tool's: after how many seconds its whole process group ends.
             trace: Whether the result carries the events of every decision.
             output_log: A file that a tool's output is also written to as it comes.
@@ -206,7 +206,7 @@ class Rye:
         """
         log = None if output_log is None else os.fspath(output_log)
         options = ExecuteOptions(
-            dry_run, target, thread, async_, model, limit_overrides, timeout_s, trace, log,
+            dry_run, target, thread, async_, model, limits, timeout_s, trace, log,
             idempotency_key=idempotency_key,
         )  # fmt: skip
         call = partial(self._parts.execute, ref, parameters, options, ctx or CallContext())

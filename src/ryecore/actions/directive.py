@@ -107,7 +107,7 @@ class DirectiveAction:
         planner = self._planner
         loaded = planner.load(ref, log)
         inputs = planner.inputs(loaded, parameters, log)
-        overrides = read_overrides(options.limit_overrides)
+        overrides = read_overrides(options.limits)
         model = None if options.model is None else planner.model(options.model, log)
         metadata: dict[str, object] = {}
         if not loaded.item.is_verified:
@@ -120,7 +120,7 @@ class DirectiveAction:
         else:
             check_body(loaded)
             metadata |= {"model": model} if model else {}
-            metadata |= {"limits": overrides.to_dict()} if options.limit_overrides else {}
+            metadata |= {"limits": overrides.to_dict()} if options.limits else {}
         result = DirectiveResult(
             status="validation_passed" if options.dry_run else "success",
             item_id=str(ref),

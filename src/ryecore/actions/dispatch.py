@@ -76,7 +76,7 @@ class ActionDispatcher:
             thread="fork",
             async_=options.async_,
             model=options.model,
-            limit_overrides=options.limit_overrides,
+            limits=options.limits,
             muted_hooks=options.muted_hooks,
         )
         return await self._execute(ref, inputs, how, ctx)

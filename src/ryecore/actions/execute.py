@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecuteAction", "thread_wish"]
 
 _FOREIGN_OPTIONS: Final = {
-    "tool": (("model", "limit_overrides"), "for directives; a tool has no model thread"),
+    "tool": (("model", "limits"), "for directives; a tool has no model thread"),
     "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
 }
 
@@ -194,7 +194,7 @@ class ExecuteAction:
             options = ExecuteOptions(
                 thread="fork",
                 model=model,
-                limit_overrides=limits,
+                limits=limits,
                 idempotency_key=idempotency_key,
             )
             wish = thread_wish(ref, checked_mapping(inputs), options, ctx)
@@ -292,7 +292,7 @@ def thread_wish(
         ref,
         inputs,
         options.model,
-        read_overrides(options.limit_overrides),
+        read_overrides(options.limits),
         options.muted_hooks,
         start_key=_start_key(ref, inputs, options, ctx),
     )
@@ -315,10 +315,10 @@ def _start_key(
             next_step="Pass async as well (--async), or leave it out.",
         )
     limits = Limits()
-    if options.limit_overrides is not None:
+    if options.limits is not None:
         from ryecore.threads.planner.planning import read_overrides  # noqa: PLC0415 - threads alone
 
-        limits = read_overrides(options.limit_overrides)
+        limits = read_overrides(options.limits)
     return start_key_of(key, ref, given, limits, ctx.capabilities, options.model)
 
 

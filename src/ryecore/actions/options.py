@@ -19,7 +19,7 @@ class ExecuteOptions:
         thread: `inline` or `fork`.
         async_: Return at once.
         model: The model of a directive's thread.
-        limit_overrides: Limits of a directive's thread.
+        limits: Limits of a directive's thread.
         timeout_s: After how many seconds a tool's process group ends; beats every other timeout.
         trace: Whether the result carries the events.
         idempotency_key: A repeated start with this key finds the run of the first.
@@ -32,7 +32,7 @@ class ExecuteOptions:
     thread: str = "inline"
     async_: bool = False
     model: str | None = None
-    limit_overrides: Mapping[str, float] | Limits | None = None
+    limits: Mapping[str, float] | Limits | None = None
     timeout_s: float | None = None
     trace: bool = False
     output_log: str | None = None

@@ -116,7 +116,7 @@ def execute(
         run = partial(
             _execute, project_path, ref, parameters, read_object(params, "--params"), deps,
             is_shown=not as_json and can_redraw(sys.stderr),
-            timeout_s=timeout_s, model=model, limit_overrides=read_overrides(limits),
+            timeout_s=timeout_s, model=model, limits=read_overrides(limits),
             dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
             idempotency_key=idempotency_key,
         )  # fmt: skip

@@ -48,7 +48,7 @@ async def execute_fork(
             ref,
             inputs,
             model=options["model"],
-            limits=options["limit_overrides"],
+            limits=options["limits"],
             idempotency_key=options["idempotency_key"],
             ctx=ctx,
         ),

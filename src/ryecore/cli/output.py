@@ -32,8 +32,8 @@ __all__ = [
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 
-_OPTIONS: Final = {"limit_overrides": "--limit", "timeout_s": "--timeout", "deps_factory": "--deps"}
-_API_NAME: Final = re.compile(rf"\b(?:{'|'.join(_OPTIONS)})\b")
+_OPTIONS: Final = {"limits": "--limit", "timeout_s": "--timeout", "deps_factory": "--deps"}
+_API_NAME: Final = re.compile(r"^limits(?=:| is )|\b(?:timeout_s|deps_factory)\b")
 
 
 class _OutputLostError(Exception):

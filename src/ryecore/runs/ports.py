@@ -40,13 +40,13 @@ class ForkOptions:
     Attributes:
         async_: Whether to return as soon as it is registered.
         model: `provider/model`, or a tier or name of `agent/agent.yaml`.
-        limit_overrides: Limits by name, such as `{"turns": 8}`.
+        limits: Limits by name, such as `{"turns": 8}`.
         muted_hooks: The keys of hooks that don't act in it, because one of them started it.
     """
 
     async_: bool = False
     model: str | None = None
-    limit_overrides: Mapping[str, float] | None = None
+    limits: Mapping[str, float] | None = None
     muted_hooks: frozenset[str] = frozenset()
 
 

@@ -51,7 +51,7 @@ def test_a_models_name_that_nothing_resolves_is_said_in_a_dry_run_and_stops_noth
 def test_limits_are_layered_defaults_configuration_directive_caller(workspace):
     write(workspace, metadata='<limits turns="8" spend="0.50"/>')
     workspace.write("config/agent/resilience.yaml", "limits: {turns: 7, depth: 2, spawns: 4}\n")
-    limits = plan(workspace, limit_overrides={"spawns": 1, "max_tokens": "100"})["limits"]
+    limits = plan(workspace, limits={"spawns": 1, "max_tokens": "100"})["limits"]
     assert limits == {
         "turns": 8, "tokens": 100, "spend": 0.5, "spawns": 1, "depth": 2,
         "duration_seconds": 1800, "spend_currency": "USD",
@@ -64,10 +64,8 @@ def test_limits_are_layered_defaults_configuration_directive_caller(workspace):
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_limit_that_cannot_be_is_refused_inline_too(workspace, given, dry_run):
     write(workspace)
-    with pytest.raises(InputError, match="limit_overrides"):
-        workspace.execute(
-            "directive:acme/research", {"topic": "x"}, limit_overrides=given, dry_run=dry_run
-        )
+    with pytest.raises(InputError, match="limits: "):
+        workspace.execute("directive:acme/research", {"topic": "x"}, limits=given, dry_run=dry_run)
 
 
 @pytest.mark.parametrize("limits", ["limits: 3\n", "limits: {laps: 1}\n"])

@@ -73,7 +73,7 @@ def test_what_is_for_tools_is_refused_for_directives(workspace, option):
         workspace.execute("a/d", **option)
 
 
-@pytest.mark.parametrize("option", [{"model": "a/b"}, {"limit_overrides": {"turns": 1}}])
+@pytest.mark.parametrize("option", [{"model": "a/b"}, {"limits": {"turns": 1}}])
 def test_what_is_for_directives_is_refused_for_tools(workspace, option):
     workspace.shell("a/t", "true")
     with pytest.raises(InputError, match="directives"):

@@ -57,7 +57,7 @@ def test_a_command_that_is_an_option_is_named(workspace, run):
     assert "Write: rye keys trust FILE --revoke" in run("keys", "revoke", "x").err
     refused = run("execute", workspace.shell("acme/t", "true"), "--limit", "turns=2").err
     assert "--limit is for directives" in refused
-    assert "limit_overrides" not in refused
+    assert "limits:" not in refused
 
 
 def test_what_is_signed_and_can_not_be_read_is_warned_of(workspace, run):

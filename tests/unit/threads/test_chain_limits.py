@@ -179,7 +179,7 @@ async def test_a_limit_of_the_caller_holds_for_who_resumes_without_limits(tmp_pa
     host = ScriptedHost(tmp_path, say("One."), say("Two."))
     ref = host.write("acme/x", permissions="")
     async with host.open() as rye:
-        first = await rye.execute(ref, thread="fork", limit_overrides={"turns": 5, "depth": 3})
+        first = await rye.execute(ref, thread="fork", limits={"turns": 5, "depth": 3})
         second = await rye.threads.resume(first.thread_id, "More.")
     limits = host.store().registry.get_thread(second.thread_id).limits or {}
     assert (limits["turns"], limits["depth"]) == (5 - first.cost.turns, 3)

@@ -39,7 +39,7 @@ async def test_a_rye_that_was_not_entered_says_what_is_wrong_as_any_other(tmp_pa
     rye = host.open()
     try:
         with pytest.raises(InputError):
-            await rye.execute(ref, thread="fork", limit_overrides={"turns": 1}, model="nobody")
+            await rye.execute(ref, thread="fork", limits={"turns": 1}, model="nobody")
         assert (await rye.execute(ref, thread="fork")).state == "completed"
     finally:
         await rye.aclose()

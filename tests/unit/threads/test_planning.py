@@ -142,7 +142,7 @@ def test_limits_say_whether_spend_and_tokens_were_asked_for(workspace, planner):
 @pytest.mark.parametrize("given", [None, {}, {"turns": 3}, Limits(turns=3)])
 def test_overrides_are_a_mapping_or_limits(given):
     assert read_overrides(given) == (Limits(turns=3) if given else Limits())
-    with pytest.raises(InputError, match="limit_overrides"):
+    with pytest.raises(InputError, match="limits: "):
         read_overrides({"laps": 1})
 
 

@@ -68,7 +68,7 @@ async def test_a_refusal_says_which_limit_would_do_and_counts_no_turn(tmp_path: 
     assert "0 turns" in done.render().plain()
     assert host.store().registry.get_thread(done.thread_id).cost.turns == 0
     key, _, enough = limit.partition("=")
-    again = await host.run(ref, limit_overrides={key: enough})
+    again = await host.run(ref, limits={key: enough})
     assert again.cost.turns == len(host.model.requests) == 1, again.error
 
 

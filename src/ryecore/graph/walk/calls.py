@@ -153,7 +153,7 @@ class ItemCaller:
     async def _dispatched(self, call: Call) -> Called:
         action, given = call.action, call.params
         if action.thread == "fork":
-            options = ForkOptions(model=action.model, limit_overrides=action.limits or None)
+            options = ForkOptions(model=action.model, limits=action.limits or None)
             forked = await self._dispatcher.fork(action.ref, given, options, ctx=call.ctx)
             said = dict(forked.to_dict())
             thread_id = str(said.get("thread_id") or "") or None

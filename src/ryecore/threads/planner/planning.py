@@ -371,7 +371,7 @@ class DirectivePlanner:
 
 
 def read_overrides(given: object) -> Limits:
-    """A caller's `limit_overrides`.
+    """Read the limits that a caller passed.
 
     Args:
         given: A mapping of names to numbers, or `Limits`; None for none.
@@ -387,7 +387,7 @@ def read_overrides(given: object) -> Limits:
         return read_limits(given)
     except ValueError as problem:
         raise InputError(
-            f"limit_overrides: {problem}.",
+            f"limits: {problem}.",
             next_step='Pass such as {"turns": 8, "spend": 0.5}; on the command line '
             "--limit turns=8 --limit spend=0.5.",
         ) from None
