@@ -31,7 +31,7 @@ COMMAND = (
     "ruamel.yaml",
     "ryecore.cli.commands",
     "ryecore.cli.graphs_live",
-    "ryecore.drawing",
+    "ryecore.display",
     "ryecore.host_factory",
     "ryecore.state.registry",
     "ryecore.testing",

@@ -17,6 +17,7 @@ import anyio
 from attrs import evolve
 
 from ryecore.actions.payload import Fork, Payload
+from ryecore.display.sanitize import escape_controls
 from ryecore.errors import (
     CallCancelled,
     ChainError,
@@ -39,7 +40,6 @@ from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Status
 from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
-from ryecore.styled import printable
 from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_options
 
 __all__ = ["main"]
@@ -138,7 +138,7 @@ async def _run_thread(
         try:
             await rye.threads.run(wish, evolve(payload.context, cancellation=stop))
         except RyeError as error:  # its row says so
-            sys.stderr.write(f"ryecore: {printable(str(error))}\n")
+            sys.stderr.write(f"ryecore: {escape_controls(str(error))}\n")
         finally:
             helpers.cancel_scope.cancel()
 

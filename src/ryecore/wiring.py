@@ -25,6 +25,7 @@ from ryecore.chain.layout import Sealer
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
 from ryecore.chain.trace import Trace
+from ryecore.display.notices import warn
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
 from ryecore.items.snapshots import Seals
@@ -32,7 +33,6 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
-from ryecore.notices import warn
 from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Tasks
 from ryecore.state.lazy import LazyThreadStore

@@ -15,7 +15,7 @@ from ryecore._lazy import read_homes
 LAZY = [
     "ryecore",
     "ryecore.agent",
-    "ryecore.drawing",
+    "ryecore.display",
     "ryecore.lillux",
     "ryecore.llm",
     "ryecore.mcp_server",

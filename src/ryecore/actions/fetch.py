@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.approval import ask, file_to_approve
+from ryecore.display.text import StyledText
 from ryecore.errors import (
     AmbiguousItem,
     InputError,
@@ -29,7 +30,6 @@ from ryecore.lillux.digests import read_digest
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.policy.permissions import ApprovalRequest, Approve
 from ryecore.state.exports import AttestedExport, ExportVerifier
-from ryecore.styled import StyledText
 
 __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
 

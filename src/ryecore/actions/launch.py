@@ -21,6 +21,7 @@ from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.trace import Trace
+from ryecore.display.text import StyledText
 from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
@@ -29,7 +30,6 @@ from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
 from ryecore.state.locking import run_in_thread
 from ryecore.state.start_keys import EarlierStart, StartKey, describe_start
-from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ryecore.chain.render import render_result, render_trace
+from ryecore.display.text import StyledText
 from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord, ThreadRecords
-from ryecore.styled import StyledText
 
 __all__ = ["add_more", "render_directive", "render_thread", "thread_line"]
 

@@ -9,9 +9,9 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.actions.render import render_thread
+from ryecore.display.text import StyledText
 from ryecore.errors import StateError
 from ryecore.state.model import ThreadRecord
-from ryecore.styled import StyledText
 
 __all__ = ["ThreadReport", "read_log"]
 

@@ -6,7 +6,7 @@ from attrs import field, frozen
 
 from ryecore.actions.render import render_directive
 from ryecore.chain.model import ExecutionResult
-from ryecore.styled import StyledText
+from ryecore.display.text import StyledText
 from ryecore.threads.planner.plan import DirectivePlan
 
 __all__ = ["DirectiveResult"]

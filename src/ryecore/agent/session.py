@@ -22,6 +22,7 @@ from ryecore.agent.policies import SessionPolicy
 from ryecore.agent.setup import TurnSetup
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
+from ryecore.display.text import StyledText
 from ryecore.errors import AgentTurnError, InputError
 from ryecore.llm.parts import (
     MediaPart,
@@ -36,7 +37,6 @@ from ryecore.llm.parts import (
 from ryecore.llm.result import StopReason
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.context import CallContext, CancelToken
-from ryecore.styled import StyledText
 
 __all__ = ["AgentSession", "Reply", "SessionStream"]
 

@@ -15,11 +15,11 @@ from attrs import frozen
 from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.plan import merge_configs
 from ryecore.chain.templating import as_text, with_unknown_parts
+from ryecore.display.notices import warn
 from ryecore.errors import ConfigError
 from ryecore.items.files import leads_out
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence
-from ryecore.notices import warn
 from ryecore.policy.command_lines import program_name, read_command_line
 from ryecore.policy.environment import (
     InheritEnv,

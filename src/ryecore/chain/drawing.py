@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ryecore.drawing.picture import Box, BoxStatus, Line, Picture
+from ryecore.display.picture import Box, BoxStatus, Line, Picture
 
 if TYPE_CHECKING:
     from ryecore.chain.model import Chain, ChainElement

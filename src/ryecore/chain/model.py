@@ -10,14 +10,14 @@ from attrs import field, frozen
 
 from ryecore.chain.render import render_chain, render_result
 from ryecore.chain.spec import ElementSpec, PinSpec
+from ryecore.display.text import StyledText
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.witness import Witness
 from ryecore.policy.scripts import SCRIPT_KEYWORD
-from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
-    from ryecore.drawing.picture import BoxStatus
+    from ryecore.display.picture import BoxStatus
 
 __all__ = [
     "Chain",
@@ -211,7 +211,7 @@ def _without_chain(document: Mapping[str, object]) -> dict[str, object]:
 def _drawn(chain: Chain, events: Iterable[Mapping[str, object]], status: "BoxStatus" = "") -> str:
     """A chain for a notebook."""
     from ryecore.chain.drawing import chain_picture  # noqa: PLC0415 - for notebooks alone
-    from ryecore.drawing import to_html  # noqa: PLC0415
+    from ryecore.display import to_html  # noqa: PLC0415
 
     return to_html(chain_picture(chain, events, status=status))
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ryecore.styled import Span, StyledText
+from ryecore.display.text import Span, StyledText
 
 __all__ = ["render_chain", "render_error", "render_result", "render_trace"]
 

@@ -47,6 +47,7 @@ from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
 from ryecore.cli.threads import threads
 from ryecore.directives.parser import parse_directive
+from ryecore.display.text import StyledText
 from ryecore.errors import RyeError, SigningError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.packages import lock_packages
@@ -54,7 +55,6 @@ from ryecore.items.trust import ListedKey
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
-from ryecore.styled import StyledText
 
 __all__ = ["rye"]
 

@@ -7,8 +7,8 @@ import click
 
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.display.text import StyledText
 from ryecore.rye import Rye
-from ryecore.styled import StyledText
 
 __all__ = ["doctor"]
 

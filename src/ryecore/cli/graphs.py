@@ -13,10 +13,10 @@ from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.display.text import StyledText
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecords
-from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph

@@ -11,9 +11,9 @@ from ryecore.actions.fetch import FetchedItem
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.display.text import StyledText
 from ryecore.rye import Rye
 from ryecore.search.model import SearchResults
-from ryecore.styled import StyledText
 
 __all__ = ["fetch", "search"]
 

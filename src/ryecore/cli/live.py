@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 import anyio
 
 from ryecore.cli.output import show
+from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 from ryecore.state.locking import run_in_thread
-from ryecore.styled import StyledText
 from ryecore.threads.view.drawing import render_change, render_tree
 from ryecore.threads.view.tree import TreeNode
 

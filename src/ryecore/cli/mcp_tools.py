@@ -14,6 +14,7 @@ from ryecore.chain.render import render_result
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.display.text import StyledText
 from ryecore.errors import InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.mcp_client.authoring import (
@@ -24,7 +25,6 @@ from ryecore.mcp_client.authoring import (
     unpinnable,
 )
 from ryecore.rye import Rye
-from ryecore.styled import StyledText
 
 __all__ = ["pin", "tools"]
 

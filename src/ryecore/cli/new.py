@@ -12,12 +12,12 @@ from ryecore.chain.model import ExecutionResult
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.display.text import StyledText
 from ryecore.errors import ConfigError, SigningError
 from ryecore.items.files import writable_folder
 from ryecore.items.refs import KIND_FOLDERS, check_item_id
 from ryecore.items.spaces import Space
 from ryecore.rye import Rye
-from ryecore.styled import StyledText
 
 __all__ = ["init", "new"]
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from ryecore.chain.render import render_error
+from ryecore.display.notices import RyeWarning
+from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.lillux.os_errors import exhaustion_of
-from ryecore.notices import RyeWarning
-from ryecore.styled import StyledText
 
 __all__ = [
     "EXIT_FAILED",

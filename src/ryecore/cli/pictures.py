@@ -12,12 +12,12 @@ from attrs import frozen
 
 from ryecore.chain.model import ChainTrace
 from ryecore.cli.output import show, show_piece
+from ryecore.display.text import StyledText
 from ryecore.errors import InputError
-from ryecore.styled import StyledText
 from ryecore.threads.view.tree import TreeNode
 
 if TYPE_CHECKING:
-    from ryecore.drawing import Picture
+    from ryecore.display import Picture
     from ryecore.graph.model import Graph
     from ryecore.graph.view.run_view import RunView
 
@@ -74,7 +74,7 @@ class Drawing:
         self._show(graph_picture(graph, None if run is None else run.seen))
 
     def _show(self, picture: "Picture") -> None:
-        from ryecore.drawing import to_mermaid, to_svg  # noqa: PLC0415
+        from ryecore.display import to_mermaid, to_svg  # noqa: PLC0415
 
         if self.svg is None:
             show_piece(to_mermaid(picture))

@@ -19,11 +19,11 @@ from ryecore.cli.threads_proof import replay, verify
 from ryecore.cli.threads_prune import prune
 from ryecore.cli.threads_recover import recover
 from ryecore.cli.threads_view import transcript, tree, watch
+from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
 from ryecore.state.signs import Signs
-from ryecore.styled import StyledText
 
 __all__ = ["threads"]
 

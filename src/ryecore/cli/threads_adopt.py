@@ -7,13 +7,13 @@ import click
 
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
+from ryecore.display.text import StyledText
 from ryecore.errors import InputError, SigningError
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.rye import Rye
 from ryecore.state.adoption import StateProof, adopt_state, prove_state, refusal_of_proof
 from ryecore.state.attestation import alone_in, set_aside
 from ryecore.state.model import THREADS_FOLDER
-from ryecore.styled import StyledText
 
 __all__ = ["adopt"]
 

@@ -15,9 +15,9 @@ from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.display.text import StyledText
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
-from ryecore.styled import StyledText
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult

@@ -14,9 +14,9 @@ from ryecore.cli.models import deps_option, models_of
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals
+from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
-from ryecore.styled import StyledText
 
 __all__ = ["recover"]
 

@@ -15,8 +15,8 @@ from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json, show_piece
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.transcript_lines import record_lines
+from ryecore.display.text import StyledText
 from ryecore.errors import InputError
-from ryecore.styled import StyledText
 from ryecore.threads.events import RECORD_TYPES
 from ryecore.threads.view.drawing import render_tree
 from ryecore.threads.view.tree import TreeNode

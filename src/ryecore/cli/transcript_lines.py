@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from ryecore.styled import Span, StyledText
+from ryecore.display.text import Span, StyledText
 from ryecore.threads.events import ThreadEvent
 
 __all__ = ["record_lines"]

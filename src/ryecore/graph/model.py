@@ -239,7 +239,7 @@ class Graph:
     description: str = ""
 
     def _repr_html_(self) -> str:
-        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self))

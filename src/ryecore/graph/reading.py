@@ -10,6 +10,7 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from ryecore.chain.spec import ElementSpec
+from ryecore.display.text import StyledText
 from ryecore.errors.graphs import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
 from ryecore.graph.validation.calls import check_calls
@@ -25,7 +26,6 @@ from ryecore.graph.validation.problems import (
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
-from ryecore.styled import StyledText
 
 __all__ = ["GraphReport", "examine_graph", "located", "read_graph", "with_calls"]
 

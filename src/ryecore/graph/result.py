@@ -6,13 +6,13 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import StyledText, shown
 from ryecore.graph.model import Graph
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
 from ryecore.graph.view.seen import RunSeen
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.runs.columns import cleaned, shown
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
-from ryecore.styled import StyledText
 
 __all__ = ["GraphResult", "document_of", "status_of"]
 
@@ -78,7 +78,7 @@ class GraphResult(ExecutionResult):
         text.line("  ", (f"run {self.run_id}", "dim"))
         if isinstance(self.output, Mapping):
             for key, value in self.output.items():
-                text.line((f"  {cleaned(str(key))}: ", "dim"), shown(value))
+                text.line((f"  {to_one_line(str(key))}: ", "dim"), shown(value))
         elif self.output is not None:
             text.line("  ", shown(self.output))
         return text
@@ -86,7 +86,7 @@ class GraphResult(ExecutionResult):
     def _repr_html_(self) -> str:
         if self.graph is None or self.seen is None:
             return self.render().html()
-        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.seen)) + self.render().html()

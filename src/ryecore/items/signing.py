@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
+from ryecore.display.sanitize import is_visible
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
 from ryecore.items.files import (
     check_links,
@@ -33,7 +34,6 @@ from ryecore.items.spaces import EXTENSIONS, Space, refs_of, similar_ids
 from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
-from ryecore.styled import is_visible
 
 __all__ = [
     "SignedFile",

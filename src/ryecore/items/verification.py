@@ -13,6 +13,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.caches import BoundedDict
+from ryecore.display.notices import warn
 from ryecore.errors import (
     BadSignature,
     ContentChanged,
@@ -33,7 +34,6 @@ from ryecore.items.spaces import EXTENSIONS, ItemSource
 from ryecore.items.trust import AskedOnce, TrustStore
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence
-from ryecore.notices import warn
 
 __all__ = [
     "MAX_ITEM_BYTES",

@@ -25,9 +25,9 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ryecore.display.sanitize import is_visible
 from ryecore.errors import NotApproved
 from ryecore.policy.permissions import ApprovalRequest, FileToApprove
-from ryecore.styled import is_visible
 
 __all__ = ["Approvals", "AskFirst", "question"]
 

@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.display.text import StyledText
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
-from ryecore.styled import StyledText
 
 __all__ = ["Extent", "SearchResult", "SearchResults"]
 

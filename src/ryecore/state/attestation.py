@@ -26,13 +26,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.display.notices import warn
 from ryecore.errors import SigningError, StateError, UnattestedState
 from ryecore.items.files import check_links, keep_out_of_git, write_atomically
 from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.lillux.locks import LockHolder, describe_holders, find_lock_holders, is_locked
-from ryecore.notices import warn
 from ryecore.state.advice import advice
 from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.records import find_run_key, holds, load_run_key, sign_record

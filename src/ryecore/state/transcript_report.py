@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.styled import StyledText
+from ryecore.display.text import StyledText
 
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
 

@@ -6,10 +6,10 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.display.text import StyledText
 from ryecore.policy.budget import Amount
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status, ThreadRecord
 from ryecore.state.start_keys import EarlierStart, describe_start
-from ryecore.styled import StyledText
 
 __all__ = ["StartedThread", "ThreadResult", "cost_to_dict", "kept_result"]
 
@@ -124,7 +124,7 @@ class ThreadResult(ExecutionResult):
         return f"ThreadResult({self.state}, {self.thread_id!r})"
 
     def _repr_html_(self) -> str:
-        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.threads.view.picture import result_picture  # noqa: PLC0415
 
         return self.render().html() + to_html(result_picture(self))

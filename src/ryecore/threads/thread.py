@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 from attrs import evolve
 
+from ryecore.display.text import StyledText
 from ryecore.errors import BudgetNotRegistered
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
@@ -16,7 +17,6 @@ from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.record_stream import follow_records, stream_records
 from ryecore.state.transcript_check import Record
-from ryecore.styled import StyledText
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.recorder import Recorder
@@ -218,7 +218,7 @@ class Thread:
         return self.render().plain()
 
     def _repr_html_(self) -> str:
-        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
 
         # It is shown between two cells: nothing is settled, and nobody is waited for.

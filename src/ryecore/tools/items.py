@@ -10,6 +10,8 @@ from typing import Any, Final, Protocol
 from attrs import frozen
 
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
+from ryecore.display.notices import warn
+from ryecore.display.sanitize import is_visible
 from ryecore.errors import (
     CallCancelled,
     ChainError,
@@ -27,10 +29,8 @@ from ryecore.errors import (
 )
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
-from ryecore.notices import warn
 from ryecore.policy import CallContext, capability_of
 from ryecore.search.model import SearchResults
-from ryecore.styled import is_visible
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import invalid_arguments
 

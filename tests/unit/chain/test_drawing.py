@@ -3,7 +3,7 @@
 import pytest
 
 from ryecore.chain.drawing import chain_picture
-from ryecore.drawing import to_mermaid, to_svg
+from ryecore.display import to_mermaid, to_svg
 from tests.workspace import BASH, PRIMITIVE
 
 

@@ -1,7 +1,7 @@
 """What the command shows of Python's warnings."""
 
 from tests.unit.cli.conftest import Run
-from tests.unit.test_notices import hostile_clone
+from tests.unit.display.test_notices import hostile_clone
 from tests.workspace import Workspace
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ryecore.display.sanitize import is_visible
 from ryecore.errors import (
     AmbiguousItem,
     BadSignature,
@@ -22,7 +23,6 @@ from ryecore.items.signing import find_files, sign_item
 from ryecore.items.spaces import Spaces
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CallContext
-from ryecore.styled import is_visible
 from tests.unit.items.helpers import PYTHON_TOOL, verify
 from tests.workspace import Workspace
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ryecore.actions.approval import file_to_approve
+from ryecore.display.sanitize import is_visible
 from ryecore.mcp_server.approvals import question
 from ryecore.policy.permissions import ApprovalRequest
-from ryecore.styled import is_visible
 
 
 def asked(*contents: bytes, item_id: str = "tool:acme/x.py") -> str:

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from ryecore import SyncRye
+from ryecore.display.notices import RyeWarning
 from ryecore.errors import ConfigError, InputError
 from ryecore.lillux import watch
-from ryecore.notices import RyeWarning
 from ryecore.testing import say
 from tests.graphs import graph
 from tests.scripted_host import ScriptedHost

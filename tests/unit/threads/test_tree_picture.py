@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.drawing import to_svg
+from ryecore.display import to_svg
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost
 from ryecore.threads.result import ThreadResult

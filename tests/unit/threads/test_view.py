@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ryecore.display.text import StyledText
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Status
-from ryecore.styled import StyledText
 from ryecore.threads.view.drawing import render_tree
 from ryecore.threads.view.rows import rows_of
 from ryecore.threads.view.tree import TreeNode

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from ryecore.display.notices import RyeWarning
 from ryecore.errors import (
     InputError,
     ToolArgsInvalidError,
@@ -15,7 +16,6 @@ from ryecore.errors import (
     ToolPolicyError,
     UnsignedItem,
 )
-from ryecore.notices import RyeWarning
 from ryecore.policy import CallContext, CancelToken
 from ryecore.tools import ToolContext, ToolDef, ToolRegistry
 from tests.mcp_items import mcp_tool, stdio_server

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import Span, StyledText, columns_of, cut, main_line
 from ryecore.graph.model import Graph
 from ryecore.graph.view.seen import NodeSeen, RunSeen
 from ryecore.graph.view.text import MARKS, bar, happened
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.runs.columns import cleaned, columns_of, cut, main_line
-from ryecore.runs.figures import compact, dollars, duration
-from ryecore.styled import Span, StyledText
 
 __all__ = ["render_live"]
 
@@ -35,7 +35,7 @@ def render_live(
     text = StyledText()
     text.line(*_head(graph, seen, width, now, cost))
     listed = _listed(graph, seen, rows)
-    names = max((columns_of(cleaned(name)) for name in listed), default=0)
+    names = max((columns_of(to_one_line(name)) for name in listed), default=0)
     names = min(names, _MOST_NAME, max(width - 20, 8))
     for name in listed:
         text.line(*_row(name, seen.nodes.get(name), seen, names, width, now))
@@ -56,7 +56,7 @@ def _head(graph: Graph, seen: RunSeen, width: int, now: float, cost: Amount) -> 
     facts += [dollars(cost.spend_microcents)] if cost.spend_microcents else []
     said = "  ".join(facts)
     mark, style = MARKS[seen.status or "running"]
-    name = cut(cleaned(graph.ref.id), max(width - columns_of(said) - 4, 8))
+    name = cut(to_one_line(graph.ref.id), max(width - columns_of(said) - 4, 8))
     spans: list[Span] = [(mark, style), (name, "strong")]
     left = width - columns_of(name) - columns_of(said) - 6
     if left >= 6:
@@ -83,7 +83,7 @@ def _row(
 ) -> list[Span]:
     status = "skipped" if seen.ended else "pending"
     status = status if known is None else known.status
-    kept = cut(cleaned(name), names)
+    kept = cut(to_one_line(name), names)
     is_live = status in ("running", "retrying")
     padded = kept + " " * (names - columns_of(kept))
     spans: list[Span] = [("  ", ""), MARKS[status], (padded, "strong" if is_live else "dim")]
@@ -103,5 +103,5 @@ def _row(
     spans.append((cut(f"  {said}", max(left, 1)), "dim"))
     left -= columns_of(said) + 2
     if known.error and left > 10:
-        spans.append((f"  {cut(cleaned(main_line(known.error)), left - 2)}", "bad"))
+        spans.append((f"  {cut(to_one_line(main_line(known.error)), left - 2)}", "bad"))
     return spans

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ryecore.drawing.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.display.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.display.text import main_line
 from ryecore.graph.view.seen import went_along
 from ryecore.graph.view.wording import edge_text
-from ryecore.runs.columns import main_line
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph, VertexOfGraph

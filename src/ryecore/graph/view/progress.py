@@ -6,9 +6,8 @@ Source: docs/design/graphs.md#progress.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ryecore.display.text import StyledText, main_line
 from ryecore.graph.journal.events import GraphEvent
-from ryecore.runs.columns import main_line
-from ryecore.styled import StyledText
 
 __all__ = ["ProgressLines"]
 

@@ -7,14 +7,14 @@ from typing import Final
 
 from attrs import field, frozen
 
+from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import StyledText, main_line, shown
 from ryecore.graph.model import AgentVertex, ForeachVertex, Graph
 from ryecore.graph.view.seen import NodeSeen, RunSeen
 from ryecore.graph.view.text import MARKS, Facts, add_facts, add_nodes, happened
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.runs.columns import cleaned, main_line, shown
-from ryecore.runs.figures import compact, dollars, duration
 from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord
-from ryecore.styled import StyledText
 
 __all__ = ["RunView", "StepSeen"]
 
@@ -196,7 +196,9 @@ class RunView:
         else:
             for name, one in self.nodes.items():
                 mark = MARKS[one.status]
-                text.line(mark, (cleaned(name), "strong"), ("  " + "  ".join(happened(one)), "dim"))
+                text.line(
+                    mark, (to_one_line(name), "strong"), ("  " + "  ".join(happened(one)), "dim")
+                )
         if self.state:
             text.line("")
             facts: Facts = [
@@ -259,7 +261,7 @@ class RunView:
         html = self.render().html()
         if self.graph is None:
             return html
-        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.seen)) + html

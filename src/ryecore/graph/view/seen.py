@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field, frozen
 
 if TYPE_CHECKING:
-    from ryecore.drawing.picture import BoxStatus
+    from ryecore.display.picture import BoxStatus
     from ryecore.graph.journal.events import GraphEvent
     from ryecore.graph.model import VertexOfGraph
 

@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ryecore.drawing import to_html
+from ryecore.display import to_html
+from ryecore.display.text import StyledText
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import event_of
 from ryecore.graph.model import Graph
@@ -12,7 +13,6 @@ from ryecore.graph.view.live import render_live
 from ryecore.graph.view.picture import graph_picture
 from ryecore.graph.view.seen import RunSight
 from ryecore.state.transcript_check import read_records
-from ryecore.styled import StyledText
 
 __all__ = ["run_html"]
 

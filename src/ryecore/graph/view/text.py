@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ryecore.display.figures import duration
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import Span, StyledText, columns_of, cut, main_line, shown
 from ryecore.graph.model import (
     ActionVertex,
     AgentVertex,
@@ -13,9 +16,6 @@ from ryecore.graph.model import (
 )
 from ryecore.graph.view.seen import NodeSeen, RunSeen, went_along
 from ryecore.graph.view.wording import edge_text
-from ryecore.runs.columns import cleaned, columns_of, cut, main_line, shown
-from ryecore.runs.figures import duration
-from ryecore.styled import Span, StyledText
 
 __all__ = [
     "MARKS",
@@ -147,7 +147,9 @@ def add_facts(text: StyledText, facts: Facts, width: int) -> None:
         for span in spans:
             said, style = span if isinstance(span, tuple) else (span, "")
             before, after = said[: len(said) - len(said.lstrip())], said[len(said.rstrip()) :]
-            kept = cut(f"{before}{cleaned(said)}{after}" if said.strip() else said, max(left, 1))
+            kept = cut(
+                f"{before}{to_one_line(said)}{after}" if said.strip() else said, max(left, 1)
+            )
             left -= columns_of(kept)
             line.append((kept, style))
             if left <= 0:
@@ -159,7 +161,7 @@ def add_nodes(text: StyledText, graph: Graph, seen: RunSeen | None, *, width: in
     """Add a graph's nodes, the first one first, with their edges."""
     width = max(width, _LEAST_WIDTH)
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
-    names = min(max(columns_of(cleaned(node.id)) for node in ordered), _MOST_NAME)
+    names = min(max(columns_of(to_one_line(node.id)) for node in ordered), _MOST_NAME)
     for node in ordered[:_MAX_NODES]:
         _add_node(text, graph, node, seen, names, width)
     if len(ordered) > _MAX_NODES:
@@ -177,7 +179,7 @@ def _add_node(
     known = None if seen is None else seen.nodes.get(node.id)
     status = "" if seen is None else "skipped" if seen.ended else "pending"
     status = status if known is None else known.status
-    name = cut(cleaned(node.id), names)
+    name = cut(to_one_line(node.id), names)
     dim = status in ("skipped", "pending")
     room = width - names - 13
     spans: list[Span] = [
@@ -186,27 +188,27 @@ def _add_node(
         (f"  {node.type:<9}", "dim"),
     ]
     said = "  ".join(happened(known)) if known is not None else ""
-    does = cut(cleaned(does_text(node)), max(room - (columns_of(said) + 2 if said else 0), 1))
+    does = cut(to_one_line(does_text(node)), max(room - (columns_of(said) + 2 if said else 0), 1))
     spans.append((does, "dim" if dim else ""))
     edges = list(_edges(graph, node, seen))
     left = room - columns_of(does) - (columns_of(said) + 2 if said else 0)
     if len(edges) == 1 and not edges[0][1] and left >= columns_of(edges[0][0]) + 4:
         to, _, style = edges.pop()
-        spans.append((f"{'  ' if does else ''}→ {cleaned(to)}", style))
+        spans.append((f"{'  ' if does else ''}→ {to_one_line(to)}", style))
     if said:
         spans.append((f"  {said}", "dim"))
     text.line(*spans)
     indent = " " * (names + 13)
     for to, why, style in edges:
-        target = cut(cleaned(to), max(room - 2, 1))
+        target = cut(to_one_line(to), max(room - 2, 1))
         rest = room - columns_of(target) - 4
         text.line(
             indent,
             (f"→ {target}", style),
-            (f"  {cut(cleaned(why), rest)}" if why and rest > 1 else "", "dim"),
+            (f"  {cut(to_one_line(why), rest)}" if why and rest > 1 else "", "dim"),
         )
     if known is not None and known.error:
-        text.line(indent, (cut(cleaned(main_line(known.error)), max(room, 1)), "bad"))
+        text.line(indent, (cut(to_one_line(main_line(known.error)), max(room, 1)), "bad"))
 
 
 def _edges(

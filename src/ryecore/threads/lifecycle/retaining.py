@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from ryecore.display.notices import warn
 from ryecore.errors import RyeError
-from ryecore.notices import warn
 from ryecore.state.locking import run_in_thread
 from ryecore.threads.planner.retention import retention
 

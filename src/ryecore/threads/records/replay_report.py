@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.styled import StyledText
+from ryecore.display.text import StyledText
 
 __all__ = ["About", "Difference", "ReplayReport"]
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.runs.columns import cleaned, columns_of, cut, fitted
-from ryecore.runs.figures import compact, dollars, duration
+from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import Span, StyledText, columns_of, cut, fitted
 from ryecore.state.model import Status
-from ryecore.styled import Span, StyledText
 from ryecore.threads.view.rows import TreeRow, rows_of
 from ryecore.threads.view.tree import TreeNode
 
@@ -136,10 +136,10 @@ def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
     said = [f"{node.turns} turn{'' if node.turns == 1 else 's'}"] if node.turns else []
     said += [f"{compact(node.tokens)} tokens"] if node.tokens else []
     said += [dollars(node.spend_microcents)] if node.spend_microcents else []
-    note = cleaned(node.note) if node.ended and node.note else ""
+    note = to_one_line(node.note) if node.ended and node.note else ""
     return (
         (f"{_MARKS[node.status]} ", style),
-        (cleaned(node.thread_id), "id"),
+        (to_one_line(node.thread_id), "id"),
         (f"  {node.status}", style),
         (f"  {duration(until - node.started_at)}", "dim"),
         (f"  {', '.join(said)}" if said else "", ""),
@@ -167,7 +167,7 @@ def _line(row: TreeRow, now: float) -> _Line:
         "time": _Cell(duration(lasted), "", _share(lasted, most_s)),
     }
     is_live = node.status == "running"
-    name = cleaned(node.item_id.removeprefix("directive:"))
+    name = to_one_line(node.item_id.removeprefix("directive:"))
     style = "strong" if is_live else "dim" if node.ended else ""
     return _Line(row.guides, (_MARKS[node.status], _STYLES[node.status]), (name, style), cells)
 
@@ -207,12 +207,12 @@ def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> No
     noted = [one for one in everyone if one.note]
     noted.sort(key=lambda one: one.started_at if one.ended_at is None else one.ended_at)
     for one in noted[-_MAX_NOTES:]:
-        name = fitted(cleaned(one.thread_id), max(width // 2 - 2, 1))
+        name = fitted(to_one_line(one.thread_id), max(width // 2 - 2, 1))
         room = width - columns_of(name) - 4
         text.line(
             (f"{_MARKS[one.status]} ", _STYLES[one.status]),
             (name, "id"),
-            (f"  {cut(cleaned(one.note), room)}" if room > 1 else "", "dim"),
+            (f"  {cut(to_one_line(one.note), room)}" if room > 1 else "", "dim"),
         )
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ryecore.drawing.picture import Box, BoxStatus, Line, LineKind, Picture
+from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.picture import Box, BoxStatus, Line, LineKind, Picture
 from ryecore.policy.budget import Amount
-from ryecore.runs.figures import compact, dollars, duration
 from ryecore.state.model import Status
 from ryecore.threads.view.rows import TreeRow, rows_of
 

@@ -75,7 +75,7 @@ class TreeNode:
             waiting.extend(reversed(one.children))
 
     def _repr_html_(self) -> str:
-        from ryecore.drawing import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
 
         return to_html(tree_picture([self], now=time.time()))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore.drawing import to_mermaid, to_svg
+from ryecore.display import to_mermaid, to_svg
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.view.picture import graph_picture
 from ryecore.graph.view.seen import RunSeen

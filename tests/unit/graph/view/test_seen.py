@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import pytest
 
 from ryecore.chain.primitives import EFFECT_UNKNOWN
+from ryecore.display.text import columns_of, main_line, shown
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.model import Graph
 from ryecore.graph.view.live import render_live
 from ryecore.graph.view.seen import RunSeen
 from ryecore.graph.view.text import bar, render_graph
 from ryecore.policy.budget import Amount
-from ryecore.runs.columns import columns_of, main_line, shown
 from tests.graphs import graph as written
 from tests.unit.graph.view.folding import see_run
 from tests.workspace import Workspace

@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.drawing.picture import BoxStatus
+from ryecore.display.picture import BoxStatus
 
 __all__ = ["SIGNS", "Sign", "Tone"]
 

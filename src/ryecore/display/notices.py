@@ -3,7 +3,7 @@
 import warnings
 from typing import Final
 
-from ryecore.styled import printable
+from ryecore.display.sanitize import escape_controls
 
 __all__ = ["RyeWarning", "warn"]
 
@@ -24,5 +24,5 @@ def warn(text: str) -> None:
             of a stranger's files.
     """
     warnings.warn_explicit(
-        printable(text), RyeWarning, _WHERE, 1, module="ryecore", registry=_REGISTRY
+        escape_controls(text), RyeWarning, _WHERE, 1, module="ryecore", registry=_REGISTRY
     )

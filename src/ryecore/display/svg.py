@@ -7,12 +7,12 @@ system prefers, light or dark, and in a notebook that says so the notebook's the
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from html import escape
 from typing import Final, Literal
 
-from ryecore.drawing.layout import PlacedBox, Point, Route, lay_out
-from ryecore.drawing.picture import BoxStatus, Picture
-from ryecore.drawing.shapes import (
+from ryecore.display.layout import PlacedBox, Point, Route, lay_out
+from ryecore.display.picture import BoxStatus, Picture
+from ryecore.display.sanitize import escape_html, to_one_line
+from ryecore.display.shapes import (
     BADGE,
     BOLD,
     DETAIL_SIZE,
@@ -20,12 +20,13 @@ from ryecore.drawing.shapes import (
     LINE_HEIGHT,
     LINE_LABEL_SIZE,
     STACKED,
+    shorten_end,
     size_line_label,
+    width_em,
 )
-from ryecore.drawing.signs import SIGNS
-from ryecore.drawing.text import clean, shorten_end, width_em
+from ryecore.display.status import SIGNS
 
-__all__ = ["to_svg"]
+__all__ = ["to_html", "to_svg"]
 
 _MARGIN: Final = 14.0
 _TITLE_SIZE: Final = 14.0
@@ -77,7 +78,7 @@ def to_svg(picture: Picture) -> str:
         One `<svg>` element, which is a file as well.
     """
     layout = lay_out(picture)
-    title = clean(picture.title)
+    title = to_one_line(picture.title)
     statuses: set[BoxStatus] = {box.status for box in picture.boxes}
     legend: list[BoxStatus] = [one for one in SIGNS if picture.legend and one in statuses]
     top = _MARGIN + (_TITLE_ROOM if title else 0.0)
@@ -102,15 +103,24 @@ def to_svg(picture: Picture) -> str:
     )
     # What is different on a page has different names there.
     name = "rye" + hashlib.sha256(body.encode()).hexdigest()[:10]
-    shown = escape(title or _counted(len(picture.boxes), "box", "boxes"))
+    shown = escape_html(title or _counted(len(picture.boxes), "box", "boxes"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img"'
         f' aria-labelledby="{name}t {name}d" width="{_n(width)}" height="{_n(height)}"'
         f' viewBox="0 0 {_n(width)} {_n(height)}" font-family="{_FONTS}">'
         f'<title id="{name}t">{shown}</title>'
-        f'<desc id="{name}d">{escape(_description(picture))}</desc>'
+        f'<desc id="{name}d">{escape_html(_description(picture))}</desc>'
         f"<style>{_style(name, statuses)}</style>{body}</svg>"
     )
+
+
+def to_html(picture: Picture) -> str:
+    """Wrap a picture so that a wide one is scrolled sideways, not squeezed.
+
+    Args:
+        picture: What is shown.
+    """
+    return f'<div style="overflow-x:auto;max-width:100%;margin:4px 0">{to_svg(picture)}</div>'
 
 
 # Parts
@@ -163,12 +173,12 @@ def _shape(placed: PlacedBox, width: float, height: float) -> str:
 def _tooltip(placed: PlacedBox) -> str:
     box = placed.sized.box
     said = box.tooltip or "\n".join((box.label, *box.details))
-    lines = [clean(line) for line in said[:_MAX_TOOLTIP].split("\n")]
+    lines = [to_one_line(line) for line in said[:_MAX_TOOLTIP].split("\n")]
     if len(said) > _MAX_TOOLTIP:
         lines.append("…")
     if box.status:
         lines.append(box.status)
-    return escape("\n".join(lines))
+    return escape_html("\n".join(lines), keep="\n")
 
 
 def _badge(status: BoxStatus, x: float, y: float) -> str:
@@ -181,7 +191,7 @@ def _badge(status: BoxStatus, x: float, y: float) -> str:
 
 
 def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{escape(text)}</text>'
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{escape_html(text)}</text>'
 
 
 def _route(route: Route) -> str:
@@ -213,7 +223,7 @@ def _route(route: Route) -> str:
 def _line_label(route: Route) -> str:
     text, width, height = size_line_label(route.line.label)
     x, y = route.label_at
-    whole = escape(clean(route.line.label[:_MAX_TOOLTIP]))
+    whole = escape_html(to_one_line(route.line.label[:_MAX_TOOLTIP]))
     return (
         f"<g><title>{whole}</title>"
         f'<rect class="p" x="{_n(x - width / 2)}" y="{_n(y - height / 2)}" width="{_n(width)}"'
@@ -262,7 +272,7 @@ def _description(picture: Picture) -> str:
         f" {_counted(len(picture.lines), 'line', 'lines')}."
     ]
     parts += [f"{count} {status}." for status, count in statuses.items()]
-    labels = {box.id: shorten_end(clean(box.label), 40) for box in picture.boxes}
+    labels = {box.id: shorten_end(to_one_line(box.label), 40) for box in picture.boxes}
     for box in picture.boxes[:_MAX_DESCRIBED]:
         ends = [labels[line.end] for line in picture.lines if line.start == box.id][:8]
         status = f" ({box.status})" if box.status else ""

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from ryecore.drawing import Box, Line, Picture
-from ryecore.drawing.signs import SIGNS
+from ryecore.display import Box, Line, Picture
+from ryecore.display.status import SIGNS
 
 HOSTILE = (
     "</title><script>alert(1)</script>",

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from ryecore.drawing import Box, Line, Picture
-from ryecore.drawing.layout import lay_out
-from tests.unit.drawing.pictures import chain_of, pictures
+from ryecore.display import Box, Line, Picture
+from ryecore.display.layout import lay_out
+from tests.unit.display.pictures import chain_of, pictures
 
 
 def rectangle(placed):

@@ -1,8 +1,10 @@
 """Counts, money and time in few characters."""
 
-from ryecore.state.model import MICROCENTS_PER_USD
+from typing import Final
 
 __all__ = ["compact", "dollars", "duration"]
+
+_MICROCENTS_PER_USD: Final = 10**8
 
 
 def compact(count: int) -> str:
@@ -16,7 +18,7 @@ def compact(count: int) -> str:
 
 def dollars(microcents: int) -> str:
     """An amount of money, as exact as it has to be."""
-    usd = microcents / MICROCENTS_PER_USD
+    usd = microcents / _MICROCENTS_PER_USD
     if usd >= 1000:
         return f"${compact(round(usd))}"
     if usd >= 100:

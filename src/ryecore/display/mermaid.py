@@ -1,12 +1,11 @@
 """A picture as mermaid text, which many pages and editors draw."""
 
 import json
-import re
 from typing import Final
 
-from ryecore.drawing.picture import Box, BoxStatus, Line, Picture, Shape
-from ryecore.drawing.signs import SIGNS
-from ryecore.drawing.text import clean
+from ryecore.display.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.display.sanitize import escape_mermaid, to_one_line
+from ryecore.display.status import SIGNS
 
 __all__ = ["to_mermaid"]
 
@@ -15,12 +14,6 @@ _SHAPES: Final[dict[Shape, tuple[str, str]]] = {
 }  # fmt: skip
 _ARROWS: Final = {"solid": "-->", "dashed": "-.->", "thick": "==>"}
 _TAKEN: Final = "#0969da"
-_SPECIAL: Final = re.compile(
-    r"""["#&<>`\\%{}*~;|\[\]()@^$!=]"""  # what mermaid, HTML or markdown would read
-    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis
-    r"|:(?=//)|(?<=www)\."  # a link
-    r"|^[-+]|(?<=^\d)\.|(?<=^\d\d)\.|(?<=^\d\d\d)\."  # a list
-)
 
 
 def to_mermaid(picture: Picture) -> str:
@@ -36,7 +29,11 @@ def to_mermaid(picture: Picture) -> str:
     names = {box.id: f"n{at}" for at, box in enumerate(picture.boxes)}
     lines = []
     if picture.title:
-        lines += ["---", f"title: {json.dumps(clean(picture.title), ensure_ascii=False)}", "---"]
+        lines += [
+            "---",
+            f"title: {json.dumps(to_one_line(picture.title), ensure_ascii=False)}",
+            "---",
+        ]
     lines.append(f"flowchart {'TD' if picture.direction == 'down' else 'LR'}")
     lines += [f"    {names[box.id]}{_box(box)}" for box in picture.boxes]
     lines += [f"    {names[one.start]} {_arrow(one)} {names[one.end]}" for one in picture.lines]
@@ -59,12 +56,14 @@ def to_mermaid(picture: Picture) -> str:
 def _box(box: Box) -> str:
     sign = f"{SIGNS[box.status].char} " if box.status else ""
     before, behind = _SHAPES[box.shape]
-    text = _quoted("<br/>".join([sign + _escaped(box.label), *map(_escaped, box.details)]))
+    text = _quoted(
+        "<br/>".join([sign + escape_mermaid(box.label), *map(escape_mermaid, box.details)])
+    )
     return f"{before}{text}{behind}"
 
 
 def _arrow(line: Line) -> str:
-    label = _escaped(line.label)
+    label = escape_mermaid(line.label)
     return _ARROWS[line.kind] + (f"|{_quoted(label)}|" if label else "")
 
 
@@ -73,7 +72,3 @@ def _quoted(text: str) -> str:
     if "style" in text or "classDef" in text:
         text = text.replace(":", "#58;")
     return f'"{text}"'
-
-
-def _escaped(text: str) -> str:
-    return _SPECIAL.sub(lambda found: f"#{ord(found.group())};", clean(text))

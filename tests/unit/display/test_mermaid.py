@@ -4,8 +4,8 @@ import re
 
 from hypothesis import given
 
-from ryecore.drawing import Box, Line, Picture, to_mermaid
-from tests.unit.drawing.pictures import pictures
+from ryecore.display import Box, Line, Picture, to_mermaid
+from tests.unit.display.pictures import pictures
 
 BOX = re.compile(r'    n\d+(\["|\{"|\(\["|\[\[")([^"]*)("\]|"\}|"\]\)|"\]\])')
 ARROW = re.compile(r'    n\d+ (-->|-\.->|==>)(\|"[^"]*"\|)? n\d+')

@@ -6,9 +6,9 @@ import pytest
 from defusedxml.ElementTree import fromstring
 from hypothesis import given
 
-from ryecore.drawing import Box, Line, Picture, to_html, to_svg
-from ryecore.drawing.signs import SIGNS
-from tests.unit.drawing.pictures import HOSTILE, chain_of, pictures
+from ryecore.display import Box, Line, Picture, to_html, to_svg
+from ryecore.display.status import SIGNS
+from tests.unit.display.pictures import HOSTILE, chain_of, pictures
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "title", "desc", "style", "g", "rect", "circle", "path", "polygon", "text"}

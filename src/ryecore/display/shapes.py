@@ -1,12 +1,13 @@
-"""How large the box of each shape is, what stands in it, and where its border is. Pixels."""
+"""The size of each shape and of the texts in it, and where its border is. In pixels."""
 
 import math
+import unicodedata
 from typing import Final
 
 from attrs import frozen
 
-from ryecore.drawing.picture import Box, Shape
-from ryecore.drawing.text import clean, shorten_end, shorten_middle, width_em
+from ryecore.display.picture import Box, Shape
+from ryecore.display.sanitize import to_one_line
 
 __all__ = [
     "BADGE",
@@ -19,8 +20,10 @@ __all__ = [
     "Sized",
     "depth_at",
     "port_room",
+    "shorten_end",
     "size_line_label",
     "size_of",
+    "width_em",
 ]
 
 LABEL_SIZE: Final = 13.0
@@ -33,6 +36,14 @@ BADGE: Final = 16.0
 """How wide the sign of a status is, and as far behind it the text begins."""
 STACKED: Final = 4.0
 """By how much each of the two boxes behind a stack's first is shifted."""
+
+_NARROW: Final = frozenset("fijlrtI.,:;'|!()[]{}/\\ `·-")
+_WIDE: Final = frozenset("mwMWGOQ@%—…→")
+_NARROW_EM: Final = 0.4
+_WIDE_EM: Final = 0.95
+_CAPITAL_EM: Final = 0.72
+_COMMON_EM: Final = 0.61
+_FULL_EM: Final = 1.05
 
 _PADDING: Final = 12.0
 _BADGE_GAP: Final = 8.0
@@ -78,8 +89,8 @@ class Sized:
 
 def size_of(box: Box) -> Sized:
     """Measure a box; what is too long in it is shortened."""
-    label = shorten_middle(clean(box.label), _MAX_LABEL_EM)
-    details = [shorten_end(clean(one), _MAX_DETAIL_EM) for one in box.details]
+    label = shorten_middle(to_one_line(box.label), _MAX_LABEL_EM)
+    details = [shorten_end(to_one_line(one), _MAX_DETAIL_EM) for one in box.details]
     if len(details) > _MAX_DETAILS:
         details = [*details[: _MAX_DETAILS - 1], f"… {len(details) - _MAX_DETAILS + 1} more"]
     text_width = max(
@@ -103,7 +114,7 @@ def size_of(box: Box) -> Sized:
 
 def size_line_label(label: str) -> tuple[str, float, float]:
     """The label of a line as it is shown, its width and its height."""
-    shown = shorten_end(clean(label), _MAX_LINE_LABEL_EM)
+    shown = shorten_end(to_one_line(label), _MAX_LINE_LABEL_EM)
     if not shown:
         return "", 0.0, 0.0
     return shown, _even(width_em(shown) * LINE_LABEL_SIZE + 10), LINE_HEIGHT + 2
@@ -140,3 +151,48 @@ def depth_at(shape: Shape, offset: float, side: float, across: float) -> float:
 
 def _even(length: float) -> float:
     return 2.0 * math.ceil(length / 2)
+
+
+# Widths of text
+
+
+def width_em(text: str) -> float:
+    """How wide a text is at most in a common sans-serif font, in units of its size."""
+    return sum(map(_char_em, text))
+
+
+def _char_em(char: str) -> float:
+    if char in _NARROW:
+        return _NARROW_EM
+    if char in _WIDE:
+        return _WIDE_EM
+    if char.isascii():
+        return _CAPITAL_EM if char.isupper() else _COMMON_EM
+    if unicodedata.combining(char):
+        return 0.0
+    return _FULL_EM if unicodedata.east_asian_width(char) in "WFA" else _CAPITAL_EM
+
+
+def shorten_end(text: str, room_em: float) -> str:
+    """A text that fits; its beginning, where it is too long."""
+    if width_em(text) <= room_em:
+        return text
+    return _beginning(text, room_em - _WIDE_EM) + "…"
+
+
+def shorten_middle(text: str, room_em: float) -> str:
+    """A text that fits; its beginning and its end, where it is too long."""
+    if width_em(text) <= room_em:
+        return text
+    room_em -= _WIDE_EM
+    first = _beginning(text, room_em * 0.4)
+    last = _beginning(text[::-1], room_em - width_em(first))[::-1]
+    return f"{first}…{last}"
+
+
+def _beginning(text: str, room_em: float) -> str:
+    for at, char in enumerate(text):
+        room_em -= _char_em(char)
+        if room_em < 0:
+            return text[:at]
+    return text

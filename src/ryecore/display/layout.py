@@ -10,10 +10,16 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from ryecore.drawing.picture import Direction, Line, Picture
-from ryecore.drawing.places import Neighbour, place_boxes
-from ryecore.drawing.ranks import Arc, find_backward, order_ranks, rank_boxes
-from ryecore.drawing.shapes import Sized, depth_at, port_room, size_line_label, size_of
+from ryecore.display.picture import Direction, Line, Picture
+from ryecore.display.ranks import (
+    Arc,
+    Neighbour,
+    find_backward,
+    order_ranks,
+    place_boxes,
+    rank_boxes,
+)
+from ryecore.display.shapes import Sized, depth_at, port_room, size_line_label, size_of
 
 __all__ = ["Layout", "PlacedBox", "Point", "Route", "Step", "lay_out"]
 
