@@ -35,11 +35,11 @@ from ryecore.policy import CancelToken
 from ryecore.policy.limits import read_limits
 from ryecore.runs.naming import Registered
 from ryecore.rye import Rye
-from ryecore.state.liveness import LEASE_S
-from ryecore.state.locking import run_in_thread
+from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Status
-from ryecore.state.signs import Signs
+from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
 from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_options
 
 __all__ = ["main"]
@@ -158,7 +158,7 @@ async def _execute(
 
 
 async def _watch_stop_requests(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
-    async with Signs(threads.folder_of(thread_id)) as watched:
+    async with ChangeWatcher(threads.folder_of(thread_id)) as watched:
         while True:
             with contextlib.suppress(StateError):  # an unreadable registry is not a request to stop
                 found = await run_in_thread(threads.registry.get_thread, thread_id)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ryecore.actions.sign import SignAction
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
-    from ryecore.graph.caching.entries import Entries
+    from ryecore.graph.result_cache import Entries
     from ryecore.graph.service import GraphService
     from ryecore.policy.permissions import Approve
     from ryecore.runs.supervisor import Supervisor
@@ -235,15 +235,15 @@ class Parts:
     @cached_property
     def graph_results(self) -> "Entries":
         """The results that graphs remember."""
-        from ryecore.graph.caching.entries import Entries  # noqa: PLC0415
+        from ryecore.graph.result_cache import Entries  # noqa: PLC0415
 
         return Entries(self.spaces.project.root, self.spaces.user.root, self._settings.durability)
 
     @cached_property
     def graphs(self) -> "GraphService":
         """Runs graphs."""
-        from ryecore.graph.caching.results import ResultsCache  # noqa: PLC0415
         from ryecore.graph.host import Declares, GraphHost  # noqa: PLC0415
+        from ryecore.graph.result_cache import ResultsCache  # noqa: PLC0415
         from ryecore.graph.service import GraphService  # noqa: PLC0415
 
         def lay_limits(asked: Limits) -> tuple[Limits, Declares]:

@@ -18,10 +18,10 @@ from typing import Final, get_args
 from ryecore import SigningKey
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.schedule import Position
-from ryecore.state.checkpoints import Head
 from ryecore.state.database import Database
 from ryecore.state.model import Durability
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.transcript_format import Head
 from tests.benchmarks.harness import compare
 
 _RUN: Final = "acme/flow/flow-1739820456"

@@ -17,7 +17,7 @@ from attrs import evolve
 from ryecore import Rye
 from ryecore.errors import InputError, StateError, ThreadConflict
 from ryecore.lillux.processes import current_process
-from ryecore.state.model import Follows
+from ryecore.state.model import Predecessor
 from ryecore.state.store import ThreadStore
 from tests.detached import PATIENCE_S, until_printed
 from tests.forking import Forked
@@ -254,7 +254,7 @@ async def test_who_died_before_it_began_keeps_nobody_from_going_on(workspace: Wo
         first = await failed_run(workspace, rye)
         (workspace.root / "open").touch()
         store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
-        follows = Follows(first, first, frozenset())
+        follows = Predecessor(first, first, frozenset())
         idle = store.registry.register(f"{first}-2", FLOW, owner=nobody, follows=follows)
         with pytest.raises(StateError, match="ended before it began") as refused:
             await rye.graphs.resume(idle.thread_id)

@@ -14,8 +14,8 @@ from attrs import evolve
 from ryecore import CallContext, CancelToken, Rye
 from ryecore.errors import AlreadyStarted, CallCancelled, InputError, RyeError, ThreadConflict
 from ryecore.lillux.processes import current_process
-from ryecore.state.model import Follows, Status
-from ryecore.state.start_keys import StartKey
+from ryecore.state.model import Predecessor, Status
+from ryecore.state.start_keys import IdempotencyKey
 from tests.forking import Forked
 from tests.graphs import graph
 from tests.loops import one_loop_each
@@ -228,7 +228,7 @@ async def test_a_start_whose_process_died_before_it_began_frees_its_key(tmp_path
     dead.wait()
     owner = evolve(current_process(), pid=dead.pid, start_ticks=1)
     registry = planned.store().registry
-    key = StartKey.of("k", ref, {"parameters": {}, "model": None, "limits": {}})
+    key = IdempotencyKey.of("k", ref, {"parameters": {}, "model": None, "limits": {}})
     registry.register("left", ref, owner=owner, start=key)
     async with planned.open() as rye:
         started = await again(rye, ref, idempotency_key="k")
@@ -277,9 +277,9 @@ async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, ki
 
 def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path) -> None:
     registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
-    key = StartKey.of("k", "tool:acme/pay", {})
+    key = IdempotencyKey.of("k", "tool:acme/pay", {})
     registry.register("first", "directive:acme/work")
-    registry.register("next", "directive:acme/work", follows=Follows("first", "first"))
+    registry.register("next", "directive:acme/work", follows=Predecessor("first", "first"))
     registry.register("other", "directive:acme/work")
     registry.register("child", "tool:acme/pay", "first", start=key)
     for parent in ("first", "next"):  # what it is handed off to is the same work
@@ -456,11 +456,11 @@ def test_a_run_that_was_resumed_stands_for_the_one_that_died(
     tmp_path: Path, status: Status, finds: str
 ) -> None:
     registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
-    key = StartKey.of("k", "directive:acme/work", {})
+    key = IdempotencyKey.of("k", "directive:acme/work", {})
     registry.register("first", "directive:acme/work", start=key)
     registry.settle("first", status, {}, fence=registry.claim("first"))
     for name in ("idle", "second"):
-        follows = Follows("first", "first")
+        follows = Predecessor("first", "first")
         registry.register(name, "directive:acme/work", follows=follows)
         if name == "second":
             registry.claim(name)
@@ -473,7 +473,7 @@ def test_a_run_that_was_resumed_stands_for_the_one_that_died(
 
 def test_what_resumed_the_last_thread_of_a_handoff_is_found(tmp_path: Path) -> None:
     registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
-    key = StartKey.of("k", "directive:acme/work", {})
+    key = IdempotencyKey.of("k", "directive:acme/work", {})
     statuses: dict[str, tuple[Status, str]] = {  # each with the one that is found then
         "first": ("continued", "first"),
         "second": ("error", "first"),
@@ -482,7 +482,7 @@ def test_what_resumed_the_last_thread_of_a_handoff_is_found(tmp_path: Path) -> N
     }
     previous = None
     for name, (status, finds) in statuses.items():
-        follows = None if previous is None else Follows(previous, "first")
+        follows = None if previous is None else Predecessor(previous, "first")
         start = key if previous is None else None
         registry.register(name, "directive:acme/work", follows=follows, start=start)
         registry.settle(name, status, {}, fence=registry.claim(name))

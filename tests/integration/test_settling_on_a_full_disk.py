@@ -16,7 +16,7 @@ from ryecore.llm.options import GO
 from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount
 from ryecore.runs.spending import Spending
-from ryecore.state.checkpoints import Head
+from ryecore.state.transcript_format import Head
 from tests.integration.test_thread_disk import fill
 from tests.unit.state.test_ledger import Books
 

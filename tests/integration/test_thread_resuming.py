@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore.errors import ThreadConflict
-from ryecore.state.model import Follows
+from ryecore.state.model import Predecessor
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -104,7 +104,7 @@ async def test_who_died_before_it_resumed_a_thread_keeps_nobody_from_it(tmp_path
     thread_id = await killed(planned)
     store = planned.store()
     store.registry.register(
-        "late", "directive:acme/work", follows=Follows(thread_id, thread_id, frozenset())
+        "late", "directive:acme/work", follows=Predecessor(thread_id, thread_id, frozenset())
     )
     async with planned.open() as rye:
         with pytest.raises(ThreadConflict, match="late"):

@@ -27,7 +27,7 @@ from ryecore.threads.served import ORCHESTRATOR
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
-    from ryecore.state.start_keys import StartKey
+    from ryecore.state.start_keys import IdempotencyKey
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
     from ryecore.threads.wish import ThreadWish
@@ -300,7 +300,7 @@ def thread_wish(
 
 def _start_key(
     ref: ItemRef, given: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
-) -> "StartKey | None":
+) -> "IdempotencyKey | None":
     """Return the idempotency key of a call, with the request that it identifies.
 
     Raises:

@@ -27,8 +27,8 @@ from ryecore.policy.context import thread_variables
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.naming import PARENT_ID, register_thread
 from ryecore.state.attestation import check_graph_folders
-from ryecore.state.locking import run_in_thread
-from ryecore.state.start_keys import StartKey
+from ryecore.state.start_keys import IdempotencyKey
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -139,7 +139,7 @@ def run_payload(
     plan: ExecutionPlan,
     ref: ItemRef,
     ctx: CallContext,
-    start_key: StartKey | None = None,
+    start_key: IdempotencyKey | None = None,
 ) -> Payload:
     """Register the run of a graph, for a process that is about to start, and write what it is told.
 

@@ -22,7 +22,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
-from ryecore.state.locking import run_in_thread
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.graph.journal.recovery import Found

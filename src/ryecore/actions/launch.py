@@ -28,8 +28,8 @@ from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn
 from ryecore.policy import CallContext
 from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
-from ryecore.state.locking import run_in_thread
-from ryecore.state.start_keys import EarlierStart, StartKey, describe_start
+from ryecore.state.start_keys import EarlierStart, IdempotencyKey, describe_start
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -125,7 +125,7 @@ class LaunchAction:
         parameters: Mapping[str, Any],
         timeout_s: float | None,
         ctx: CallContext,
-        start_key: StartKey | None = None,
+        start_key: IdempotencyKey | None = None,
     ) -> LaunchedThread:
         """Launch a tool.
 
@@ -259,7 +259,7 @@ class LaunchAction:
         parameters: Mapping[str, Any],
         timeout_s: float | None,
         ctx: CallContext,
-        start_key: StartKey | None,
+        start_key: IdempotencyKey | None,
     ) -> tuple[str, ProcessId]:
         from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
             refuse_unproved_parent,
@@ -285,7 +285,7 @@ class LaunchAction:
         return thread_id, self._start(payload)
 
     def _launch_graph(
-        self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext, start_key: StartKey | None
+        self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext, start_key: IdempotencyKey | None
     ) -> tuple[str, ProcessId]:
         """Start the run itself, which is a thread already: there is none around it."""
         from ryecore.actions.graph_process import parent_of, run_payload  # noqa: PLC0415

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import frozen
 
 from ryecore.display.text import StyledText
-from ryecore.state.locking import run_in_thread
 from ryecore.state.pruning import resolve_retention
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore

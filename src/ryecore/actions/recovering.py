@@ -13,8 +13,8 @@ from attrs import frozen
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CallContext
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.graphs import Graphs

@@ -7,7 +7,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits
 
 if TYPE_CHECKING:
-    from ryecore.state.start_keys import StartKey
+    from ryecore.state.start_keys import IdempotencyKey
 
 __all__ = ["start_key_of"]
 
@@ -19,7 +19,7 @@ def start_key_of(
     limits: Limits,
     capabilities: Collection[str] | None,
     model: str | None = None,
-) -> "StartKey | None":
+) -> "IdempotencyKey | None":
     """Make the idempotency key of a start, with the request that it is for.
 
     Args:
@@ -35,7 +35,7 @@ def start_key_of(
     """
     if key is None:
         return None
-    from ryecore.state.start_keys import StartKey  # noqa: PLC0415 - for what is started alone
+    from ryecore.state.start_keys import IdempotencyKey  # noqa: PLC0415 - for what is started alone
 
     request = {"parameters": parameters, "model": model, "limits": limits.to_dict()}
-    return StartKey.of(key, str(ref), request, capabilities)
+    return IdempotencyKey.of(key, str(ref), request, capabilities)

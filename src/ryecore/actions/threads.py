@@ -9,8 +9,8 @@ from ryecore.actions.reports import ThreadReport, read_log
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport

@@ -16,7 +16,7 @@ from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
-from ryecore.state.locking import run_in_thread
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.view.drawing import render_change, render_tree
 from ryecore.threads.view.tree import TreeNode
 

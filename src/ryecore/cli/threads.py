@@ -21,9 +21,9 @@ from ryecore.cli.threads_recover import recover
 from ryecore.cli.threads_view import transcript, tree, watch
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
-from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import ThreadRecord
-from ryecore.state.signs import Signs
+from ryecore.state.thread_file import TRANSCRIPT
 
 __all__ = ["threads"]
 
@@ -157,7 +157,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
 
     async def print_log(threads: Threads) -> None:
         report = await threads.show(thread_id)
-        async with Signs(report.folder) as watched:
+        async with ChangeWatcher(report.folder) as watched:
             offset, has_printed = 0, False
             while True:
                 ended = (await threads.show(thread_id)).ended  # before the last look at the log

@@ -17,8 +17,8 @@ from ryecore.graph.schedule import EndStatus, NodeError
 from ryecore.graph.view.looking import look_at_run, with_graph
 from ryecore.graph.view.run_view import RunView
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.state.locking import run_in_thread
 from ryecore.state.record_stream import follow_records
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["EarlierRun"]
 

@@ -18,7 +18,7 @@ from ryecore.runs.supervisor import Supervised, Supervisor
 from ryecore.state.model import Durability
 
 if TYPE_CHECKING:
-    from ryecore.graph.caching.results import ResultsCache
+    from ryecore.graph.result_cache import ResultsCache
     from ryecore.state.store import ThreadStore
 
 __all__ = ["Declares", "GraphHost", "LayLimits"]

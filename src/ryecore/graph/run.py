@@ -13,8 +13,8 @@ from ryecore.graph.lifecycle.life import GraphLife
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
 from ryecore.policy.budget import Amount
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
+from ryecore.state.thread_file import TRANSCRIPT
 
 __all__ = ["GraphRun"]
 

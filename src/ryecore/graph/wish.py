@@ -10,7 +10,7 @@ from ryecore.policy.limits import Limits
 
 if TYPE_CHECKING:
     from ryecore.runs.naming import Registered
-    from ryecore.state.start_keys import StartKey
+    from ryecore.state.start_keys import IdempotencyKey
 
 __all__ = ["GoingOn", "GraphWish"]
 
@@ -66,4 +66,4 @@ class GraphWish:
     goes_on: GoingOn | None = None
     only: str | None = None
     state: Mapping[str, object] = field(factory=dict, repr=False)
-    start_key: "StartKey | None" = None
+    start_key: "IdempotencyKey | None" = None

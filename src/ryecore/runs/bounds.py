@@ -16,11 +16,11 @@ from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate
 from ryecore.runs.host import RunHost
 from ryecore.runs.naming import PARENT_ID, Registered
-from ryecore.state.carrying import Carried
+from ryecore.state.chain_limits import ContinuationLimits
 from ryecore.state.records import load_run_key
-from ryecore.state.spawns import SpawnLimit
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
+from ryecore.state.thread_rows import SpawnLimit
 
 __all__ = [
     "RunBounds",
@@ -185,7 +185,7 @@ def is_host(ctx: CallContext) -> bool:
 
 
 def carried_limits(
-    store: ThreadStore, thread_id: str, carried: Carried, *, needs_turns: bool
+    store: ThreadStore, thread_id: str, carried: ContinuationLimits, *, needs_turns: bool
 ) -> Limits:
     """Bound a thread or run by what is left of the one that it continues.
 
@@ -203,7 +203,7 @@ def carried_limits(
 
     Source: decision 80.
     """
-    limits, wanted = store.carry_limits(thread_id, carried), carried.wanted
+    limits, wanted = store.limit_continuation(thread_id, carried), carried.wanted
     if needs_turns and limits.turns == 0 != wanted.turns:
         raise _used_up(carried.previous_id, "turns", "turns=8", carried.limits.turns or 0)
     if limits.duration_s == 0 != wanted.duration_s:

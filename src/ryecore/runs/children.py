@@ -5,8 +5,8 @@ A child's budget is a part of its parent's, so the parent's account can be close
 
 import anyio
 
-from ryecore.state.locking import run_in_thread
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["stop_children", "wait_for_children"]
 

@@ -11,10 +11,9 @@ from ryecore.lillux.keys import SigningKey
 from ryecore.runs.ports import Dispatcher
 from ryecore.runs.supervisor import Supervisor
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
-from ryecore.state.syncing import run_off_loop
+from ryecore.state.waiting import run_in_thread, run_off_loop
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry

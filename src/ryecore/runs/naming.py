@@ -11,10 +11,10 @@ from attrs import frozen
 
 from ryecore.errors import AlreadyStarted, ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
-from ryecore.state.model import Follows
+from ryecore.state.model import Predecessor
 from ryecore.state.registry import ThreadRegistry
-from ryecore.state.spawns import SpawnLimit
-from ryecore.state.start_keys import StartKey
+from ryecore.state.start_keys import IdempotencyKey
+from ryecore.state.thread_rows import SpawnLimit
 
 __all__ = ["PARENT_ID", "Registered", "register_thread"]
 
@@ -39,8 +39,8 @@ def register_thread(
     registry: ThreadRegistry,
     ref: ItemRef,
     parent_id: str | None,
-    follows: Follows | None = None,
-    start: StartKey | None = None,
+    follows: Predecessor | None = None,
+    start: IdempotencyKey | None = None,
     spawns: SpawnLimit | None = None,
 ) -> str:
     """Register a thread.

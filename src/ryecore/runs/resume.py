@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ryecore.errors import ThreadConflict
 from ryecore.state.model import ThreadRecord
-from ryecore.state.refusals import gone_on_with
+from ryecore.state.refusals import already_continued
 from ryecore.state.store import ThreadStore
 
 __all__ = ["idle_followers", "refuse_running"]
@@ -56,7 +56,7 @@ def idle_followers(
             continue
         record = store.look(one.thread_id)
         if not record.ended or has_begun(record):
-            refused = gone_on_with(run_id, record.thread_id, record.status)
+            refused = already_continued(run_id, record.thread_id, record.status)
             refused.next_step = next_step(record.thread_id)
             raise refused
         idle.add(record.thread_id)

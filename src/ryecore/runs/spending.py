@@ -24,9 +24,9 @@ from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.policy.limits import Limits
 from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.unwritten import OVERSPENT, Settlement, Unwritten
-from ryecore.state.checkpoints import Head
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.transcript_format import Head
 
 __all__ = ["MAX_OUTPUT_TOKENS", "Book", "Spending"]
 

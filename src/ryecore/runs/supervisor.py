@@ -16,11 +16,11 @@ from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.runs.tasks import Tasks
 from ryecore.runs.unwritten import Unwritten
-from ryecore.state.liveness import LEASE_S
-from ryecore.state.locking import run_in_thread
+from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Status, ThreadRecord
-from ryecore.state.signs import Signs
+from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["Supervised", "Supervisor", "pass_on_requests"]
 
@@ -167,11 +167,11 @@ class Supervisor:
 
     async def _listen(self) -> None:
         store = await self._opened()
-        async with Signs(store.folder) as watched:
+        async with ChangeWatcher(store.folder) as watched:
             while True:
                 if self._supervised:
                     with suppress(StateError):  # an unreadable row is no request to stop
-                        for record in await run_in_thread(store.registry.wishes):
+                        for record in await run_in_thread(store.registry.pending_requests):
                             _, run = self._supervised.get(record.thread_id, (0, None))
                             if run is not None:
                                 pass_on_requests(record, run)

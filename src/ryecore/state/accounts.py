@@ -8,25 +8,30 @@ below it is charged further up.
 Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
 
-# ruff: noqa: S608 - what is spliced into statements is this module's own constants
-
 import sqlite3
 from typing import Final, NamedTuple
 
+from ryecore.errors import BudgetError
 from ryecore.policy.budget import Account, Amount, outstanding
-from ryecore.state.refusals import not_registered
-from ryecore.state.schema import below
+from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
+from ryecore.state.schema import OPEN_ACCOUNT, below
 
 __all__ = [
+    "MARK",
     "Step",
     "account_of",
     "cascade",
     "charge",
+    "find",
     "keep_to_used",
     "path_of",
+    "place",
     "release",
     "stop_subtree",
+    "transfer_account",
 ]
+
+# ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
 
 class Step(NamedTuple):
@@ -247,3 +252,114 @@ def account_of(row: sqlite3.Row) -> Account:
         state=row["state"],
         stopped=bool(row["stopped"]),
     )
+
+
+_PLACE: Final = (
+    "INSERT INTO charges (thread_id, turn, attempt, held_spend, held_tokens) VALUES (?, ?, ?, ?, ?)"
+)
+_FIND: Final = (
+    "SELECT held_spend, held_tokens, spend, tokens, mark FROM charges"
+    " WHERE thread_id = ? AND turn = ? AND attempt = ?"
+)
+MARK: Final = (
+    "UPDATE charges SET spend = ?, tokens = ?, mark = ?"
+    " WHERE thread_id = ? AND turn = ? AND attempt = ?"
+)
+"""Says what a request cost, and how that is known."""
+
+
+def place(
+    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
+) -> bool:
+    """Write a hold down, and say whether it is new.
+
+    Raises:
+        BudgetError: This try was settled already, or another amount is held for it.
+    """
+    try:
+        run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens))
+    except sqlite3.IntegrityError:
+        found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
+        if found is None:
+            raise
+        if tuple(found) == (spend, tokens, 0, 0, "held"):
+            return False
+        raise BudgetError(
+            f"The try {attempt} of turn {turn} of {thread_id} has a charge already.",
+            next_step="Give each try a number of its own.",
+            account=thread_id,
+        ) from None
+    return True
+
+
+def find(
+    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int
+) -> tuple[int, int, int, int, str]:
+    """What was held for a try, what it cost, and its mark.
+
+    Raises:
+        BudgetError: Nothing was held for it.
+    """
+    found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
+    if found is None:
+        raise BudgetError(
+            f"Nothing was held for the try {attempt} of turn {turn} of {thread_id}.",
+            next_step="Hold what a request can cost before it is sent.",
+            account=thread_id,
+        )
+    return tuple(found)
+
+
+_RESERVE: Final = (
+    "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
+    " WHERE thread_id = ?"
+)
+
+
+def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> Amount:
+    """Close an account, and open one below the same parent with what it has left.
+
+    Args:
+        run: The transaction: between the two steps nobody can take what is handed over.
+        thread_id: The thread that ends.
+        continuation_id: The thread that goes on. The registry knows it.
+
+    Returns:
+        The new account's ceilings. Said again, they are the same.
+
+    Raises:
+        InsufficientBudget: The account was stopped, or is closed.
+        BudgetNotRegistered: There is none.
+    """
+    there = _ceilings(run, continuation_id)
+    if there is not None:
+        return there
+    old = run.execute("SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
+    if old is None:
+        raise not_registered(thread_id)
+    refuse_closed(thread_id, old["state"], old["stopped"], Amount())
+    release(run, thread_id, "continued")
+    old = run.execute("SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
+    spend, tokens = _left(old, "spend"), _left(old, "tokens")
+    keep_to_used(run, thread_id)
+    reserves = (old["reserves_spend"], old["reserves_tokens"])
+    opened = (continuation_id, old["parent_id"], *reserves, spend, tokens)
+    if not run.execute(OPEN_ACCOUNT, opened).rowcount:
+        raise refuse_opening(run, continuation_id)
+    for step in path_of(run, old["parent_id"], *reserves):
+        run.execute(_RESERVE, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
+    return Amount(spend, tokens)
+
+
+def _left(account: sqlite3.Row, dimension: str) -> int:
+    """Return what is handed over: less the holds and reservations of children that still run."""
+    taken = ("own", "children", "held", "reserved")
+    used = sum(int(account[f"{dimension}_{one}"]) for one in taken)
+    return max(int(account[f"{dimension}_ceiling"]) - used, 0)
+
+
+def _ceilings(run: sqlite3.Connection, thread_id: str) -> Amount | None:
+    row = run.execute(
+        "SELECT spend_ceiling, tokens_ceiling FROM accounts WHERE thread_id = ?", (thread_id,)
+    ).fetchone()
+    return None if row is None else Amount(row[0], row[1])

@@ -16,7 +16,6 @@ from ryecore.errors import InputError, StateError, UnattestedState
 from ryecore.items.files import check_links
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import LockHolder, describe_holders
-from ryecore.state.advice import advice
 from ryecore.state.attestation import (
     Claim,
     alone_in,
@@ -27,12 +26,12 @@ from ryecore.state.attestation import (
     private_folders,
     set_aside,
 )
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import THREADS_FOLDER
 from ryecore.state.read_only import opened_copy
 from ryecore.state.records import RunKey, RunPublicKey, adopt_run_key, load_run_key
+from ryecore.state.refusals import advice
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.thread_file import THREAD_FILE, read_thread_file
+from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, read_thread_file
 from ryecore.state.transcript_check import verify_transcript
 
 __all__ = ["DATABASE", "StateProof", "adopt_state", "prove_state"]

@@ -33,10 +33,10 @@ from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.lillux.locks import LockHolder, describe_holders, find_lock_holders, is_locked
-from ryecore.state.advice import advice
-from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.records import find_run_key, holds, load_run_key, sign_record
+from ryecore.state.refusals import advice
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
+from ryecore.state.waiting import LockWait, try_flock
 
 __all__ = [
     "GRAPHS_FOLDER",

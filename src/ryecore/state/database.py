@@ -18,11 +18,10 @@ from weakref import WeakSet
 
 from ryecore.errors import StateError
 from ryecore.lillux.os_errors import refuses_writing
-from ryecore.state.advice import advice
-from ryecore.state.locking import LockWait, try_flock
 from ryecore.state.model import Durability
 from ryecore.state.read_only import connect_read_only
-from ryecore.state.syncing import GroupSync
+from ryecore.state.refusals import advice
+from ryecore.state.waiting import GroupSync, LockWait, try_flock
 from ryecore.state.write_ahead_log import LogKeeper, commit_nothing, sync_log
 
 __all__ = ["Database", "Migration", "file_system_of", "is_shared"]

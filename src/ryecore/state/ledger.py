@@ -26,20 +26,22 @@ from ryecore.policy.budget import (
     TreeSum,
 )
 from ryecore.state.accounts import (
+    MARK,
     account_of,
     cascade,
     charge,
+    find,
     path_of,
+    place,
     release,
     stop_subtree,
+    transfer_account,
 )
-from ryecore.state.charges import MARK, find, place
 from ryecore.state.database import Database
-from ryecore.state.handover import hand_over
-from ryecore.state.holding import RENEWAL, renewal
 from ryecore.state.model import Cost, Status
 from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import OPEN_ACCOUNT, SET_COST, below
+from ryecore.state.thread_rows import SET_LEASE, new_lease
 
 __all__ = ["BudgetLedger"]
 
@@ -51,13 +53,13 @@ _RESERVE: Final = (
     "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
     " WHERE thread_id = ?"
 )
-_LEASE: Final = f"UPDATE threads SET {RENEWAL} WHERE thread_id = ?"
+_LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
 _HEAD: Final = (
-    f"UPDATE threads SET {RENEWAL}, transcript_length = ?, transcript_digest = ?"
+    f"UPDATE threads SET {SET_LEASE}, transcript_length = ?, transcript_digest = ?"
     " WHERE thread_id = ?"
 )
-_SNAPSHOT: Final = f"UPDATE threads SET {RENEWAL}, {SET_COST} WHERE thread_id = ?"
-_WISHES: Final = (
+_SNAPSHOT: Final = f"UPDATE threads SET {SET_LEASE}, {SET_COST} WHERE thread_id = ?"
+_REQUESTS: Final = (
     "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL,"
     " handoff_requested, completed_at FROM threads WHERE thread_id = ?"
 )
@@ -257,9 +259,9 @@ class BudgetLedger:
                         _HOLD, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id)
                     )
             if head is None:
-                run.execute(_LEASE, (*renewal(), thread_id))
+                run.execute(_LEASE, (*new_lease(), thread_id))
             else:
-                run.execute(_HEAD, (*renewal(), *head, thread_id))
+                run.execute(_HEAD, (*new_lease(), *head, thread_id))
 
     def settle(
         self,
@@ -309,9 +311,9 @@ class BudgetLedger:
             overspent = spend > held_spend or tokens > held_tokens
             if overspent and not path[0].stopped:
                 stop_subtree(run, thread_id)
-            shall_stop, handoff, ended = run.execute(_WISHES, (thread_id,)).fetchone()
+            shall_stop, handoff, ended = run.execute(_REQUESTS, (thread_id,)).fetchone()
             if snapshot is not None and ended is None:
-                run.execute(_SNAPSHOT, (*renewal(), *astuple(snapshot), thread_id))
+                run.execute(_SNAPSHOT, (*new_lease(), *astuple(snapshot), thread_id))
             stopped = overspent or bool(path[0].stopped)
             return Settled(overspent, bool(shall_stop), stopped, bool(handoff))
 
@@ -337,7 +339,7 @@ class BudgetLedger:
             charge(run, path, freed, (-spend, -tokens))
             run.execute(MARK, (0, 0, "freed", thread_id, turn, attempt))
 
-    def hand_over(self, thread_id: str, continuation_thread_id: str) -> Amount:
+    def transfer(self, thread_id: str, continuation_thread_id: str) -> Amount:
         """Close a thread's account, and open the one of the thread that goes on with the rest.
 
         Returns:
@@ -349,7 +351,7 @@ class BudgetLedger:
         Source: decision 45.
         """
         with self._database.write() as run:
-            return hand_over(run, thread_id, continuation_thread_id)
+            return transfer_account(run, thread_id, continuation_thread_id)
 
     # The end
 

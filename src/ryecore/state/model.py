@@ -16,7 +16,7 @@ __all__ = [
     "THREADS_FOLDER",
     "Cost",
     "Durability",
-    "Follows",
+    "Predecessor",
     "Status",
     "ThreadRecord",
     "ThreadRecords",
@@ -84,7 +84,7 @@ class Cost:
 
 
 @frozen
-class Follows:
+class Predecessor:
     """What a thread goes on from.
 
     Attributes:

@@ -28,10 +28,10 @@ from ryecore.errors import ConfigError, InputError, LinkLeavesSpace, StateError
 from ryecore.items.files import folder_without_links, writable_folder
 from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE
 from ryecore.lillux.digests import read_digest
-from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder
 from ryecore.state.database import Database
 from ryecore.state.model import Status, check_status, has_ended
+from ryecore.state.refusals import advice
 from ryecore.state.schema import ENDED
 
 __all__ = ["Family", "PrunePlan", "Retention", "ThreadPruning", "parse_age", "resolve_retention"]

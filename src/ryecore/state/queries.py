@@ -9,8 +9,8 @@ from typing import Final
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.database import Database
 from ryecore.state.model import ThreadRecord, thread_not_found
-from ryecore.state.rows import columns, record_of, result_of
 from ryecore.state.schema import ACTIVE, BELOW_AND_AFTER, IS_RUN, below
+from ryecore.state.thread_rows import columns, record_of, result_of
 
 __all__ = ["ThreadQueries"]
 
@@ -147,8 +147,8 @@ class ThreadQueries:
         rows = self._database.read(_IS_BELOW, (thread_id, ancestor_id))
         return bool(rows)
 
-    def wishes(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
-        """The threads of a process, the calling one by default, that somebody wishes to end."""
+    def pending_requests(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
+        """List the threads of a process (this one) that were asked to stop or hand off."""
         return self._find(
             f"WHERE status IN ({ACTIVE})"
             " AND (cancel_requested OR kill_requested OR handoff_requested)"

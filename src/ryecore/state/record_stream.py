@@ -8,12 +8,10 @@ from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Final
 
-from ryecore.state.left_behind import TRANSCRIPT
-from ryecore.state.locking import run_in_thread
-from ryecore.state.signs import Signs
-from ryecore.state.syncing import INLINE_BYTES
+from ryecore.state.change_watcher import ChangeWatcher
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record, read_records
-from ryecore.state.workers import SYNC_WORKERS
+from ryecore.state.waiting import INLINE_BYTES, SYNC_WORKERS, run_in_thread
 
 __all__ = ["follow_records", "stream_records"]
 
@@ -72,7 +70,7 @@ async def follow_records(
     """
     path = folder / TRANSCRIPT
     offset = 0 if from_start else _size(path, None)
-    async with Signs(folder) as watched:
+    async with ChangeWatcher(folder) as watched:
         while True:
             ended = await run_in_thread(has_ended)
             if path.exists():

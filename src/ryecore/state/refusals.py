@@ -1,19 +1,25 @@
-"""What the registry and the ledger say where they refuse."""
+"""The errors of the store, and the next step of each."""
 
+import errno
 import sqlite3
+from collections.abc import Mapping
+from typing import Final
 
 from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
+from ryecore.lillux.os_errors import failure_of
 from ryecore.policy.budget import NOTHING, Amount, Dimension
 from ryecore.state.model import (
     MICROCENTS_PER_USD,
-    Follows,
+    Predecessor,
     Status,
     has_ended,
     thread_not_found,
 )
 
 __all__ = [
-    "gone_on_with",
+    "RESTORE_STEP",
+    "advice",
+    "already_continued",
     "id_taken",
     "insufficient",
     "not_registered",
@@ -106,7 +112,7 @@ def id_taken(thread_id: str) -> ThreadConflict:
     )
 
 
-def refuse_another(run: sqlite3.Connection, follows: Follows | None) -> None:
+def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None:
     """Refuse to continue a thread that is gone, or that another one continues already.
 
     Raises:
@@ -126,10 +132,10 @@ def refuse_another(run: sqlite3.Connection, follows: Follows | None) -> None:
     )
     for other, status in run.execute(query, (follows.thread_id,)):
         if other not in follows.beside:
-            raise gone_on_with(follows.thread_id, other, status)
+            raise already_continued(follows.thread_id, other, status)
 
 
-def gone_on_with(thread_id: str, other: str, status: Status) -> ThreadConflict:
+def already_continued(thread_id: str, other: str, status: Status) -> ThreadConflict:
     """The error that says that another thread goes on with one already.
 
     Args:
@@ -144,3 +150,37 @@ def gone_on_with(thread_id: str, other: str, status: Status) -> ThreadConflict:
         thread_id=other,
         state=status,
     )
+
+
+_UNKNOWN: Final = "See that the file is yours, and that its disk has room and is in order."
+RESTORE_STEP: Final = (
+    "Prove it: rye doctor. Then restore a backup of .ai/state, or begin anew: "
+    "rye threads adopt --set-aside"
+)
+"""The next step for a damaged database."""
+
+# SQLite's primary result codes, as the errno that they stand for or a text of their own.
+_BY_SQLITE_CODE: Final[Mapping[int, int | str]] = {
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: "The disk fails or is full: make room, and look at the system's log.",
+    sqlite3.SQLITE_CANTOPEN: "See that its folder is there and yours, and that files may be opened "
+    "(ulimit -n).",
+    sqlite3.SQLITE_CORRUPT: RESTORE_STEP,
+    sqlite3.SQLITE_NOTADB: RESTORE_STEP,
+}
+
+
+def advice(problem: BaseException) -> str:
+    """Return the next step for an error of the operating system or of SQLite.
+
+    Args:
+        problem: An `OSError` or `sqlite3.Error`; any other gets the general advice.
+    """
+    if isinstance(problem, OSError):
+        found: int | str | None = problem.errno
+    else:
+        code = getattr(problem, "sqlite_errorcode", None)
+        found = _BY_SQLITE_CODE.get(code & 0xFF) if isinstance(code, int) else None
+    return (found if isinstance(found, str) else failure_of(found).next_step) or _UNKNOWN

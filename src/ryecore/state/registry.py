@@ -15,23 +15,37 @@ from attrs import astuple
 
 from ryecore.errors import InputError, ThreadConflict
 from ryecore.lillux.processes import ProcessId, current_process
-from ryecore.state.ending import ask_to_stop, end_abandoned, set_result, set_status
-from ryecore.state.holding import HOLDING, RENEWAL, SET_HOLDING, holding, renewal
-from ryecore.state.liveness import is_abandoned
 from ryecore.state.model import (
     Cost,
-    Follows,
+    Predecessor,
     Status,
     ThreadRecord,
     check_status,
     thread_not_found,
 )
+from ryecore.state.owners import is_abandoned
 from ryecore.state.queries import ThreadQueries
 from ryecore.state.refusals import id_taken, refuse_another
-from ryecore.state.rows import as_json, columns, conflict, record_of, tenure
 from ryecore.state.schema import ENDED, MIGRATIONS, NOW, SET_COST
-from ryecore.state.spawns import SpawnLimit, count_spawn
-from ryecore.state.start_keys import StartKey, free_start_key, keep_start_key, refuse_started
+from ryecore.state.start_keys import IdempotencyKey, free_start_key, keep_start_key, refuse_started
+from ryecore.state.thread_rows import (
+    OWNERSHIP,
+    SET_LEASE,
+    SET_OWNERSHIP,
+    SpawnLimit,
+    as_json,
+    ask_to_stop,
+    columns,
+    conflict,
+    count_spawn,
+    end_abandoned,
+    new_lease,
+    ownership,
+    ownership_of,
+    record_of,
+    set_result,
+    set_status,
+)
 
 __all__ = ["MIGRATIONS", "ThreadRegistry"]
 
@@ -57,8 +71,8 @@ class ThreadRegistry(ThreadQueries):
         owner: ProcessId | None = None,
         model: str | None = None,
         limits: Mapping[str, object] | None = None,
-        follows: Follows | None = None,
-        start: StartKey | None = None,
+        follows: Predecessor | None = None,
+        start: IdempotencyKey | None = None,
         spawns: SpawnLimit | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
@@ -98,12 +112,12 @@ class ThreadRegistry(ThreadQueries):
                 run.execute(
                     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,"
                     " chain_root_id, continuation_of,"
-                    f" cancel_requested, kill_requested, created_at, updated_at, {HOLDING})"
+                    f" cancel_requested, kill_requested, created_at, updated_at, {OWNERSHIP})"
                     f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(thread_id, item_id, parent_id, root_id, model, written),
                         *((follows.chain_root_id, follows.thread_id) if follows else (None, None)),
-                        *(cancelled, killed, *holding(owner or current_process())),
+                        *(cancelled, killed, *ownership(owner or current_process())),
                     ),
                 )
             except sqlite3.IntegrityError:
@@ -111,7 +125,7 @@ class ThreadRegistry(ThreadQueries):
             keep_start_key(run, thread_id, start, parent_id)
             return self._row(run, thread_id)
 
-    def check_start(self, start: StartKey | None, parent_id: str | None) -> None:
+    def check_start(self, start: IdempotencyKey | None, parent_id: str | None) -> None:
         """Refuse a start whose idempotency key another one has, before anything else is done.
 
         Raises:
@@ -209,10 +223,10 @@ class ThreadRegistry(ThreadQueries):
                     state=found.status,
                 )
             run.execute(
-                f"UPDATE threads SET {SET_HOLDING}, owns_process = ?,"
+                f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = ?,"
                 " status = 'running', fence = fence + 1, parent_token_hash = NULL,"
                 f" updated_at = {NOW} WHERE thread_id = ?",
-                (*holding(owner or current_process()), owns_process, thread_id),
+                (*ownership(owner or current_process()), owns_process, thread_id),
             )
             return found.fence + 1
 
@@ -224,8 +238,8 @@ class ThreadRegistry(ThreadQueries):
         """
         with self._database.write() as run:
             self._owned(run, thread_id, fence)
-            values = (*renewal(), thread_id)
-            run.execute(f"UPDATE threads SET {RENEWAL} WHERE thread_id = ?", values)
+            values = (*new_lease(), thread_id)
+            run.execute(f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?", values)
 
     def update_pid(self, thread_id: str, process: ProcessId) -> None:
         """Say which process is about to claim a created thread, and runs nothing else."""
@@ -381,7 +395,7 @@ class ThreadRegistry(ThreadQueries):
                 found = self._row(run, record.thread_id)
                 # Between the look and this transaction another process may have claimed it, or
                 # its owner renewed the lease.
-                if found.ended or tenure(found) != tenure(record):
+                if found.ended or ownership_of(found) != ownership_of(record):
                     continue
                 end_abandoned(run, found)
                 ended.append(found.thread_id)

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Final, Self
 from attrs import field, frozen
 
 from ryecore.errors import AlreadyStarted, InputError
-from ryecore.state.ending import end_abandoned
-from ryecore.state.liveness import is_abandoned
 from ryecore.state.model import Status, ThreadRecord, has_ended
-from ryecore.state.rows import record_of
+from ryecore.state.owners import is_abandoned
+from ryecore.state.thread_rows import end_abandoned, record_of
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
 __all__ = [
     "EarlierStart",
-    "StartKey",
+    "IdempotencyKey",
     "describe_start",
     "free_start_key",
     "keep_start_key",
@@ -40,7 +39,7 @@ _NEVER_CLAIMED: Final = 1
 
 
 @frozen
-class StartKey:
+class IdempotencyKey:
     """An idempotency key, and the request that it identifies.
 
     Attributes:
@@ -139,7 +138,7 @@ def describe_start(verb: str, earlier: EarlierStart | None) -> str:
     return verb if earlier is None else f"already started, {earlier.status.replace('_', ' ')}"
 
 
-def _scope_of(run: sqlite3.Connection, start: StartKey, parent_id: str | None) -> str:
+def _scope_of(run: sqlite3.Connection, start: IdempotencyKey, parent_id: str | None) -> str:
     if parent_id is None:
         return start.scope
     query = "SELECT coalesce(chain_root_id, thread_id) FROM threads WHERE thread_id = ?"
@@ -147,7 +146,9 @@ def _scope_of(run: sqlite3.Connection, start: StartKey, parent_id: str | None) -
     return parent_id if row is None else str(row[0])
 
 
-def refuse_started(run: sqlite3.Connection, start: StartKey | None, parent_id: str | None) -> None:
+def refuse_started(
+    run: sqlite3.Connection, start: IdempotencyKey | None, parent_id: str | None
+) -> None:
     """Refuse a start whose key another one has; one that ended before it began frees its key.
 
     One whose process died before it could begin is ended first, so that nothing can begin it.
@@ -233,7 +234,7 @@ def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
 
 
 def keep_start_key(
-    run: sqlite3.Connection, thread_id: str, start: StartKey | None, parent_id: str | None
+    run: sqlite3.Connection, thread_id: str, start: IdempotencyKey | None, parent_id: str | None
 ) -> None:
     """Note the key that a thread was started with.
 

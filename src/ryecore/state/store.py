@@ -16,19 +16,11 @@ import anyio
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.items.files import folder_without_links, write_atomically
 from ryecore.policy.limits import Limits
-from ryecore.state.advice import advice
 from ryecore.state.attestation import AttestedFolder, attested_folder
-from ryecore.state.carrying import Carried, carry
+from ryecore.state.chain_limits import ContinuationLimits, limit_along_chain
+from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.database import Database
-from ryecore.state.killing import KillPlan
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.left_behind import close_left_behind
-from ryecore.state.liveness import (
-    LEASE_S,
-    ended_if_abandoned,
-    is_abandoned,
-)
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import (
     THREADS_FOLDER,
     Cost,
@@ -37,19 +29,25 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
-from ryecore.state.owner_end import wait_for_owner_end
+from ryecore.state.owners import (
+    LEASE_S,
+    KillPlan,
+    ended_if_abandoned,
+    is_abandoned,
+    wait_for_owner_end,
+)
 from ryecore.state.pruning import ThreadPruning
 from ryecore.state.records import indented_json, load_run_key
+from ryecore.state.refusals import advice
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
-from ryecore.state.signs import Signs, signal_change
-from ryecore.state.syncing import is_event_loop
-from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file
+from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file, recover_orphan
+from ryecore.state.waiting import is_event_loop, run_in_thread
 
 __all__ = ["ThreadStore"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
-_WISHES: Final = ".wishes"
+_REQUESTS: Final = ".requests"
 
 
 class ThreadStore:
@@ -178,16 +176,16 @@ class ThreadStore:
         """Wake whoever waits for a change of a thread. It may fail: nobody relies on it alone."""
         signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
 
-    def _tell_owners(self) -> None:
-        """Wake all processes that run threads: there is a wish in the registry.
+    def _notify_owners(self) -> None:
+        """Wake all processes that run threads: the registry has a new request.
 
         One file for all, so that each of them watches one folder, however many threads it runs.
         """
-        signal_change(f"{self.folder}/{_WISHES}")
+        signal_change(f"{self.folder}/{_REQUESTS}")
 
     # The owner's side
 
-    def carry_limits(self, thread_id: str, carried: Carried) -> Limits:
+    def limit_continuation(self, thread_id: str, carried: ContinuationLimits) -> Limits:
         """Bound a thread by what the chain that it continues has left, and store its limits.
 
         Args:
@@ -203,7 +201,7 @@ class ThreadStore:
         Source: decision 80.
         """
         with self._database.write() as run:
-            return carry(run, thread_id, carried)
+            return limit_along_chain(run, thread_id, carried)
 
     def settle(
         self,
@@ -313,7 +311,7 @@ class ThreadStore:
             self.close_files(thread_id)
             self.announce(thread_id, "ended")
         if ended:
-            self._tell_owners()  # of what still runs below them
+            self._notify_owners()  # of what still runs below them
 
     def end_file(self, thread_id: str) -> None:
         """Say in a thread's own file how it ended, where its owner could not."""
@@ -327,7 +325,7 @@ class ThreadStore:
 
         What no checkpoint covers is marked unattested. Where it can't be written now, the file says
         that the thread runs, so that `look_closed` tries again. What cost more than was held for it
-        is told as `close_left_behind` does.
+        is told as `recover_orphan` does.
 
         Source: decision 47.
         """
@@ -335,7 +333,7 @@ class ThreadStore:
             return
         record = self.registry.get_thread(thread_id)
         folder, key = self.folder_of(thread_id), load_run_key(self._user_root)
-        head = close_left_behind(folder, record, key, self._durability, overspent)
+        head = recover_orphan(folder, record, key, self._durability, overspent)
         if head is not None:
             with suppress(StateError):  # a head that lags behind says nothing wrong
                 self.registry.set_head(thread_id, (head.offset, head.digest))
@@ -359,7 +357,9 @@ class ThreadStore:
         if self.folder.is_dir():  # else it was removed, and is made anew by whoever launches
             await run_in_thread(self.make_folder, thread_id)
         with anyio.move_on_after(timeout_s):
-            async with Signs(self.folder_of(thread_id)) as watched:  # no change is missed now
+            async with ChangeWatcher(
+                self.folder_of(thread_id)
+            ) as watched:  # no change is missed now
                 while True:
                     record = await run_in_thread(self.look, thread_id)
                     if record.ended:
@@ -367,7 +367,7 @@ class ThreadStore:
                     await self._next_sign(watched, record)
         return await run_in_thread(self.look, thread_id)
 
-    async def _next_sign(self, watched: Signs, record: ThreadRecord) -> None:
+    async def _next_sign(self, watched: ChangeWatcher, record: ThreadRecord) -> None:
         """Until a file changes, the owner's process ends, or its lease does."""
         async with anyio.create_task_group() as signs:
 
@@ -445,7 +445,7 @@ class ThreadStore:
         for found in self.registry.list_tree(thread_id, and_after=True):
             if not found.ended:
                 self._stop_one(found, kill=kill)
-        self._tell_owners()
+        self._notify_owners()
         return self.registry.get_thread(self.registry.last_of(thread_id))
 
     def hand_off(self, thread_id: str) -> ThreadRecord:
@@ -459,11 +459,11 @@ class ThreadStore:
         """
         self.look(thread_id)
         record = self.registry.request_handoff(thread_id)
-        self._tell_owners()
+        self._notify_owners()
         return record
 
     def _stop_one(self, record: ThreadRecord, *, kill: bool) -> None:
-        """Wake the owner of a thread whose row bears the wish; without one, end the thread."""
+        """Wake the owner of a thread whose row bears the request; without one, end the thread."""
         thread_id = record.thread_id
         if record.status == "created":
             # Nobody runs it yet, and who comes to claim it finds that it has ended.
@@ -474,7 +474,7 @@ class ThreadStore:
                 found = self.registry.get_thread(thread_id)
                 if found.status == "created":
                     raise
-                # It was claimed in between, and who claimed it finds the wish.
+                # It was claimed in between, and who claimed it finds the request.
             else:
                 return
         self.announce(thread_id, "stopping")

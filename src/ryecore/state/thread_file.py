@@ -6,7 +6,8 @@ Source: docs/design/threads.md#the-threads-file; decisions 5 and 37.
 """
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +18,22 @@ from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.state.advice import advice
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability, ThreadRecord
 from ryecore.state.records import holds, indented_json, sign_record
+from ryecore.state.refusals import advice
+from ryecore.state.thread_rows import describe_death
+from ryecore.state.transcript import Transcript
+from ryecore.state.transcript_format import Head
 
-__all__ = ["THREAD_FILE", "ThreadFile", "end_thread_file", "read_thread_file", "write_thread_file"]
+__all__ = [
+    "THREAD_FILE",
+    "TRANSCRIPT",
+    "ThreadFile",
+    "end_thread_file",
+    "read_thread_file",
+    "recover_orphan",
+    "write_thread_file",
+]
 
 THREAD_FILE: Final = "thread.json"
 """The file's name in the thread's folder."""
@@ -184,3 +196,52 @@ def _cost(cost: Cost) -> dict[str, object]:
         "output_tokens": cost.output_tokens,
         "spend": cost.spend_microcents / MICROCENTS_PER_USD,
     }
+
+
+TRANSCRIPT: Final = "transcript.jsonl"
+"""The name of a transcript in its thread's folder."""
+
+
+def recover_orphan(
+    folder: Path,
+    record: ThreadRecord,
+    key: SigningKey,
+    durability: Durability,
+    overspent: Sequence[Mapping[str, object]] = (),
+) -> Head | None:
+    """Say in a dead thread's files how it ended.
+
+    A torn line of its transcript is dropped. What no checkpoint speaks for stays, and the closing
+    checkpoint says, signed, how many records that are. What was altered is left to be found, and
+    what is closed already stays so.
+
+    Args:
+        folder: The thread's folder.
+        record: Its row.
+        key: The run key.
+        durability: What a write survives.
+        overspent: The requests that cost more than was held, recorded before the end.
+
+    Returns:
+        The end of the transcript's chain; None where it could not be closed. Its file then stays as
+        it was, and the next caller tries again.
+    """
+    if not (folder / THREAD_FILE).exists():  # it never came to run
+        return None
+    head = None
+    kind = "thread" if record.item_id.startswith("directive:") else "run"
+    end = f"{kind}_{record.status}"
+    with suppress(StateError):
+        transcript, found = Transcript.resume(
+            folder / TRANSCRIPT, record.thread_id, key, durability, head=record.transcript_head
+        )
+        with transcript:
+            head = found.head
+            if found.tail_records or found.last_type != end:
+                for one in overspent:
+                    transcript.append("budget_overspent", one)
+                transcript.append(end, {"error": describe_death(record.pid)})
+                head = transcript.checkpoint(found.turn + bool(found.tail_records))
+    if head is not None or not os.path.lexists(folder / TRANSCRIPT):
+        end_thread_file(folder / THREAD_FILE, record, key)
+    return head

@@ -21,13 +21,22 @@ from attrs import frozen
 from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
-from ryecore.state.advice import advice
-from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
-from ryecore.state.locking import try_flock
 from ryecore.state.model import Durability
-from ryecore.state.syncing import GroupSync
+from ryecore.state.refusals import advice
 from ryecore.state.transcript_check import Chain
-from ryecore.state.transcript_lines import encode_payload, head_of, lines_of, open_plain, stamp
+from ryecore.state.transcript_format import (
+    CHECKPOINT,
+    Checkpoint,
+    CheckpointLines,
+    Head,
+    encode_payload,
+    head_of,
+    lines_of,
+    open_plain,
+    segment,
+    stamp,
+)
+from ryecore.state.waiting import GroupSync, try_flock
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -14,9 +14,19 @@ from attrs import define, frozen
 
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey
-from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines, Head, segment
 from ryecore.state.model import TERMINAL
-from ryecore.state.transcript_lines import Line, Record, lines_of, open_plain, parse_line
+from ryecore.state.transcript_format import (
+    CHECKPOINT,
+    Checkpoint,
+    CheckpointLines,
+    Head,
+    Line,
+    Record,
+    lines_of,
+    open_plain,
+    parse_line,
+    segment,
+)
 from ryecore.state.transcript_report import TranscriptReport, TurnReport, TurnState, Unit
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
-from ryecore.state.locking import try_flock
+from ryecore.state.waiting import try_flock
 
 __all__ = ["LogKeeper", "commit_nothing", "sync_log"]
 

@@ -16,13 +16,13 @@ from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.runs.ports import Shown
 from ryecore.runs.tasks import Tasks
-from ryecore.state.left_behind import TRANSCRIPT
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.pruning import Retention
 from ryecore.state.start_keys import EarlierStart
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.transcript_report import TranscriptReport
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.lifecycle.continuing import fork_of, resume_of
 from ryecore.threads.lifecycle.steps import ThreadLifecycle

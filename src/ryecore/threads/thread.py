@@ -12,11 +12,11 @@ from ryecore.display.text import StyledText
 from ryecore.errors import BudgetNotRegistered
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.events import EventsMissed
-from ryecore.state.left_behind import TRANSCRIPT
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.state.record_stream import follow_records, stream_records
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.recorder import Recorder

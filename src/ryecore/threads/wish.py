@@ -10,8 +10,8 @@ from ryecore.items.refs import ItemRef
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.runs.naming import Registered
-from ryecore.state.model import Follows
-from ryecore.state.start_keys import StartKey
+from ryecore.state.model import Predecessor
+from ryecore.state.start_keys import IdempotencyKey
 
 __all__ = ["Continuation", "ContinuationKind", "ThreadWish"]
 
@@ -34,7 +34,7 @@ class Continuation:
         digest: The digest of its transcript at that turn.
         inputs: The inputs of the earlier thread, from its proved transcript.
         model: The model of the earlier thread, likewise; None where the request names one.
-        beside: See `Follows.beside`.
+        beside: See `Predecessor.beside`.
         limits: The limits of the earlier thread, from its signed file.
         ran_s: How long it ran, in seconds; 0 for a handoff, which keeps the deadline.
         owns_process: Whether its process runs nothing but this chain of threads.
@@ -56,9 +56,9 @@ class Continuation:
     owns_process: bool = False
 
     @property
-    def follows(self) -> Follows:
+    def follows(self) -> Predecessor:
         """Return what the registry's row of the new thread says of it."""
-        return Follows(self.previous_id, self.chain_root_id, self.beside)
+        return Predecessor(self.previous_id, self.chain_root_id, self.beside)
 
 
 @frozen
@@ -83,7 +83,7 @@ class ThreadWish:
     muted_hooks: frozenset[str] = frozenset()
     registered: Registered | None = None
     continues: Continuation | None = None
-    start_key: StartKey | None = None
+    start_key: IdempotencyKey | None = None
 
     @property
     def owns_process(self) -> bool:

@@ -19,7 +19,7 @@ from ryecore.errors import (
     UnresolvedPlaceholder,
     UnsignedItem,
 )
-from ryecore.graph.caching.keys import result_key
+from ryecore.graph.result_cache import result_key
 from ryecore.items.refs import ItemRef
 from ryecore.runs.ports import Planned
 from tests.unit.chain.elements import element, valid

@@ -12,8 +12,8 @@ from ryecore.errors import StateError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import read_run
 from ryecore.graph.schedule import NodeError, NodeResult, Position
-from ryecore.state.checkpoints import Head
 from ryecore.state.transcript_check import read_records, verify_transcript
+from ryecore.state.transcript_format import Head
 
 RUN = "acme/flow/flow-1739820456"
 

@@ -10,11 +10,11 @@ from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import read_run
 from ryecore.graph.schedule import Position
 from ryecore.lillux.processes import current_process
-from ryecore.state.checkpoints import Head
 from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, read_thread_file, write_thread_file
+from ryecore.state.transcript_format import Head
 from tests.graphs import graph
 from tests.scripted_host import ScriptedHost
 from tests.unit.graph.small_run import RUN

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ryecore.graph.caching.entries import MAX_RESULT_BYTES
 from ryecore.graph.result import GraphResult
+from ryecore.graph.result_cache import MAX_RESULT_BYTES
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CallContext
 from ryecore.state.records import sign_record
@@ -342,7 +342,7 @@ async def test_no_value_stands_in_the_key_or_the_entry(tmp_path: Path) -> None:
 
 async def test_keys_differ_from_user_to_user(tmp_path: Path) -> None:
     """So that nobody can try out values against a key."""
-    from ryecore.graph.caching.keys import secret_of
+    from ryecore.graph.result_cache import secret_of
 
     assert secret_of(SigningKey.generate()) != secret_of(SigningKey.generate())
 

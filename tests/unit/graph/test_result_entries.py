@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.graph.caching.entries import MAX_AGE_DAYS, Entries
+from ryecore.graph.result_cache import MAX_AGE_DAYS, Entries
 from ryecore.state.records import sign_record
 from tests.workspace import Workspace
 
@@ -79,7 +79,7 @@ async def test_the_order_of_what_came_is_kept(tmp_path: Path) -> None:
 _PUTS = """
 import sys
 from pathlib import Path
-from ryecore.graph.caching.entries import Entries
+from ryecore.graph.result_cache import Entries
 entries = Entries(Path(sys.argv[1]), Path(sys.argv[2]), "process")
 print("begun", flush=True)
 number = 0

@@ -18,8 +18,8 @@ from ryecore.errors import (
 from ryecore.policy.budget import Amount, TreeSum
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.liveness import moment
 from ryecore.state.model import Cost
+from ryecore.state.owners import moment
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 from tests.unit.state.test_registry import dead_process
 

@@ -8,7 +8,7 @@ import pytest
 
 from ryecore.errors import ConfigError, ThreadNotFound
 from ryecore.policy.budget import Amount
-from ryecore.state.model import Follows, Status
+from ryecore.state.model import Predecessor, Status
 from ryecore.state.pruning import Retention, parse_age
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
@@ -98,8 +98,10 @@ def test_a_family_goes_as_a_whole_or_stays(yard: Yard) -> None:
     for root, days_ago in (("kept", 5), ("runs", None), ("gone", 40)):
         yard.add(f"{root}/a-1", None)
         yard.add(f"{root}/child-1", 90, parent_id=f"{root}/a-1")
-        yard.add(f"{root}/next-1", days_ago, follows=Follows(f"{root}/child-1", f"{root}/child-1"))
-        yard.add(f"{root}/fork-1", 90, follows=Follows(f"{root}/next-1", None))
+        yard.add(
+            f"{root}/next-1", days_ago, follows=Predecessor(f"{root}/child-1", f"{root}/child-1")
+        )
+        yard.add(f"{root}/fork-1", 90, follows=Predecessor(f"{root}/next-1", None))
         yard.store.registry.settle(f"{root}/a-1", "completed", {})
         yard.run(
             "UPDATE threads SET completed_at = '2020-01-01T00:00:00.000Z' WHERE thread_id = ?",
@@ -139,7 +141,7 @@ def test_what_may_be_resumed_stays_twice_as_long(yard: Yard, status: Status) -> 
     yard.add("acme/failed-1", 40, status)
     yard.add("acme/failed-2", 61, status)
     yard.add("acme/resumed-1", 40, status)
-    yard.add("acme/resumed-2", 40, follows=Follows("acme/resumed-1", "acme/resumed-1"))
+    yard.add("acme/resumed-2", 40, follows=Predecessor("acme/resumed-1", "acme/resumed-1"))
     yard.store.registry.link_continuation("acme/resumed-1", "acme/resumed-2")
     assert yard.store.pruning.plan(MONTH).kept_resumable == 1
     assert yard.prune() == {"acme/failed-2", "acme/resumed-1", "acme/resumed-2"}
@@ -155,7 +157,7 @@ def test_the_latest_are_kept_whatever_their_age(yard: Yard) -> None:
 def test_what_is_taken_up_since_the_plan_stays(yard: Yard) -> None:
     yard.add("acme/old-1")
     (family,) = yard.store.pruning.plan(MONTH).families
-    yard.add("acme/new-1", None, follows=Follows("acme/old-1", "acme/old-1", frozenset()))
+    yard.add("acme/new-1", None, follows=Predecessor("acme/old-1", "acme/old-1", frozenset()))
     assert not yard.store.pruning.prune(family)
     assert yard.left() == {"acme/old-1", "acme/new-1"}
 
@@ -166,7 +168,7 @@ def test_nothing_goes_on_from_what_is_gone(yard: Yard) -> None:
     for beside in (None, frozenset[str]()):
         with pytest.raises(ThreadNotFound):
             yard.store.registry.register(
-                "acme/new-1", "directive:acme/x", follows=Follows("acme/old-1", None, beside)
+                "acme/new-1", "directive:acme/x", follows=Predecessor("acme/old-1", None, beside)
             )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ryecore.state.database import Database
-from ryecore.state.model import Follows
+from ryecore.state.model import Predecessor
 from ryecore.state.queries import ThreadQueries
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 
@@ -23,7 +23,7 @@ LOOKS: dict[str, Callable[[ThreadQueries], object]] = {
     "count_runs": lambda found: found.count_threads(only_runs=True),
     "list_tree": lambda found: found.list_tree("acme/x/x-1"),
     "is_below": lambda found: found.is_below("acme/x/x-2", "acme/x/x-1"),
-    "wishes": lambda found: found.wishes(),
+    "pending_requests": lambda found: found.pending_requests(),
     "get_chain": lambda found: found.get_chain("acme/x/x-1"),
     "list_following": lambda found: found.list_following("acme/x/x-1"),
 }
@@ -48,7 +48,7 @@ def planned(tmp_path: Path) -> Planned:
     registry = ThreadRegistry(database)
     registry.register("acme/x/x-1", "directive:acme/x")
     registry.register("acme/x/x-2", "directive:acme/x", "acme/x/x-1")
-    registry.register("acme/x/x-3", "directive:acme/x", follows=Follows("acme/x/x-1", None))
+    registry.register("acme/x/x-3", "directive:acme/x", follows=Predecessor("acme/x/x-1", None))
     registry.register("acme/flow/flow-1", "tool:acme/flow")
     registry.register("acme/flow/y-1", "tool:acme/y")
     return database

@@ -13,8 +13,8 @@ from attrs import evolve
 
 from ryecore.errors import StateError
 from ryecore.lillux.processes import current_process
-from ryecore.state.advice import advice
 from ryecore.state.database import Database
+from ryecore.state.refusals import advice
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ryecore.errors import InputError, StateError, ThreadConflict, ThreadNotFound
 from ryecore.lillux import ProcessId, current_process
 from ryecore.state.database import Database
-from ryecore.state.liveness import LEASE_S, Moment, is_abandoned, moment
-from ryecore.state.model import TERMINAL, Cost, Follows, ThreadRecord
+from ryecore.state.model import TERMINAL, Cost, Predecessor, ThreadRecord
+from ryecore.state.owners import LEASE_S, Moment, is_abandoned, moment
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 
 
@@ -254,19 +254,21 @@ def test_whom_a_dead_thread_has_started_is_asked_to_stop(registry: ThreadRegistr
 
 def test_a_continuation_is_one_from_its_first_line_on(registry: ThreadRegistry) -> None:
     registry.register("first", "directive:x")
-    row = registry.register("second", "directive:x", follows=Follows("first", "first"))
+    row = registry.register("second", "directive:x", follows=Predecessor("first", "first"))
     assert (row.chain_root_id, row.continuation_of) == ("first", "first")
 
 
 def test_where_one_alone_may_go_on_a_second_one_is_refused(registry: ThreadRegistry) -> None:
     registry.register("first", "tool:x")
-    alone = Follows("first", "first", frozenset())
+    alone = Predecessor("first", "first", frozenset())
     registry.register("second", "tool:x", follows=alone)
     with pytest.raises(ThreadConflict, match="second") as refused:
         registry.register("third", "tool:x", follows=alone)
     assert (refused.value.thread_id, refused.value.state) == ("second", "created")
-    registry.register("third", "tool:x", follows=Follows("first", "first", frozenset({"second"})))
-    registry.register("fourth", "tool:x", follows=Follows("first", None))
+    registry.register(
+        "third", "tool:x", follows=Predecessor("first", "first", frozenset({"second"}))
+    )
+    registry.register("fourth", "tool:x", follows=Predecessor("first", None))
     assert [one.thread_id for one in registry.list_following("first")] == [
         "second", "third", "fourth",
     ]  # fmt: skip

@@ -66,8 +66,8 @@ def test_a_wish_to_stop_reaches_the_whole_subtree(registry: ThreadRegistry, kill
         if (one.kill_requested if kill else one.cancel_requested)
     ]
     assert sorted(asked) == ["a", "a2", "late"]
-    assert ids(registry.wishes()) == ["a", "late"]
-    assert ids(registry.wishes(stranger)) == ["a2"]
+    assert ids(registry.pending_requests()) == ["a", "late"]
+    assert ids(registry.pending_requests(stranger)) == ["a2"]
 
 
 def test_the_store_wakes_each_owner_and_ends_who_has_not_begun(workspace: Workspace) -> None:

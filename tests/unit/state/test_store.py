@@ -66,7 +66,7 @@ def test_a_wake_empties_no_file_behind_a_link_and_waits_for_no_fifo(
     store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    (store.folder / ".wishes").symlink_to(mine)
+    (store.folder / ".requests").symlink_to(mine)
     store.registry.register("one", "tool:x")
     os.mkfifo(store.make_folder("one") / "status")
     store.cancel("one")

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ryecore.state.database import Database
-from ryecore.state.syncing import GroupSync, run_off_loop
+from ryecore.state.waiting import GroupSync, run_off_loop
 
 WRITERS = 20
 

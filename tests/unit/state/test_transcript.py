@@ -16,11 +16,16 @@ from hypothesis import strategies as st
 
 from ryecore import SigningKey
 from ryecore.errors import StateError
-from ryecore.state.checkpoints import CHECKPOINT, Checkpoint, CheckpointLines
 from ryecore.state.records import canonical_json, holds
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records, verify_transcript
-from ryecore.state.transcript_lines import MAX_LINE_BYTES, encode_payload
+from ryecore.state.transcript_format import (
+    CHECKPOINT,
+    MAX_LINE_BYTES,
+    Checkpoint,
+    CheckpointLines,
+    encode_payload,
+)
 
 KEY = SigningKey.generate()
 THREAD = "acme/research-1739820456"

@@ -18,7 +18,7 @@ from ryecore.state.transcript_check import (
     verified_records,
     verify_transcript,
 )
-from ryecore.state.transcript_lines import MAX_LINE_BYTES
+from ryecore.state.transcript_format import MAX_LINE_BYTES
 from ryecore.state.transcript_report import TranscriptReport, TurnReport
 
 KEY = SigningKey.generate()

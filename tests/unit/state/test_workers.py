@@ -8,8 +8,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from ryecore.state.locking import run_in_thread
-from ryecore.state.syncing import run_off_loop
+from ryecore.state.waiting import run_in_thread, run_off_loop
 
 pytestmark = pytest.mark.anyio
 

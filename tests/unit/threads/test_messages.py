@@ -21,7 +21,7 @@ from ryecore.llm import (
 )
 from ryecore.llm.estimate import estimated_tokens
 from ryecore.state.transcript_check import Record
-from ryecore.state.transcript_lines import encode_payload
+from ryecore.state.transcript_format import encode_payload
 from ryecore.threads.records.messages import (
     answer_payload,
     cut_after,

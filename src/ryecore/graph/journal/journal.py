@@ -16,20 +16,20 @@ from typing import Any, Final, Self, TypeAlias
 
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
+from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import STATE_CHECKPOINT
-from ryecore.graph.journal.states import PositionStore
 from ryecore.graph.schedule import NodeResult, Position
 from ryecore.items.files import keep_out_of_git
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.context import EventSink
 from ryecore.state.attestation import check_graph_folders
-from ryecore.state.checkpoints import CHECKPOINT, Head
 from ryecore.state.events import EventBus, EventsMissed, EventStream
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import Durability
 from ryecore.state.record_stream import stream_records
-from ryecore.state.syncing import is_event_loop
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript import Transcript
+from ryecore.state.transcript_format import CHECKPOINT, Head
+from ryecore.state.waiting import is_event_loop
 
 __all__ = ["Journal", "SetHead"]
 

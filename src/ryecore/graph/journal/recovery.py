@@ -16,16 +16,16 @@ from typing import Any, Final
 from attrs import define, evolve, field, frozen
 
 from ryecore.errors import StateError, StoreError
-from ryecore.graph.journal.states import PositionStore
+from ryecore.graph.journal.positions import PositionStore
+from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, VertexOfGraph
 from ryecore.graph.schedule import NodeError, NodeResult, Position
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import CONTROLS, Control
-from ryecore.state.checkpoints import CHECKPOINT
-from ryecore.state.left_behind import TRANSCRIPT
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Chain, Record, read_records
-from ryecore.state.transcript_lines import lines_of, open_plain
+from ryecore.state.transcript_format import CHECKPOINT, lines_of, open_plain
 
-__all__ = ["STATE_CHECKPOINT", "Fold", "Found", "never_began", "read_run"]
+__all__ = ["STATE_CHECKPOINT", "Fold", "Found", "is_unknown", "never_began", "read_run"]
 
 STATE_CHECKPOINT: Final = "state_checkpoint"
 _OF_ITEMS: Final = frozenset({"item_started", "item_retry", "item_completed"})
@@ -338,3 +338,17 @@ def _not_whole(
         f"The state of the run {run_id} behind step {step} can't be read: {problem.message}",
         next_step=next_step,
     )
+
+
+def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
+    """Whether something with an effect had begun that may not simply be done again."""
+    if isinstance(vertex, ForeachVertex):
+        return bool(found.items_in_flight) and not _may_repeat(vertex)
+    if isinstance(vertex, ActionVertex):
+        return found.in_flight is not None and not _may_repeat(vertex)
+    return found.in_flight is not None and isinstance(vertex, AgentVertex)
+
+
+def _may_repeat(vertex: ActionVertex | ForeachVertex) -> bool:
+    """Whether its author lets it be done more than once."""
+    return vertex.tries.max > 1 or vertex.cache_result

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from attrs import evolve, frozen
 
 from ryecore.errors import InputError, StateError
-from ryecore.graph.journal.recovery import Found
-from ryecore.graph.journal.unknown import is_unknown
+from ryecore.graph.journal.recovery import Found, is_unknown
 from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
 from ryecore.graph.schedule import NodeResult, Position, after, first
 from ryecore.graph.wish import GoingOn

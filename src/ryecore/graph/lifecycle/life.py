@@ -55,10 +55,10 @@ from ryecore.runs.naming import register_thread
 from ryecore.runs.spending import Spending
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.attestation import check_graph_folders
-from ryecore.state.checkpoints import Head
-from ryecore.state.locking import run_in_thread
-from ryecore.state.spawns import SpawnLimit
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.thread_rows import SpawnLimit
+from ryecore.state.transcript_format import Head
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["GraphLife"]
 

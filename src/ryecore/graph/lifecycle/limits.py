@@ -11,7 +11,7 @@ from ryecore.graph.wish import GraphWish
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.runs.bounds import bounds_of, carried_limits, is_host, read_asked
-from ryecore.state.carrying import Carried
+from ryecore.state.chain_limits import ContinuationLimits
 
 __all__ = ["RunLimits", "limits_of_run"]
 
@@ -56,7 +56,7 @@ def limits_of_run(
     asked = before.under(request.limits)
     limits, declares = host.limits(asked)
     bounds = bounds_of(previous_id, found.started).limits
-    carried = Carried(
+    carried = ContinuationLimits(
         previous_id,
         evolve(bounds, turns=before.turns, duration_s=before.duration_s),
         found.ran_s,

@@ -13,7 +13,7 @@ from ryecore.graph.lifecycle.going_on import at_its_end
 from ryecore.graph.wish import GoingOn
 from ryecore.runs.resume import idle_followers, refuse_running
 from ryecore.state.attestation import OBJECTS_FOLDER
-from ryecore.state.model import Follows, ThreadRecord
+from ryecore.state.model import Predecessor, ThreadRecord
 
 __all__ = ["OBJECTS", "TakenUp", "take_up"]
 
@@ -32,7 +32,7 @@ class TakenUp:
     """
 
     found: Found
-    follows: Follows
+    follows: Predecessor
     call_root: str | None
 
 
@@ -61,7 +61,7 @@ def take_up(host: GraphHost, goes_on: GoingOn) -> TakenUp:
     call_root = None
     if goes_on.at is None and not goes_on.again:
         call_root = str(found.started.get("call_root") or record.thread_id)
-    return TakenUp(found, Follows(record.thread_id, root, beside), call_root)
+    return TakenUp(found, Predecessor(record.thread_id, root, beside), call_root)
 
 
 def _never_began(host: GraphHost, run_id: str) -> frozenset[str]:

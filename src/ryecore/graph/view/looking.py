@@ -8,15 +8,14 @@ from attrs import evolve
 
 from ryecore.errors import BudgetNotRegistered, StateError
 from ryecore.graph.journal.events import event_of
-from ryecore.graph.journal.recovery import Fold, Found
-from ryecore.graph.journal.states import PositionStore
-from ryecore.graph.journal.unknown import is_unknown
+from ryecore.graph.journal.positions import PositionStore
+from ryecore.graph.journal.recovery import Fold, Found, is_unknown
 from ryecore.graph.model import Graph, VertexOfGraph
 from ryecore.graph.view.run_view import RunView, StepSeen
 from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord, ThreadRecords
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import read_records
 
 if TYPE_CHECKING:

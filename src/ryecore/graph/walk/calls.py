@@ -22,7 +22,7 @@ from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, ForkOptions
 
 if TYPE_CHECKING:
-    from ryecore.graph.caching.results import ResultsCache
+    from ryecore.graph.result_cache import ResultsCache
 
 __all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "Unkeyed"]
 

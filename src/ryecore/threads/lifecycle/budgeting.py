@@ -11,7 +11,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
 from ryecore.runs.bounds import carried_limits, is_host
-from ryecore.state.carrying import Carried
+from ryecore.state.chain_limits import ContinuationLimits
 from ryecore.state.store import ThreadStore
 from ryecore.threads.planner.plan import LayeredLimits
 from ryecore.threads.wish import Continuation, ThreadWish
@@ -44,7 +44,7 @@ def limits_along_chain(
     if continues is None or continues.kind == "fork":
         return limits
     is_renewed = continues.kind == "resume" and is_host(ctx)
-    carried = Carried(
+    carried = ContinuationLimits(
         continues.previous_id,
         continues.limits,
         continues.ran_s,
@@ -82,7 +82,7 @@ async def open_account(
     await store.ledger.until_free()
     wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
     if continues is not None and continues.kind == "handoff":
-        granted = store.ledger.hand_over(continues.previous_id, thread_id)
+        granted = store.ledger.transfer(continues.previous_id, thread_id)
     elif parent_id is None:
         store.ledger.register(thread_id, wanted)
         granted = wanted

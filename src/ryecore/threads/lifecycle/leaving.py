@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.model import ThreadRecord
-from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records
 from ryecore.threads.calls.palette import Palette

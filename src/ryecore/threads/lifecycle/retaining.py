@@ -15,7 +15,7 @@ import anyio
 
 from ryecore.display.notices import warn
 from ryecore.errors import RyeError
-from ryecore.state.locking import run_in_thread
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.planner.retention import retention
 
 if TYPE_CHECKING:

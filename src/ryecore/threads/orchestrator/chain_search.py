@@ -16,7 +16,7 @@ from attrs import frozen
 
 from ryecore.errors import InvalidQuery
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.state.transcript_lines import Record
+from ryecore.state.transcript_format import Record
 
 __all__ = [
     "MAX_QUERY_CHARS",

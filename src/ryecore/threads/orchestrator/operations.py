@@ -17,11 +17,11 @@ import anyio.to_thread
 
 from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
-from ryecore.state.transcript_lines import Record
+from ryecore.state.transcript_format import Record
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.orchestrator.chain_search import (
     MAX_RESULTS,
     SearchType,

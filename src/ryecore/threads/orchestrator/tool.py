@@ -16,8 +16,8 @@ from attrs import frozen
 from ryecore.errors import InputError, InvalidParameters, RyeError
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext, capability_of
-from ryecore.state.locking import run_in_thread
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.orchestrator import operations
 from ryecore.threads.orchestrator.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
 from ryecore.threads.orchestrator.operations import (

@@ -17,8 +17,8 @@ from ryecore.errors import RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import Hook, in_order
-from ryecore.state.left_behind import TRANSCRIPT
 from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record, verified_records
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.records.replay_report import ReplayReport

@@ -8,11 +8,11 @@ import anyio
 from attrs import evolve
 
 from ryecore.policy.limits import Limits, read_limits
-from ryecore.state.locking import run_in_thread
+from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import ThreadRecord
 from ryecore.state.registry import ThreadRegistry
-from ryecore.state.signs import Signs
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.view.tree import TreeNode
 
 __all__ = ["load_tree", "watch_tree"]
@@ -86,7 +86,7 @@ async def watch_tree(
     Raises:
         ThreadNotFound: There is none of this id.
     """
-    async with Signs(store.folder_of(root_id)) as signs:
+    async with ChangeWatcher(store.folder_of(root_id)) as signs:
         while True:
             tree = await run_in_thread(load_tree, store, root_id)
             draw(tree)

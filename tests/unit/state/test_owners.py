@@ -13,8 +13,8 @@ from attrs import evolve
 from ryecore.errors import ProcessError
 from ryecore.lillux.processes import current_process, kill_process, process_status
 from ryecore.state.database import Database
-from ryecore.state.liveness import LEASE_S, Moment, is_abandoned, moment
 from ryecore.state.model import ThreadRecord
+from ryecore.state.owners import LEASE_S, Moment, is_abandoned, moment
 from ryecore.state.registry import MIGRATIONS, ThreadRegistry
 
 HOURS = 3600.0
@@ -47,7 +47,7 @@ def seen_from(folder: Path, *command: str) -> dict[str, object]:
     script = (
         "import json, sys\n"
         "from pathlib import Path\n"
-        "from ryecore.state.liveness import is_abandoned, moment\n"
+        "from ryecore.state.owners import is_abandoned, moment\n"
         "from ryecore.state.database import Database\n"
         "from ryecore.state.registry import MIGRATIONS, ThreadRegistry\n"
         "registry = ThreadRegistry(Database(Path(sys.argv[1]) / 'threads.db', MIGRATIONS))\n"

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import NodeError, NodeResult, Position
 from ryecore.lillux.store import ContentStore
-from ryecore.state.syncing import is_event_loop, run_off_loop
+from ryecore.state.waiting import is_event_loop, run_off_loop
 
 __all__ = ["PositionStore"]
 

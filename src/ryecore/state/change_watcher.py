@@ -1,4 +1,4 @@
-"""Being told that a thread may have changed."""
+"""Watch a folder of state for changes."""
 
 import os
 from contextlib import suppress
@@ -10,12 +10,12 @@ import anyio
 
 from ryecore.lillux.watching import Watcher, watch
 
-__all__ = ["Signs", "signal_change"]
+__all__ = ["ChangeWatcher", "signal_change"]
 
 _LOOK_EVERY_S: Final = 1.0
 
 
-class Signs:
+class ChangeWatcher:
     """Tells when to look at a thread again. Used by one task at a time.
 
     The kernel tells it, for as many folders at once as a user may watch (128 on most machines,

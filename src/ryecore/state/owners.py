@@ -1,30 +1,39 @@
-"""Whether the process that owns a thread still lives.
+"""The processes that run threads: whether one lives, the wait for its end, and killing it.
 
 A process that shares the owner's boot, pid namespace and time namespace checks the owner itself.
 Otherwise the lease decides: within the same boot on a clock that can't be set, after another boot
 on the time of day.
 
-Source: decision 35; ADR 024.
+Source: decisions 35 and 46; ADR 024; SECURITY.md#what-is-promised.
 """
 
 import os
 import time
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import anyio
 from attrs import evolve, frozen
 
-from ryecore.lillux.processes import ProcessId, current_process
+from ryecore.errors import ProcessError, StateError
+from ryecore.lillux.processes import ProcessId, current_process, kill_processes, process_status
+from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.state.model import ThreadRecord
+
+if TYPE_CHECKING:
+    from ryecore.state.model import ThreadRecord
+    from ryecore.state.registry import ThreadRegistry
 
 __all__ = [
     "LEASE_S",
+    "KillPlan",
     "Moment",
     "can_be_looked_at",
     "ended_if_abandoned",
     "is_abandoned",
     "lease_end",
     "moment",
+    "wait_for_owner_end",
 ]
 
 LEASE_S: Final = 60.0
@@ -138,3 +147,98 @@ def _time_namespace_offset_s() -> float:
 
 
 os.register_at_fork(after_in_child=_time_namespace_offset_s.cache_clear)
+
+
+_LEASE_GRAIN_S: Final = 0.1
+"""So that a wait for a lease's end wakes behind it, and one that looks again doesn't spin."""
+
+
+async def wait_for_owner_end(record: ThreadRecord) -> None:
+    """Wait for the end of a thread's process, or of its lease where that can't be looked at.
+
+    Args:
+        record: The thread's row.
+    """
+    owner = record.owner
+    if owner is None or not can_be_looked_at(owner, current_process()):
+        await _wait_for_lease(record)
+        return
+    try:
+        descriptor = os.pidfd_open(owner.pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # there is no descriptor left, for one
+        await _wait_for_lease(record)
+        return
+    try:
+        if process_status(owner) == "running":  # else the number is another process's by now
+            await anyio.wait_readable(descriptor)
+    except ProcessError:
+        await _wait_for_lease(record)
+    finally:
+        os.close(descriptor)
+
+
+async def _wait_for_lease(record: ThreadRecord) -> None:
+    now, owner = moment(), record.owner
+    left_s = record.lease_until - now.unix_s
+    if owner is not None and owner.boot_id == current_process().boot_id:
+        left_s = record.lease_machine_s - now.machine_s
+    await anyio.sleep(min(max(left_s, 0), LEASE_S) + _LEASE_GRAIN_S)
+
+
+_LOOK_EVERY_S: Final = 0.02
+
+
+class KillPlan:
+    """The processes to kill with a thread, read from the registry before any is asked to stop.
+
+    The row of a run that its owner ends when asked no longer names the process.
+
+    Args:
+        registry: The project's threads.
+        project: The project's folder, with links resolved.
+        thread_id: The thread.
+    """
+
+    def __init__(self, registry: "ThreadRegistry", project: str, thread_id: str) -> None:
+        self._registry = registry
+        self._project = project
+        self._thread_id = thread_id
+        self._spared = registry.processes_beside(thread_id)
+        owners = registry.processes_of(thread_id)
+        self._owners = [one for one in owners if one not in self._spared]
+
+    def carry_out(self, grace_s: float) -> None:
+        """Kill them, and wait until they have ended.
+
+        A thread that shares its process with others was asked to stop. Its owner has the grace to
+        end its tools; then they are killed, and the process is not.
+
+        Args:
+            grace_s: How long they may take to end by themselves, in seconds.
+
+        Raises:
+            StateError: A process can't be ended from here.
+        """
+        until = time.monotonic() + grace_s
+        try:
+            kill_processes(self._owners, grace_s, spared=self._spared)
+            while self._is_under_way() and time.monotonic() < until:
+                time.sleep(_LOOK_EVERY_S)
+            # Meanwhile one of them may have been handed off.
+            ids = [one.thread_id for one in self._rows()]
+            marks = [(THREAD_MARK, thread_mark(self._project, one)) for one in ids]
+            kill_processes((), 0, spared=self._spared, marks=marks)
+        except ProcessError as problem:
+            raise StateError(
+                f"The thread {self._thread_id} can't be killed from here: {problem.message}",
+                next_step="Ask it to stop instead: rye threads cancel",
+            ) from problem
+
+    def _is_under_way(self) -> bool:
+        """Whether a process still runs a thread of the tree."""
+        return any(not one.ended and not is_abandoned(one) for one in self._rows())
+
+    def _rows(self) -> "tuple[ThreadRecord, ...]":
+        return self._registry.list_tree(self._thread_id, and_after=True)

@@ -18,13 +18,13 @@ from attrs import evolve
 from ryecore.errors import StateLocked
 from ryecore.lillux.locks import find_lock_holders, is_locked
 from ryecore.lillux.processes import current_process
-from ryecore.state import locking
+from ryecore.state import waiting
 from ryecore.state.attestation import attested_folder
-from ryecore.state.locking import run_in_thread
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
+from ryecore.state.waiting import run_in_thread
 from tests.unit.state.test_database import database, increase, total
 
 HOLD_GATE = """
@@ -68,8 +68,8 @@ def holder(script: str, path: Path, *, stopped: bool = False) -> Iterator[int]:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locking, "LOCK_WAIT_S", 0.2)
-    monkeypatch.setattr(locking, "LOOP_WAIT_S", 0.1)
+    monkeypatch.setattr(waiting, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(waiting, "LOOP_WAIT_S", 0.1)
 
 
 @pytest.mark.parametrize("script", [HOLD_GATE, HOLD_SQLITE], ids=["the gate", "SQLite's own"])
@@ -175,7 +175,7 @@ async def test_a_deadline_ends_a_wait_at_once(tmp_path: Path, how: str) -> None:
             else:
                 await run_in_thread(increase, found)
         assert scope.cancelled_caught
-        assert time.monotonic() - began < locking.LOCK_WAIT_S / 2
+        assert time.monotonic() - began < waiting.LOCK_WAIT_S / 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -199,7 +199,7 @@ def test_a_signal_ends_a_command_that_waits(tmp_path: Path, number: signal.Signa
         began = time.monotonic()
         running.send_signal(number)
         running.communicate(timeout=30)
-        assert time.monotonic() - began < locking.LOCK_WAIT_S / 2
+        assert time.monotonic() - began < waiting.LOCK_WAIT_S / 2
         assert running.returncode != 0
     store.close()
 

@@ -18,7 +18,7 @@ from attrs import evolve, field, frozen
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.accounts import keep_to_used
 
-__all__ = ["Carried", "Spent", "carry", "left_of", "spent_along"]
+__all__ = ["ContinuationLimits", "Spent", "limit_along_chain", "remaining_limits", "sum_of_chain"]
 
 _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
         VALUES (?1)
@@ -59,7 +59,7 @@ class Spent:
 
 
 @frozen
-class Carried:
+class ContinuationLimits:
     """The bounds of a thread that continues another one.
 
     Attributes:
@@ -77,7 +77,9 @@ class Carried:
     renewed: Limits = field(factory=Limits)
 
 
-def carry(run: sqlite3.Connection, thread_id: str, carried: Carried) -> Limits:
+def limit_along_chain(
+    run: sqlite3.Connection, thread_id: str, carried: ContinuationLimits
+) -> Limits:
     """Bound a thread by what its chain has left, and write its limits into its row.
 
     Args:
@@ -88,8 +90,8 @@ def carry(run: sqlite3.Connection, thread_id: str, carried: Carried) -> Limits:
     Returns:
         Its limits.
     """
-    spent = spent_along(run, carried.previous_id, thread_id)
-    left = left_of(carried.limits, spent, carried.ran_s)
+    spent = sum_of_chain(run, carried.previous_id, thread_id)
+    left = remaining_limits(carried.limits, spent, carried.ran_s)
     keep_to_used(run, carried.previous_id)
     limits = carried.wanted.within(left).under(carried.renewed)
     written = json.dumps(limits.to_dict())
@@ -97,7 +99,7 @@ def carry(run: sqlite3.Connection, thread_id: str, carried: Carried) -> Limits:
     return limits
 
 
-def spent_along(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
+def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
     """Return the usage of a thread and all that continue it; of running ones, their limits.
 
     Args:
@@ -128,7 +130,7 @@ def _granted(limits: str | None, used: Spent) -> Spent:
     )
 
 
-def left_of(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
+def remaining_limits(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
     """Return the rest of limits.
 
     Args:

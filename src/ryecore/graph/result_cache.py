@@ -1,9 +1,18 @@
-"""The files that results are kept in: one each, signed, bounded in age and number.
+"""Remember the results of a graph's tools: keyed by all that they depend on, signed, bounded.
 
-An entry is one file and is written in one step, so there is no half of one; and it owns its bytes,
-so that what is thrown away is nobody else's.
+What may be called is asked first, and the whole chain verified: a remembered result opens nothing
+that the call itself would not have. The verified bytes that run stand in sealed snapshots, which
+are named by their digests, and the plan names these. So the plan, the hashes of the chain and the
+program are all that a key is made of.
+
+An entry is one file and is written in one step, so that there is no half of one. It owns its bytes,
+so that discarding it affects nobody else.
+
+Source: docs/design/graphs.md#remembered-results; decisions 16 and 41.
 """
 
+import hashlib
+import hmac
 import json
 import os
 import re
@@ -14,17 +23,33 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import anyio.to_thread
+
+from ryecore.chain.model import Chain
 from ryecore.errors import StateError
+from ryecore.graph.walk.calls import Call, Unkeyed
 from ryecore.items.files import is_left_over, write_atomically
 from ryecore.items.signature import utc_now
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
-from ryecore.state.advice import advice
+from ryecore.policy import CallContext
+from ryecore.policy.context import CALL_ID, THREAD_ID, THREAD_MARK
+from ryecore.runs.ports import Dispatcher, Planned
 from ryecore.state.attestation import GRAPHS_FOLDER, attested_folder
 from ryecore.state.model import Durability
-from ryecore.state.records import holds, load_run_key, sign_record
+from ryecore.state.records import canonical_json, holds, load_run_key, sign_record
+from ryecore.state.refusals import advice
 
-__all__ = ["MAX_AGE_DAYS", "MAX_ENTRIES", "MAX_RESULT_BYTES", "Entries"]
+__all__ = [
+    "MAX_AGE_DAYS",
+    "MAX_ENTRIES",
+    "MAX_RESULT_BYTES",
+    "Entries",
+    "ResultsCache",
+    "result_key",
+    "secret_of",
+    "why_unkeyed",
+]
 
 MAX_AGE_DAYS: Final = 30
 """How many days a result is remembered at most."""
@@ -185,3 +210,126 @@ class Entries:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"
+
+
+_VERSION: Final = "rye-graph-result-v1"
+_SHELLS_OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES"})
+"""What a shell says of itself and its window, which differs from one to the next."""
+
+
+def secret_of(key: SigningKey) -> bytes:
+    """What keys are made with: this user's alone, so that no value can be guessed from a key."""
+    return hashlib.sha256(f"{_VERSION}\n".encode() + key.pem).digest()
+
+
+_IGNORED: Final = frozenset({*_SHELLS_OWN, CALL_ID, THREAD_ID, THREAD_MARK})
+
+
+def why_unkeyed(planned: Planned) -> str:
+    """Why the result of a call can't be remembered; empty where it can."""
+    chain, plan = planned.chain, planned.plan
+    if planned.is_served_here:
+        return "it is served by ryecore itself, from what it knows at the time"
+    if chain.is_own_process:
+        return "it is a graph, whose own nodes are remembered instead"
+    if chain.is_pinned is not None:
+        return "an MCP server answers it, which can answer otherwise each time"
+    if plan.keep is not None:
+        return "its process is kept for later calls, and may know of earlier ones"
+    if not chain.is_verified:
+        return "its chain is not verified"
+    if plan.deps == "unverified":
+        return "it can import packages that no signed lock vouches for"
+    return ""
+
+
+def result_key(secret: bytes, planned: Planned) -> str:
+    """The key of a call's result: 64 hex digits.
+
+    Its time limit and whatever names this very call are no part of it.
+    """
+    plan = planned.plan
+    seen = {
+        "version": _VERSION,
+        "chain": _hashes(planned.chain),
+        "command": plan.command,
+        "program": _program(plan.command),
+        "args": list(plan.args),
+        "cwd": plan.cwd,
+        "env": {name: value for name, value in plan.env.items() if name not in _IGNORED},
+        "stdin": hashlib.sha256(plan.stdin).hexdigest(),
+        "max_output_bytes": plan.max_output_bytes,
+    }
+    return hmac.new(secret, canonical_json(seen), hashlib.sha256).hexdigest()
+
+
+def _hashes(chain: Chain) -> list[list[str]]:
+    return [[one.item_id, one.space, one.integrity] for one in chain.all_elements]
+
+
+def _program(command: str) -> list[object]:
+    """Which file the program is, as far as looking at it tells."""
+    real = os.path.realpath(command)
+    try:
+        seen = os.stat(real)
+    except OSError:  # it is gone: the call itself will say so
+        return [real]
+    return [real, seen.st_size, seen.st_mtime_ns]
+
+
+class ResultsCache:
+    """Remembers results by all that they depend on.
+
+    Args:
+        dispatcher: Plans calls.
+        entries: Where results are kept.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, entries: Entries) -> None:
+        self._dispatcher = dispatcher
+        self._entries = entries
+        self._secret: bytes | None = None
+
+    async def key(self, call: Call) -> str | Unkeyed:
+        """The key of a call.
+
+        Raises:
+            RyeError: The caller may not make it, or its item can't be found, verified or planned.
+        """
+        if call.action.ref.kind != "tool":
+            return Unkeyed("what follows a directive may answer otherwise each time")
+        ctx = CallContext(call.ctx.capabilities, deadline=call.ctx.deadline)
+        planned = await self._dispatcher.plan(call.action.ref, call.params, ctx=ctx)
+        why = why_unkeyed(planned)
+        if why:
+            return Unkeyed(why)
+        if self._secret is None:
+            self._secret = secret_of(self._entries.signer)
+        return result_key(self._secret, planned)
+
+    async def get(self, key: str) -> tuple[object] | None:
+        """The result that is remembered; None where there is none, or it can't be proved."""
+        return await anyio.to_thread.run_sync(self._entries.get, key)
+
+    async def clear(self) -> int:
+        """Forget all results.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            StateError: They can't be removed.
+        """
+        return await anyio.to_thread.run_sync(self._entries.clear)
+
+    async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:
+        """Remember a result, where what it depends on is still what it was before the call.
+
+        Returns:
+            Why it isn't remembered; None where it is.
+        """
+        if await self.key(call) != key:
+            return Unkeyed("what it depends on has changed while it ran")
+        item_id = str(call.action.ref)
+        why = await anyio.to_thread.run_sync(self._entries.put, key, item_id, result)
+        return Unkeyed(why) if why else None

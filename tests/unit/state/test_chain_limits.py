@@ -9,8 +9,8 @@ from attrs import evolve
 from ryecore.errors import InsufficientBudget
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
-from ryecore.state.carrying import Carried, carry
-from ryecore.state.model import Cost, Follows
+from ryecore.state.chain_limits import ContinuationLimits, limit_along_chain
+from ryecore.state.model import Cost, Predecessor
 from tests.unit.state.test_ledger import Books
 
 BOUNDS = Limits(turns=4, spawns=3, depth=2, tokens=100, spend_usd="0.000001", duration_s=60)
@@ -47,24 +47,24 @@ def test_what_children_that_still_run_have_is_not_handed_over(
     books.ledger.hold("child", 2, 1, Amount(20, 20))
     books.registry.register("new", "directive:x", None if is_root else "root")
 
-    granted = books.ledger.hand_over("old", "new")
+    granted = books.ledger.transfer("old", "new")
 
     left = 100 - 5 - 60 if aside else 100 - 5 - 10 - 20
     assert granted == Amount(left, left)
     held = 5 + 10 + 20 + held_on(books, "child", 100) + held_on(books, "new", 100)
     assert held == 100
-    assert books.ledger.hand_over("old", "new") == granted  # said again, it is the same
+    assert books.ledger.transfer("old", "new") == granted  # said again, it is the same
 
 
 def carried(books: Books, thread_id: str, previous_id: str, **more: object) -> Limits:
-    given = Carried(previous_id, BOUNDS, Decimal(10), evolve(BOUNDS, turns=25), **more)  # type: ignore[arg-type]
+    given = ContinuationLimits(previous_id, BOUNDS, Decimal(10), evolve(BOUNDS, turns=25), **more)  # type: ignore[arg-type]
     with books.registry._database.write() as run:
-        return carry(run, thread_id, given)
+        return limit_along_chain(run, thread_id, given)
 
 
 def following(books: Books, thread_id: str, previous_id: str, *, forks: bool = False) -> str:
     root = None if forks else "first"
-    books.registry.register(thread_id, "directive:x", follows=Follows(previous_id, root))
+    books.registry.register(thread_id, "directive:x", follows=Predecessor(previous_id, root))
     return thread_id
 
 

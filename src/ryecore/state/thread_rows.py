@@ -1,0 +1,330 @@
+"""The rows of threads: how they are read, and written within a transaction of the registry.
+
+Source: docs/design/threads.md#registry; docs/design/threads.md#spawns; decisions 35 and 40.
+"""
+
+import json
+import sqlite3
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
+from ryecore.lillux.processes import ProcessId
+from ryecore.state.accounts import release
+from ryecore.state.model import (
+    Cost,
+    Status,
+    ThreadRecord,
+    check_status,
+    has_ended,
+    thread_not_found,
+)
+from ryecore.state.owners import lease_end
+from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
+
+__all__ = [
+    "OWNERSHIP",
+    "SET_LEASE",
+    "SET_OWNERSHIP",
+    "SpawnLimit",
+    "as_json",
+    "ask_to_stop",
+    "columns",
+    "conflict",
+    "count_spawn",
+    "crash_result",
+    "describe_death",
+    "end_abandoned",
+    "new_lease",
+    "ownership",
+    "ownership_of",
+    "record_of",
+    "result_of",
+    "set_result",
+    "set_status",
+]
+
+
+def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
+    """Return a process as the five columns that identify it."""
+    return (
+        process.boot_id,
+        process.pid_namespace,
+        process.pid,
+        process.start_ticks,
+        process.time_namespace,
+    )
+
+
+def record_of(row: sqlite3.Row) -> ThreadRecord:
+    """A whole row as a record.
+
+    Raises:
+        StateError: It holds what no ryecore has written.
+    """
+    try:
+        return _record_of(row)
+    except (ValueError, RecursionError):
+        raise _damaged(row["thread_id"]) from None
+
+
+def result_of(thread_id: str, body: str) -> object:
+    """A result as it was stored.
+
+    Raises:
+        StateError: It is no JSON.
+    """
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise _damaged(thread_id) from None
+
+
+def _damaged(thread_id: str) -> StateError:
+    return StateError(
+        f"The registry's row of the thread {thread_id} is damaged.",
+        next_step="Move .ai/state/threads aside, and threads begin anew.",
+        thread_id=thread_id,
+    )
+
+
+def _record_of(row: sqlite3.Row) -> ThreadRecord:
+    limits = None if row["limits"] is None else json.loads(row["limits"])
+    if limits is not None and not isinstance(limits, dict):
+        raise ValueError("Limits are a mapping.")
+    owner = None
+    if row["pid"] is not None and not has_ended(row["status"]):
+        owner = ProcessId(
+            row["boot_id"],
+            row["pid_namespace"],
+            row["pid"],
+            row["start_ticks"],
+            row["time_namespace"],
+        )
+    digest = row["transcript_digest"]
+    return ThreadRecord(
+        thread_id=row["thread_id"],
+        item_id=row["item_id"],
+        parent_id=row["parent_id"],
+        status=check_status(row["status"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        completed_at=row["completed_at"],
+        owner=owner,
+        fence=row["fence"],
+        lease_until=row["lease_until"],
+        lease_machine_s=row["lease_machine_s"],
+        owns_process=bool(row["owns_process"]),
+        cancel_requested=bool(row["cancel_requested"]),
+        kill_requested=bool(row["kill_requested"]),
+        handoff_requested=bool(row["handoff_requested"]),
+        model=row["model"],
+        cost=Cost(
+            row["turns"],
+            row["input_tokens"],
+            row["output_tokens"],
+            row["spend_microcents"],
+            bool(row["cost_estimated"]),
+        ),
+        spawn_count=row["spawn_count"],
+        continuation_of=row["continuation_of"],
+        continuation_thread_id=row["continuation_thread_id"],
+        chain_root_id=row["chain_root_id"],
+        root_id=row["root_id"],
+        limits=limits,
+        transcript_head=None if digest is None else (row["transcript_length"], digest),
+    )
+
+
+def ownership_of(record: ThreadRecord) -> tuple[object, ...]:
+    """Who holds a thread, and until when."""
+    return (record.fence, record.owner, record.lease_until, record.lease_machine_s)
+
+
+def as_json(result: object) -> str:
+    """A result as it is stored.
+
+    Raises:
+        InputError: It can't be written as JSON.
+    """
+    try:
+        return json.dumps(result, default=str)  # ASCII: half a character is kept too
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InputError(
+            f"The result can't be written as JSON: {problem}.",
+            next_step="Return text, numbers, booleans, null, lists and mappings with text keys.",
+        ) from None
+
+
+def describe_death(pid: int | None, when: str = "") -> str:
+    """Return the sentence that says of a process that it died at its work.
+
+    Args:
+        pid: The process; None where it is not known.
+        when: More about the time, such as " before it began".
+    """
+    who = f"The process {pid}" if pid else "Its process"
+    return f"{who} ended{when} without recording a result."
+
+
+def crash_result(record: ThreadRecord, status: Status) -> dict[str, object]:
+    """The result of a thread whose process has died."""
+    began = "" if record.status == "running" else " before it began"
+    error = "It was killed." if status == "killed" else describe_death(record.pid, began)
+    result: dict[str, object] = {"status": "error", "error": error, "error_type": status}
+    # Nobody has stopped it, so it may be recovered.
+    died = status == "error" and not record.cancel_requested
+    return {**result, "item_id": record.item_id, **({"died": True} if died else {})}
+
+
+def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
+    """The error that says that a thread's status doesn't allow something."""
+    return ThreadConflict(
+        f"The thread {record.thread_id} is {record.status} and can't {what}.",
+        next_step=f"See what became of it: rye threads show {record.thread_id}",
+        thread_id=record.thread_id,
+        state=record.status,
+    )
+
+
+# ruff: noqa: S608 - what is spliced into statements is this package's own constants
+
+
+def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
+    """Set a thread's status; one that ends it closes its account and its owner's writing.
+
+    Args:
+        run: The transaction.
+        thread_id: The thread.
+        status: The status.
+    """
+    run.execute(
+        f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
+        (status, thread_id),
+    )
+    if has_ended(status):
+        run.execute(
+            f"UPDATE threads SET completed_at = {NOW}, fence = fence + 1 WHERE thread_id = ?",
+            (thread_id,),
+        )
+        release(run, thread_id, status)  # whatever ends a thread closes its account
+
+
+def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
+    """Store a thread's result.
+
+    Args:
+        run: The transaction.
+        thread_id: The thread.
+        body: The result as JSON.
+    """
+    run.execute(
+        "INSERT INTO results (thread_id, body) VALUES (?, ?)"
+        " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",
+        (thread_id, body),
+    )
+
+
+def ask_to_stop(
+    run: sqlite3.Connection, thread_id: str, column: str, *, and_after: bool = False
+) -> None:
+    """Ask a thread and all below it to stop.
+
+    Args:
+        run: The transaction.
+        thread_id: The thread.
+        column: `cancel_requested` or `kill_requested`.
+        and_after: Whether threads that were handed off stop in those that go on from them.
+    """
+    found = BELOW_AND_AFTER if and_after else below("threads")
+    run.execute(
+        f"{found} UPDATE threads SET {column} = 1, updated_at = {NOW}"
+        f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
+        (thread_id,),
+    )
+
+
+def end_abandoned(run: sqlite3.Connection, record: ThreadRecord) -> None:
+    """End a thread whose process has died: killed where that was asked for, else error.
+
+    Those below it, which may run in other processes, are asked to stop.
+
+    Args:
+        run: The transaction.
+        record: The thread's row.
+    """
+    status: Status = "killed" if record.kill_requested else "error"
+    set_status(run, record.thread_id, status)
+    set_result(run, record.thread_id, as_json(crash_result(record, status)))
+    ask_to_stop(run, record.thread_id, "cancel_requested")
+
+
+_LEASE: Final = ("lease_until", "lease_machine_s")
+_ALL: Final = ("boot_id", "pid_namespace", "pid", "start_ticks", "time_namespace", *_LEASE)
+
+OWNERSHIP: Final = ", ".join(_ALL)
+"""The columns, as an INSERT lists them."""
+
+SET_OWNERSHIP: Final = ", ".join(f"{name} = ?" for name in _ALL)
+"""The columns, as an UPDATE sets them."""
+
+SET_LEASE: Final = ", ".join(f"{name} = ?" for name in _LEASE)
+"""Those of the lease alone, as an UPDATE sets them."""
+
+
+def ownership(process: ProcessId) -> tuple[object, ...]:
+    """Return a process and the lease that it takes now, as the values of `OWNERSHIP`."""
+    return (*columns(process), *new_lease())
+
+
+def new_lease() -> tuple[float, float]:
+    """Return a lease that is renewed now, as the values of `SET_LEASE`."""
+    lease = lease_end()
+    return (lease.unix_s, lease.machine_s)
+
+
+@frozen
+class SpawnLimit:
+    """How many children a parent may start.
+
+    Attributes:
+        most: How many in all; None for any number.
+    """
+
+    most: int | None
+
+
+def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:
+    """Count one more child of a thread, unless that would pass its limit.
+
+    Args:
+        run: The transaction.
+        parent_id: The thread that starts one.
+        limit: How many it may start.
+
+    Returns:
+        How many it has started now, this one included.
+
+    Raises:
+        LimitReached: It has started that many already (`spawns_exceeded`). Nothing is counted.
+        ThreadNotFound: There is none of this id.
+    """
+    row = run.execute(
+        "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
+    ).fetchone()
+    if row is None:
+        raise thread_not_found(parent_id)
+    count: int = row[0]
+    if limit.most is not None and count >= limit.most:
+        raise LimitReached(
+            f"The thread {parent_id} has started {count} children of the {limit.most} that it may "
+            "start.",
+            next_step="Give it a higher limit of spawns, or do the rest in itself.",
+            thread_id=parent_id,
+            limit_code="spawns_exceeded",
+            current_value=count,
+            current_max=limit.most,
+        )
+    run.execute("UPDATE threads SET spawn_count = ? WHERE thread_id = ?", (count + 1, parent_id))
+    return count + 1

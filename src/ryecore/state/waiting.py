@@ -1,0 +1,306 @@
+"""Wait for a disk or for another process's lock, without holding up an event loop.
+
+Worker threads do what waits. They are limited apart from anyio's own limit, which is the host's: a
+burst of waits here keeps no work of the host's waiting, and the host's work keeps no lease from
+being renewed.
+
+In machine durability a write on an event loop's thread goes to the operating system at once, and
+to the disk before its effect: who causes the effect awaits `synced`. On any other thread a write
+is synced before it returns.
+
+A wait for a lock is bounded and names the holder. It is made of short sleeps between attempts, so
+that a signal, a cancellation or a deadline ends it at once, and no thread is left in the kernel.
+
+Source: ADR 024; ADR 028; decision 38.
+"""
+
+import errno
+import fcntl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from threading import Event, Lock
+from typing import Final, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from ryecore.errors import StateLocked
+from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
+from ryecore.state.model import Durability
+
+__all__ = [
+    "INLINE_BYTES",
+    "LOCK_WAIT_S",
+    "STATE_WORKERS",
+    "SYNC_WORKERS",
+    "GroupSync",
+    "LockWait",
+    "Workers",
+    "is_event_loop",
+    "run_in_thread",
+    "run_off_loop",
+    "try_flock",
+]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
+
+
+class Workers:
+    """Runs work in worker threads; more than fit at once wait for each other.
+
+    Args:
+        name: What they do, as the limit of each event loop is called.
+        most: How many run at once on behalf of an event loop.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._most = most
+        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(name)
+
+    async def run(self, work: Callable[[*Values], T], *values: *Values) -> T:
+        """Run work in a worker thread. A cancelled caller waits until it is done.
+
+        Args:
+            work: What is run.
+            values: What it is called with.
+
+        Returns:
+            What it returns.
+        """
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            limiter = anyio.CapacityLimiter(self._most)
+            self._limiter.set(limiter)
+        return await anyio.to_thread.run_sync(partial(work, *values), limiter=limiter)
+
+
+SYNC_WORKERS: Final = Workers("ryecore_syncs", 32)
+"""For syncs, and for writing and reading files. None of it waits for another process's lock."""
+
+STATE_WORKERS: Final = Workers("ryecore_state", 32)
+"""For what uses the registry, and may wait for a lock."""
+
+
+INLINE_BYTES: Final = 128 * 1024
+"""How much of a file an event loop reads itself, which takes a few milliseconds at most."""
+
+
+def is_event_loop() -> bool:
+    """Return whether this code runs in a task of an event loop, which a wait would hold up."""
+    with suppress(RuntimeError):
+        return anyio.get_current_task() is not None
+    return False
+
+
+async def run_off_loop(
+    durability: Durability,
+    work: Callable[[*Values], T],
+    *values: *Values,
+    reads_bytes: int = 0,
+) -> T:
+    """Call what writes or reads files, in a worker thread where that takes long.
+
+    Args:
+        durability: What is written survives that. In process durability no write waits for the
+            disk, so a short call is made here, which is faster.
+        work: What is called.
+        values: What it is called with.
+        reads_bytes: How many bytes it reads.
+
+    Returns:
+        What it returns.
+    """
+    if durability == "process" and reads_bytes <= INLINE_BYTES:
+        return work(*values)
+    return await SYNC_WORKERS.run(work, *values)
+
+
+class GroupSync:
+    """Syncs one file; writers that wait at the same time share a sync.
+
+    Args:
+        sync: Syncs the file. It is called in a worker thread where an event loop is.
+    """
+
+    def __init__(self, sync: Callable[[], None]) -> None:
+        self._sync = sync
+        self._lock = Lock()
+        self._written = 0
+        self._synced = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something was written that is not synced."""
+        return self._synced < self._written
+
+    def after_write(self) -> None:
+        """Count a write. Off an event loop it is synced before this returns.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        self._written += 1
+        if not is_event_loop():
+            self._sync_until(self._written)
+
+    async def synced(self) -> None:
+        """Wait until all that was written so far is synced.
+
+        A sync is never cut short. A caller that is cancelled meanwhile is so once it is done, so
+        that no effect follows whose intent waited here.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        until = self._written
+        if self._synced < until:
+            await SYNC_WORKERS.run(self._sync_until, until)
+            await anyio.lowlevel.checkpoint_if_cancelled()
+
+    def sync_now(self) -> None:
+        """Sync what was written so far, on this thread.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        self._sync_until(self._written)
+
+    def _sync_until(self, until: int) -> None:
+        with self._lock:
+            if self._synced >= until:
+                return  # by the sync of another writer that waited
+            covered = self._written
+            self._sync()
+            self._synced = covered
+
+
+LOCK_WAIT_S: Final = 10.0
+"""The longest wait for a lock, in seconds."""
+
+LOOP_WAIT_S: Final = 1.0
+"""The longest wait on the thread of an event loop, in seconds."""
+
+_SHORTEST_S: Final = 0.0002
+_LONGEST_S: Final = 0.01
+
+_given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
+"""Set once nobody awaits the worker thread any more that this context belongs to."""
+
+
+class LockWait:
+    """One wait for a lock: pauses between attempts, and an error once it has taken too long.
+
+    Args:
+        path: The locked file or folder, for the error.
+        lock_files: The files whose locks may prevent it.
+    """
+
+    def __init__(self, path: Path, *lock_files: Path) -> None:
+        self._path = path
+        self._lock_files = lock_files or (path,)
+        self._began = time.monotonic()
+        self._pause_s = _SHORTEST_S
+        self._most_s = LOOP_WAIT_S if is_event_loop() else LOCK_WAIT_S
+
+    def pause(self) -> None:
+        """Sleep a little, before the next attempt.
+
+        Raises:
+            StateLocked: It has taken too long, or the awaiting task was cancelled.
+        """
+        self._check(self._most_s)
+        given_up = _given_up.get()
+        if given_up is None:
+            time.sleep(self._next_pause_s())
+        elif given_up.wait(self._next_pause_s()):
+            self._refuse()
+
+    async def pause_async(self) -> None:
+        """Sleep a little, before the next attempt; other tasks run meanwhile.
+
+        Raises:
+            StateLocked: It has taken too long.
+        """
+        self._check(LOCK_WAIT_S)
+        await anyio.sleep(self._next_pause_s())
+
+    def _next_pause_s(self) -> float:
+        pause_s = self._pause_s
+        self._pause_s = min(pause_s * 2, _LONGEST_S)
+        return pause_s
+
+    def _check(self, most_s: float) -> None:
+        if time.monotonic() - self._began >= most_s:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        waited_s = time.monotonic() - self._began
+        holders = find_lock_holders(*self._lock_files)
+        raise StateLocked(
+            f"{self._path} is locked by {describe_holders(holders)}. It was waited for "
+            f"{waited_s:.1f} s; nothing was changed.",
+            next_step=release_advice(holders),
+            path=str(self._path),
+            holders=holders,
+            waited_s=waited_s,
+        )
+
+
+def try_flock(descriptor: int) -> bool:
+    """Take the exclusive lock of an open file, and return whether that went well at once.
+
+    Raises:
+        OSError: The file can't be locked at all.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as problem:
+        if problem.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
+    """Run what uses state in a worker thread. A cancelled call gives up its waits for locks.
+
+    Args:
+        work: What is run.
+        values: What it is called with.
+
+    Returns:
+        What it returns. A cancelled call still waits until the thread is done.
+    """
+    given_up = Event()
+    done: list[T] = []
+    failed: list[Exception] = []
+
+    async def notice_cancellation() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            given_up.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(notice_cancellation)
+        token = _given_up.set(given_up)
+        try:
+            done.append(await STATE_WORKERS.run(work, *values))
+        except Exception as error:
+            failed.append(error)
+        finally:
+            _given_up.reset(token)
+            group.cancel_scope.cancel()
+    if failed:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        raise failed[0]
+    return done[0]
