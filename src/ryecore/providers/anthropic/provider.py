@@ -8,12 +8,11 @@ import anthropic
 import httpx2
 
 from ryecore.llm import Capabilities, LlmRequest, LlmResult, MediaStore, StreamChunk
-from ryecore.providers.anthropic.answering import EventReader, result_of
-from ryecore.providers.anthropic.asking import parameters_of
-from ryecore.providers.anthropic.failing import error_of
+from ryecore.providers.anthropic.errors import error_of
 from ryecore.providers.anthropic.models import capabilities_of
-from ryecore.providers.pooled import PooledProvider
-from ryecore.providers.transport import MAX_TEXT_BYTES, make_transport
+from ryecore.providers.anthropic.request import parameters_of
+from ryecore.providers.anthropic.response import EventReader, result_of
+from ryecore.providers.connections import MAX_TEXT_BYTES, PooledProvider, make_transport
 
 __all__ = ["AnthropicProvider"]
 

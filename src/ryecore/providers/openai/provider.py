@@ -1,11 +1,14 @@
 """The adapter itself: the calls of the seam, over the vendor's SDK."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
+import httpx2
 import openai
+from openai._streaming import ServerSentEvent
 
 from ryecore.llm import (
     Capabilities,
@@ -13,29 +16,26 @@ from ryecore.llm import (
     LlmRequest,
     LlmResult,
     MediaOutcome,
-    MediaPart,
     MediaRequest,
     MediaResult,
     MediaStore,
     StreamChunk,
     StreamFold,
-    ToolResultPart,
 )
-from ryecore.providers.openai.chat import ChatApi
-from ryecore.providers.openai.client import Events, key_headers, make_client
-from ryecore.providers.openai.content import Contents
-from ryecore.providers.openai.failures import failure_of
-from ryecore.providers.openai.images import ask_for_images, images_in
+from ryecore.providers.connections import MAX_ANSWER_BYTES, PooledProvider, make_transport
+from ryecore.providers.openai.errors import failure_of
+from ryecore.providers.openai.media import ask_for_images, images_in, media_of, read_contents
 from ryecore.providers.openai.models import COMPATIBLE, openai_capabilities
-from ryecore.providers.openai.responses import ResponsesApi
-from ryecore.providers.pooled import PooledProvider
-from ryecore.providers.transport import MAX_ANSWER_BYTES
+from ryecore.providers.openai.request import ChatApi, ResponsesApi
 
 __all__ = ["OpenAIApi", "OpenAIProvider"]
 
 OpenAIApi: TypeAlias = Literal["responses", "chat"]
 """Which of the vendor's two formats is spoken."""
 
+_NO_KEY = "given-with-each-call"
+_OPENAI = "https://api.openai.com/v1"
+_CONNECT_S = 10.0
 _CLOSING_S: Final = 5.0
 _ID_CHARS: Final = 40
 _DRAIN_S: Final = 1.0
@@ -85,7 +85,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         more = self._headers = dict(headers or {})
         super().__init__(
             provider_id,
-            lambda: make_client(base_url, timeout_s, more, proxy, max_answer_bytes),
+            lambda: _make_client(base_url, timeout_s, more, proxy, max_answer_bytes),
             openai.AsyncOpenAI.close,
         )
         self._capabilities = capabilities or (openai_capabilities if own else COMPATIBLE)
@@ -157,7 +157,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
                 self._api.path,
                 cast_to=object,
                 body=body,
-                options={"headers": key_headers(key, self._headers)},
+                options={"headers": _key_headers(key, self._headers)},
             )
             fold = StreamFold(self._provider_id, request.model)
             for chunk in self._api.reader().whole(answer):
@@ -177,9 +177,9 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         """
         try:
             self._check(request.model, key)
-            contents = await _contents(request.inputs, media)
+            contents = await read_contents(request.inputs, media)
             client = await self._pools.get()
-            headers = key_headers(key, self._headers)
+            headers = _key_headers(key, self._headers)
             answer = await ask_for_images(client, request, contents, headers)
             images, media_type, usage = images_in(answer)
             parts = [await anyio.to_thread.run_sync(media.put, one, media_type) for one in images]
@@ -203,47 +203,20 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     async def _body(
         self, request: LlmRequest, media: MediaStore | None, *, stream: bool
     ) -> dict[str, Any]:
-        contents = await _contents(_media_of(request), media)
+        contents = await read_contents(media_of(request), media)
         can = self.capabilities(request.model)
         return self._api.body(request, contents, self._provider_id, can, stream=stream)
 
-    async def _open(self, body: dict[str, Any], key: str) -> Events:
+    async def _open(self, body: dict[str, Any], key: str) -> "_Events":
         client = await self._pools.get()
         return await client.post(
             self._api.path,
             cast_to=object,
             body=body,
-            options={"headers": key_headers(key, self._headers)},
+            options={"headers": _key_headers(key, self._headers)},
             stream=True,
-            stream_cls=Events,
+            stream_cls=_Events,
         )
-
-
-def _media_of(request: LlmRequest) -> list[MediaPart]:
-    found: list[MediaPart] = []
-    for message in request.messages:
-        for part in message.parts:
-            if isinstance(part, MediaPart):
-                found.append(part)
-            elif isinstance(part, ToolResultPart):
-                found += [one for one in part.content if isinstance(one, MediaPart)]
-    return found
-
-
-async def _contents(parts: Iterable[MediaPart], media: MediaStore | None) -> Contents:
-    """The content of media, read on a worker thread: a store may be a folder."""
-    wanted = {part.handle: part for part in parts}
-    if not wanted:
-        return {}
-    if media is None:
-        raise LlmError(
-            "The request holds media, and nobody said where they are kept.",
-            next_step="Pass a MediaStore.",
-            kind="bad_request",
-        )
-    return {
-        handle: await anyio.to_thread.run_sync(media.read, part) for handle, part in wanted.items()
-    }
 
 
 async def _run_out(iterator: AsyncIterator[object]) -> None:
@@ -253,3 +226,70 @@ async def _run_out(iterator: AsyncIterator[object]) -> None:
             pass
     except Exception:  # the answer is whole, or isn't wanted any more
         return
+
+
+# The vendor's SDK, made so that it knows no key, reads no environment and tries nothing twice.
+
+
+class _Events(openai.AsyncStream[object]):
+    """A stream of plain JSON events, which remembers whether the server said that it was done."""
+
+    said_done = False
+
+    async def _iter_events(self) -> AsyncIterator[ServerSentEvent]:
+        async for event in super()._iter_events():
+            if event.data.startswith("[DONE]"):
+                # Seeing it, the SDK would leave its generators to the collector.
+                self.said_done = True
+                yield ServerSentEvent(data="null")
+            else:
+                yield event
+
+
+def _make_client(
+    base_url: str | None,
+    timeout_s: float,
+    headers: Mapping[str, str],
+    proxy: str | None = None,
+    max_answer_bytes: int = MAX_ANSWER_BYTES,
+) -> openai.AsyncOpenAI:
+    """A client with a pool of connections of its own.
+
+    Args:
+        base_url: Where the server is; OpenAI's own address where None.
+        timeout_s: How long to wait for the next bytes, in seconds.
+        headers: More headers for every request.
+        proxy: A proxy's address.
+        max_answer_bytes: How large an answer may be; see `make_transport`.
+    """
+    pool = httpx2.AsyncClient(
+        timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
+        transport=make_transport(proxy, max_answer_bytes, openai.DEFAULT_CONNECTION_LIMITS),
+        trust_env=False,
+    )
+    # Calls with different keys share the pool, and must not share a session.
+    pool.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    client = openai.AsyncOpenAI(
+        api_key=_NO_KEY,
+        base_url=base_url or _OPENAI,
+        max_retries=0,
+        http_client=pool,
+    )
+    # What the SDK found in the environment is dropped again.
+    client.admin_api_key = client.organization = client.project = client.webhook_secret = None
+    client._custom_headers = dict(headers)
+    return client
+
+
+def _key_headers(key: str, headers: Mapping[str, str]) -> dict[str, str | openai.Omit]:
+    """The headers of one call: its key, or none at all.
+
+    Args:
+        key: The key; empty where none is needed.
+        headers: The headers of every request, which may authorise in a way of their own.
+    """
+    if key:
+        return {"Authorization": f"Bearer {key}"}
+    if any(name.lower() == "authorization" for name in headers):
+        return {}
+    return {"Authorization": openai.Omit()}

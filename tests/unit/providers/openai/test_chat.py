@@ -20,8 +20,9 @@ from ryecore.llm import (
     ToolSpec,
     Usage,
 )
-from ryecore.providers.openai.chat import ChatApi, ChatReader
-from ryecore.providers.openai.failures import BrokenAnswer
+from ryecore.providers.openai.errors import BrokenAnswer
+from ryecore.providers.openai.request import ChatApi
+from ryecore.providers.openai.response import ChatReader
 
 CAN = Capabilities(reasoning=True)
 PICTURE = MediaPart("media://1", "image/png", 3)

@@ -17,8 +17,9 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
-from ryecore.providers.openai.failures import BrokenAnswer
-from ryecore.providers.openai.responses import ResponsesApi, ResponsesReader
+from ryecore.providers.openai.errors import BrokenAnswer
+from ryecore.providers.openai.request import ResponsesApi
+from ryecore.providers.openai.response import ResponsesReader
 
 CAN = Capabilities(reasoning=True)
 ASKED = (Message.user("Hi."),)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.llm import LlmError
-from ryecore.providers.http_failures import check_key, kind_of_status, retry_after_s
+from ryecore.providers.errors import check_key, kind_of_status, retry_after_s
 
 
 @pytest.mark.parametrize(

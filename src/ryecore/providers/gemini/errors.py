@@ -9,7 +9,7 @@ from google.genai import errors
 
 from ryecore.errors import LlmError, RyeError
 from ryecore.llm import LlmErrorKind, redact
-from ryecore.providers.http_failures import (
+from ryecore.providers.errors import (
     bound_failure,
     kind_of_status,
     next_step_of,

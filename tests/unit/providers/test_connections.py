@@ -1,9 +1,10 @@
 import asyncio
+import ssl
 
 import anyio
 import pytest
 
-from ryecore.providers.per_loop import PerLoop
+from ryecore.providers.connections import PerLoop, authorities
 
 
 class Thing:
@@ -73,3 +74,12 @@ def test_loops_that_are_closed_without_an_end_are_let_go() -> None:
     assert len(things._held) == 1
     anyio.run(ask)
     assert not things._held
+
+
+def test_all_pools_share_authorities_that_are_read_once() -> None:
+    assert authorities() is authorities()
+
+
+def test_a_server_that_nobody_vouches_for_or_of_another_name_is_refused() -> None:
+    assert authorities().verify_mode is ssl.CERT_REQUIRED
+    assert authorities().check_hostname

@@ -22,7 +22,7 @@ from ryecore.llm import (
     Usage,
     UsageUpdate,
 )
-from ryecore.providers.anthropic.asking import REDACTED
+from ryecore.providers.anthropic.request import REDACTED
 
 __all__ = ["EventReader", "result_of"]
 

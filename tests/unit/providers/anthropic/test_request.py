@@ -15,7 +15,7 @@ from ryecore.llm import (
     ToolResultPart,
     ToolSpec,
 )
-from ryecore.providers.anthropic.asking import parameters_of
+from ryecore.providers.anthropic.request import parameters_of
 
 _TOOL = ToolSpec("look_up", "Look up.", {"type": "object"})
 

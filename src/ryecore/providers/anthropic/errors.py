@@ -8,7 +8,7 @@ import httpx2
 
 from ryecore.errors import LlmError, RyeError
 from ryecore.llm import LlmErrorKind, redact
-from ryecore.providers.http_failures import (
+from ryecore.providers.errors import (
     bound_failure,
     kind_of_status,
     next_step_of,

@@ -7,7 +7,6 @@ from typing import Final
 from google.genai import types
 
 from ryecore.llm import (
-    LlmError,
     LlmRequest,
     MediaPart,
     MediaStore,
@@ -17,13 +16,13 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
+from ryecore.providers.gemini.media import read_medium
 from ryecore.providers.gemini.models import ModelFacts, facts_of
+from ryecore.providers.gemini.response import MADE
 from ryecore.providers.portable_calls import arguments_of, portable_name
 
-__all__ = ["MADE", "config_of", "contents_of", "read_medium"]
+__all__ = ["config_of", "contents_of"]
 
-MADE: Final = "made-"
-"""Begins the id of a call that came without one. Such an id isn't sent back."""
 
 _BUDGETS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}
 # What the vendor documents for calls that it didn't make itself: those of another provider's model.
@@ -76,26 +75,6 @@ def contents_of(
     write = _Writer(request, provider_id, media)
     contents = (write.content(message) for message in request.messages)
     return [content for content in contents if content.parts]
-
-
-def read_medium(
-    part: MediaPart, media: MediaStore | None, provider_id: str, model: str
-) -> types.Blob:
-    """The content of a medium.
-
-    Raises:
-        LlmError: There is no store to read it from.
-        StoreError: It can't be read.
-    """
-    if media is None:
-        raise LlmError(
-            f"A medium of type {part.media_type} can't be sent to {model}: the call brings no "
-            "media store to read it from.",
-            kind="bad_request",
-            provider=provider_id,
-            model=model,
-        )
-    return types.Blob(mime_type=part.media_type, data=media.read(part))
 
 
 def _tool_choice(request: LlmRequest) -> types.ToolConfig | None:

@@ -21,9 +21,11 @@ from ryecore.llm import (
     Usage,
     UsageUpdate,
 )
-from ryecore.providers.gemini.asking import MADE
 
-__all__ = ["ResponseReader"]
+__all__ = ["MADE", "ResponseReader"]
+
+MADE: Final = "made-"
+"""Begins the id of a call that came without one. Such an id isn't sent back."""
 
 _Finish = types.FinishReason
 _STOPS: Final[dict[types.FinishReason, StopReason]] = {

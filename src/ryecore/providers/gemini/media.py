@@ -21,17 +21,36 @@ from ryecore.llm import (
     Usage,
     redact,
 )
-from ryecore.providers.gemini.answering import ResponseReader
-from ryecore.providers.gemini.asking import read_medium
+from ryecore.providers.gemini.response import ResponseReader
 
-__all__ = ["begin_media", "look_after"]
+__all__ = ["make_media", "poll_video", "read_medium"]
 
 _RUNNING: Final = ("in_progress", "queued")
 _FILE: Final = re.compile(r"files/[\w-]+")
 _FILTERED: Final = re.compile(r"safety|polic|prohibited|blocked", re.IGNORECASE)
 
 
-async def begin_media(
+def read_medium(
+    part: MediaPart, media: MediaStore | None, provider_id: str, model: str
+) -> types.Blob:
+    """The content of a medium.
+
+    Raises:
+        LlmError: There is no store to read it from.
+        StoreError: It can't be read.
+    """
+    if media is None:
+        raise LlmError(
+            f"A medium of type {part.media_type} can't be sent to {model}: the call brings no "
+            "media store to read it from.",
+            kind="bad_request",
+            provider=provider_id,
+            model=model,
+        )
+    return types.Blob(mime_type=part.media_type, data=media.read(part))
+
+
+async def make_media(
     client: AsyncClient, request: MediaRequest, provider_id: str, media: MediaStore
 ) -> MediaOutcome:
     """Make images, or begin to make a video.
@@ -71,7 +90,7 @@ async def begin_media(
     return _images(response, request, provider_id, media)
 
 
-async def look_after(
+async def poll_video(
     client: AsyncClient, job_id: str, provider_id: str, media: MediaStore
 ) -> MediaOutcome:
     """A video, or its job again while it isn't ready.

@@ -1,12 +1,9 @@
 """A request in Anthropic's words."""
 
-import base64
 from typing import Any, Final
 
 from ryecore.llm import (
-    LlmError,
     LlmRequest,
-    MediaPart,
     MediaStore,
     Message,
     Part,
@@ -15,6 +12,7 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
+from ryecore.providers.anthropic.media import write_medium
 from ryecore.providers.anthropic.models import ModelFacts, facts_of
 from ryecore.providers.portable_calls import arguments_of, portable_id, portable_name
 
@@ -125,7 +123,11 @@ class _Writer:
         if isinstance(part, ReasoningPart):
             return self._reasoning(part)
         # Media that a model made: no assistant message of the vendor's takes them.
-        return self._medium(part) if role == "user" else None
+        return (
+            write_medium(part, self._media, self._provider_id, self._model)
+            if role == "user"
+            else None
+        )
 
     def _reasoning(self, part: ReasoningPart) -> dict[str, Any] | None:
         if part.origin != self._provider_id or not part.opaque:
@@ -151,29 +153,3 @@ class _Writer:
             "content": [block for block in blocks if block is not None],
             "is_error": part.is_error,
         }
-
-    def _medium(self, part: MediaPart) -> dict[str, Any]:
-        if self._media is None:
-            raise self._unsendable(part, "the call brings no media store to read it from")
-        kind = part.media_type
-        content = self._media.read(part)
-        if kind == "text/plain":
-            text = content.decode("utf-8", "replace")
-            source = {"type": "text", "media_type": kind, "data": text}
-        elif kind == "application/pdf" or kind.startswith("image/"):
-            data = base64.b64encode(content).decode("ascii")
-            source = {"type": "base64", "media_type": kind, "data": data}
-        else:
-            raise self._unsendable(part, "the API takes images, PDF and plain text")
-        if kind.startswith("image/"):
-            return {"type": "image", "source": source}
-        title = {"title": part.name} if part.name else {}
-        return {"type": "document", "source": source, **title}
-
-    def _unsendable(self, part: MediaPart, why: str) -> LlmError:
-        return LlmError(
-            f"A medium of type {part.media_type} can't be sent to {self._model}: {why}.",
-            kind="bad_request",
-            provider=self._provider_id,
-            model=self._model,
-        )

@@ -1,18 +1,82 @@
-"""Images from OpenAI's own endpoint for them."""
+"""Media: in requests, and images from OpenAI's own endpoint for them."""
 
 import base64
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
+import anyio.to_thread
 import openai
 from openai.types import ImagesResponse
 
-from ryecore.llm import LlmError, MediaRequest, Usage
-from ryecore.providers.openai.content import Contents, file_name
-from ryecore.providers.openai.failures import BrokenAnswer
+from ryecore.llm import (
+    LlmError,
+    LlmRequest,
+    MediaPart,
+    MediaRequest,
+    MediaStore,
+    ToolResultPart,
+    Usage,
+)
+from ryecore.providers.openai.errors import BrokenAnswer
 
-__all__ = ["ask_for_images", "images_in"]
+__all__ = [
+    "Contents",
+    "ask_for_images",
+    "data_url",
+    "file_name",
+    "images_in",
+    "media_of",
+    "read_contents",
+]
+
+Contents: TypeAlias = Mapping[str, bytes]
+"""The content of media, by their handle."""
+
 
 _FORMATS: Final = {"image/png": "png", "image/webp": "webp", "image/jpeg": "jpeg"}
+
+
+def data_url(part: MediaPart, contents: Contents) -> str:
+    """A medium as a `data:` address."""
+    return f"data:{part.media_type};base64,{base64.b64encode(contents[part.handle]).decode()}"
+
+
+def file_name(part: MediaPart) -> str:
+    """A medium's name; a document must have one."""
+    return part.name or f"file.{part.media_type.rpartition('/')[2]}"
+
+
+def media_of(request: LlmRequest) -> list[MediaPart]:
+    """Return the media in a request's messages and in the results of tools."""
+    found: list[MediaPart] = []
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, MediaPart):
+                found.append(part)
+            elif isinstance(part, ToolResultPart):
+                found += [one for one in part.content if isinstance(one, MediaPart)]
+    return found
+
+
+async def read_contents(parts: Iterable[MediaPart], media: MediaStore | None) -> Contents:
+    """Return the content of media by their handle, read on a worker thread.
+
+    Raises:
+        LlmError: There is no store to read them from.
+        StoreError: A medium can't be read.
+    """
+    wanted = {part.handle: part for part in parts}
+    if not wanted:
+        return {}
+    if media is None:
+        raise LlmError(
+            "The request holds media, and nobody said where they are kept.",
+            next_step="Pass a MediaStore.",
+            kind="bad_request",
+        )
+    return {
+        handle: await anyio.to_thread.run_sync(media.read, part) for handle, part in wanted.items()
+    }
 
 
 async def ask_for_images(

@@ -16,7 +16,7 @@ from ryecore.llm import (
     ToolResultPart,
     ToolSpec,
 )
-from ryecore.providers.gemini.asking import config_of, contents_of
+from ryecore.providers.gemini.request import config_of, contents_of
 
 _TOOL = ToolSpec("look_up", "Look up.", {"type": "object"})
 _SKIP = "skip_thought_signature_validator"

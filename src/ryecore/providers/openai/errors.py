@@ -7,14 +7,14 @@ import openai
 
 from ryecore.errors import StoreError
 from ryecore.llm import LlmError, LlmErrorKind, redact
-from ryecore.providers.http_failures import (
+from ryecore.providers.errors import (
     bound_failure,
     kind_of_status,
     next_step_of,
     retry_after_s,
     status_text,
 )
-from ryecore.providers.openai.content import listed, mapped, text_of
+from ryecore.providers.openai.values import listed, mapped, text_of
 
 __all__ = ["BrokenAnswer", "failure_of", "told_failure"]
 

@@ -1,0 +1,388 @@
+"""The bodies of requests, in OpenAI's two formats: chat completions and responses."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from attrs import frozen
+
+from ryecore.llm import (
+    Capabilities,
+    LlmRequest,
+    MediaPart,
+    Message,
+    ReasoningPart,
+    ResponseFormat,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    ToolSpec,
+)
+from ryecore.providers.openai.media import Contents, data_url, file_name
+from ryecore.providers.openai.models import effort_word, takes_temperature
+from ryecore.providers.openai.response import THOUGHT_FIELDS, ChatReader, ResponsesReader
+from ryecore.providers.openai.values import listed, mapped
+from ryecore.providers.portable_calls import arguments_of, portable_id, portable_name
+
+__all__ = ["ChatApi", "ResponsesApi", "arguments_text", "fits_strict"]
+
+_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_STRICT_WORDS: Final = frozenset(
+    {
+        "$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items",
+        "properties", "required", "title", "type",
+    }
+)  # fmt: skip
+
+
+@frozen
+class ChatApi:
+    """How chat completions are asked for.
+
+    Attributes:
+        max_tokens_field: What the bound of the answer is called.
+        stream_usage: Whether streams are asked for their usage.
+        max_id_chars: How long the id of a call may be, in characters; None where ids go back as
+            they came, because the server may have put something into them.
+    """
+
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
+    stream_usage: bool = True
+    max_id_chars: int | None = None
+    path: str = "/chat/completions"
+
+    def body(
+        self,
+        request: LlmRequest,
+        contents: Contents,
+        origin: str,
+        can: Capabilities,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """The request's body.
+
+        Args:
+            request: What is asked.
+            contents: The content of its media.
+            origin: The id of this provider, which alone gets its reasoning back.
+            can: What the model can do.
+            stream: Whether a stream is asked for.
+        """
+        system = _system_text(request, can)
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [
+                *_ChatWriter(request, contents, origin, self.max_id_chars).messages(system)
+            ],
+        }
+        if request.response_format is not None:
+            body["response_format"] = _chat_format(request.response_format, can)
+        if request.tools:
+            body["tools"] = [_chat_tool(_tool_schema(tool)) for tool in request.tools]
+            if request.tool_choice != "auto":
+                body["tool_choice"] = request.tool_choice
+        if request.max_output_tokens is not None:
+            body[self.max_tokens_field] = request.max_output_tokens
+        if request.temperature is not None and takes_temperature(request.model):
+            body["temperature"] = request.temperature
+        if request.reasoning is not None and can.reasoning:
+            body["reasoning_effort"] = effort_word(request.model, request.reasoning)
+        if request.stop:
+            body["stop"] = [*request.stop]
+        if stream:
+            body["stream"] = True
+            if self.stream_usage:
+                body["stream_options"] = {"include_usage": True}
+        return body
+
+    def reader(self) -> ChatReader:
+        """What reads one answer."""
+        return ChatReader()
+
+
+@frozen
+class ResponsesApi:
+    """How responses are asked for. Nothing is stored at the vendor's.
+
+    Attributes:
+        reasoning_summary: How much of its reasoning the model shows; None for nothing.
+    """
+
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    path: str = "/responses"
+
+    def body(
+        self,
+        request: LlmRequest,
+        contents: Contents,
+        origin: str,
+        can: Capabilities,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """The request's body; see `ChatApi.body`."""
+        body: dict[str, Any] = {
+            "model": request.model,
+            "input": [*_responses_input(request, contents, origin)],
+            "store": False,
+        }
+        if system := _system_text(request, can):
+            body["instructions"] = system
+        if request.tools:
+            body["tools"] = [{"type": "function", **_tool_schema(tool)} for tool in request.tools]
+            if request.tool_choice != "auto":
+                body["tool_choice"] = request.tool_choice
+        if request.max_output_tokens is not None:
+            body["max_output_tokens"] = request.max_output_tokens
+        if request.temperature is not None and takes_temperature(request.model):
+            body["temperature"] = request.temperature
+        if request.response_format is not None:
+            body["text"] = {"format": _responses_format(request.response_format, can)}
+        if can.reasoning:
+            body["include"] = ["reasoning.encrypted_content"]
+            reasoning: dict[str, str] = {}
+            if request.reasoning is not None:
+                reasoning["effort"] = effort_word(request.model, request.reasoning)
+            if self.reasoning_summary is not None and request.reasoning != "none":
+                reasoning["summary"] = self.reasoning_summary
+            if reasoning:
+                body["reasoning"] = reasoning
+        if stream:
+            body["stream"] = True
+        return body
+
+    def reader(self) -> ResponsesReader:
+        """What reads one answer."""
+        return ResponsesReader()
+
+
+class _ChatWriter:
+    """Messages in the form of chat completions."""
+
+    def __init__(
+        self, request: LlmRequest, contents: Contents, origin: str, max_id_chars: int | None
+    ) -> None:
+        self._said = request.messages
+        self._tools = {tool.name for tool in request.tools}
+        self._contents = contents
+        self._origin = origin
+        self._max_id_chars = max_id_chars
+
+    def messages(self, system: str) -> Iterator[dict[str, Any]]:
+        """All messages, the system text first."""
+        if system:
+            yield {"role": "system", "content": system}
+        asked = max((at for at, one in enumerate(self._said) if one.role == "user"), default=-1)
+        # Only users show media here: what a tool or the model showed stands behind its results.
+        shown: list[MediaPart] = []
+        for at, message in enumerate(self._said):
+            if shown and message.role != "tool":
+                yield _chat_user(shown, self._contents)
+                shown = []
+            if message.role == "user":
+                yield _chat_user(message.parts, self._contents)
+            elif message.role == "assistant":
+                yield self._assistant(message, self._origin if at > asked else None)
+                shown += [part for part in message.parts if isinstance(part, MediaPart)]
+            else:
+                for part in message.parts:
+                    if isinstance(part, ToolResultPart):
+                        media = [one for one in part.content if isinstance(one, MediaPart)]
+                        shown += media
+                        text = part.text or ("It is shown below." if media else "")
+                        call_id = self._id(part.call_id)
+                        yield {"role": "tool", "tool_call_id": call_id, "content": text}
+        if shown:
+            yield _chat_user(shown, self._contents)
+
+    def _assistant(self, message: Message, origin: str | None) -> dict[str, Any]:
+        """A message of the model's, with its own reasoning while the same question is worked on."""
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
+        calls = message.tool_calls
+        if calls:
+            said["tool_calls"] = [self._tool_call(call) for call in calls]
+        elif not texts:
+            said["content"] = ""
+        for part in message.parts:
+            if isinstance(part, ReasoningPart) and part.origin == origin:
+                field = part.opaque if part.opaque in THOUGHT_FIELDS else ""
+                if field:
+                    said[field] = said.get(field, "") + part.text
+        return said
+
+    def _tool_call(self, call: ToolCallPart) -> dict[str, Any]:
+        name = portable_name(call.name, self._tools)
+        function = {"name": name, "arguments": arguments_text(call.arguments_json)}
+        return {"id": self._id(call.call_id), "type": "function", "function": function}
+
+    def _id(self, call_id: str) -> str:
+        return call_id if self._max_id_chars is None else portable_id(call_id, self._max_id_chars)
+
+
+def _chat_format(wanted: ResponseFormat, can: Capabilities) -> dict[str, Any]:
+    if not can.response_format:
+        return {"type": "json_object"}
+    schema = dict(wanted.schema)
+    named = {"name": wanted.name, "schema": schema, "strict": fits_strict(schema)}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def _chat_user(parts: Sequence[object], contents: Contents) -> dict[str, Any]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return {"role": "user", "content": parts[0].text}
+    return {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": part.text}
+            if isinstance(part, TextPart)
+            else _chat_medium(part, contents)
+            for part in parts
+            if isinstance(part, TextPart | MediaPart)
+        ],
+    }
+
+
+def _chat_medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
+    url = data_url(part, contents)
+    if part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if part.media_type in _AUDIO:
+        audio = {"data": url.partition(",")[2], "format": _AUDIO[part.media_type]}
+        return {"type": "input_audio", "input_audio": audio}
+    return {"type": "file", "file": {"filename": file_name(part), "file_data": url}}
+
+
+def _chat_tool(schema: dict[str, Any]) -> dict[str, Any]:
+    # Here `strict` is off by default, and not every server knows it.
+    del schema["strict"]
+    return {"type": "function", "function": schema}
+
+
+def _responses_input(
+    request: LlmRequest, contents: Contents, origin: str
+) -> Iterator[dict[str, Any]]:
+    tools = {tool.name for tool in request.tools}
+    for message in request.messages:
+        if message.role == "user":
+            yield _responses_user(message.parts, contents)
+            continue
+        for part in message.parts:
+            if isinstance(part, TextPart):
+                yield {"role": "assistant", "content": part.text}
+            elif isinstance(part, MediaPart):
+                yield _responses_user((part,), contents)
+            elif isinstance(part, ToolCallPart):
+                yield {
+                    "type": "function_call",
+                    "call_id": portable_id(part.call_id),
+                    "name": portable_name(part.name, tools),
+                    "arguments": arguments_text(part.arguments_json),
+                }
+            elif isinstance(part, ToolResultPart):
+                yield {
+                    "type": "function_call_output",
+                    "call_id": portable_id(part.call_id),
+                    "output": _responses_output(part, contents),
+                }
+            elif part.origin == origin and (item := _responses_reasoning(part)) is not None:
+                yield item
+
+
+def _responses_format(wanted: ResponseFormat, can: Capabilities) -> dict[str, Any]:
+    if not can.response_format:
+        return {"type": "json_object"}
+    schema = dict(wanted.schema)
+    strict = fits_strict(schema)
+    return {"type": "json_schema", "name": wanted.name, "schema": schema, "strict": strict}
+
+
+def _responses_user(parts: Sequence[object], contents: Contents) -> dict[str, Any]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return {"role": "user", "content": parts[0].text}
+    return {"role": "user", "content": _responses_content(parts, contents)}
+
+
+def _responses_content(parts: Sequence[object], contents: Contents) -> list[dict[str, Any]]:
+    return [
+        {"type": "input_text", "text": part.text}
+        if isinstance(part, TextPart)
+        else _responses_medium(part, contents)
+        for part in parts
+        if isinstance(part, TextPart | MediaPart)
+    ]
+
+
+def _responses_medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
+    url = data_url(part, contents)
+    if part.media_type.startswith("image/"):
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    return {"type": "input_file", "filename": file_name(part), "file_data": url}
+
+
+def _responses_output(part: ToolResultPart, contents: Contents) -> str | list[dict[str, Any]]:
+    if any(isinstance(one, MediaPart) for one in part.content):
+        return _responses_content(part.content, contents)
+    return part.text
+
+
+def _responses_reasoning(part: ReasoningPart) -> dict[str, Any] | None:
+    """A reasoning item as it goes back; None where its sealed content didn't come."""
+    try:
+        kept = mapped(json.loads(part.opaque or "null"))
+    except ValueError:
+        return None
+    if not kept.get("encrypted_content"):
+        return None
+    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+    return {
+        "type": "reasoning",
+        "id": kept.get("id", ""),
+        "summary": summary,
+        "encrypted_content": kept["encrypted_content"],
+    }
+
+
+def _system_text(request: LlmRequest, can: Capabilities) -> str:
+    """The system text; with the answer's schema in it where the model takes none by itself."""
+    if request.response_format is None or can.response_format:
+        return request.system
+    schema = json.dumps(dict(request.response_format.schema))
+    return f"{request.system}\n\nAnswer with JSON that fits this schema: {schema}".lstrip()
+
+
+def _tool_schema(tool: ToolSpec) -> dict[str, Any]:
+    """A tool's function. It isn't strict: schemas are the tools' own."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+    }
+
+
+def arguments_text(text: str) -> str:
+    """A call's arguments as they go back: servers refuse, or break at, what is no JSON object."""
+    if arguments_of(text) is None:
+        return json.dumps({"invalid_arguments": text})
+    return text or "{}"
+
+
+def fits_strict(schema: object) -> bool:
+    """Whether OpenAI can hold an answer to a schema: closed objects that require all they have."""
+    if isinstance(schema, bool) or not isinstance(schema, Mapping) or not schema:
+        return False
+    if not _STRICT_WORDS.issuperset(schema):
+        return False
+    properties = mapped(schema.get("properties"))
+    if "object" in (schema.get("type"), *listed(schema.get("type"))) and (
+        schema.get("additionalProperties") is not False
+        or set(listed(schema.get("required"))) != set(properties)
+    ):
+        return False
+    inner = [*properties.values(), *mapped(schema.get("$defs")).values()]
+    inner += listed(schema.get("anyOf"))
+    if "items" in schema:
+        inner.append(schema["items"])
+    return all(fits_strict(one) for one in inner)
