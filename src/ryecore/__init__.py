@@ -32,6 +32,7 @@ except ModuleNotFoundError as problem:
     ) from None
 
 if TYPE_CHECKING:
+    from ryecore.actions.settings import OpenOptions as OpenOptions
     from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
     from ryecore.agent.deps import MediaSurface as MediaSurface
     from ryecore.agent.events import AgentToken as AgentToken
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
     from ryecore.calls import rye_fetch as rye_fetch
     from ryecore.calls import rye_sign as rye_sign
     from ryecore.chain.builder import MAX_CHAIN_DEPTH as MAX_CHAIN_DEPTH
-    from ryecore.chain.builder import ChainValidator as ChainValidator
-    from ryecore.chain.environment import EnvResolver as EnvResolver
-    from ryecore.chain.executor import PrimitiveExecutor as PrimitiveExecutor
     from ryecore.chain.model import Chain as Chain
     from ryecore.chain.model import ChainElement as ChainElement
     from ryecore.chain.model import ExecutionPlan as ExecutionPlan

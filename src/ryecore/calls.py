@@ -1,31 +1,54 @@
 """The documented calls for models and MCP clients, `rye_execute` and others: each returns a dict.
 
-Each exists twice: for a project path, and, with `answer`, for a Rye that is open already.
+Each takes a project's path; `answer` does the same with a Rye that is open already.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import anyio.to_thread
 
+from ryecore.actions.settings import OpenOptions
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 
-__all__ = ["answer", "rye_execute", "rye_fetch", "rye_sign"]
+__all__ = ["EXECUTE_KEYWORDS", "answer", "rye_execute", "rye_fetch", "rye_sign"]
 
 _MAX_SHOWN: Final = 200
-_EXECUTE: Final = frozenset({
-    "parameters", "dry_run", "target", "thread", "async", "async_", "model", "limit_overrides",
-    "trace", "timeout_s", "idempotency_key",
-})  # fmt: skip
+
+EXECUTE_KEYWORDS: Final[Mapping[str, str]] = {
+    "parameters": "parameters",
+    "dry_run": "dry_run",
+    "target": "target",
+    "thread": "thread",
+    "async": "async_",
+    "async_": "async_",
+    "model": "model",
+    "limit_overrides": "limits",
+    "trace": "trace",
+    "timeout_s": "timeout_s",
+    "idempotency_key": "idempotency_key",
+}
+"""The arguments of `rye_execute`, each with the keyword of `Rye.execute` that it becomes."""
 
 _SIGN: Final = frozenset({"source"})
 _FETCH_BY_ID: Final = frozenset({"source", "destination", "overwrite"})
 _FETCH_BY_QUERY: Final = frozenset({"query", "scope", "source", "limit", "offset"})
 _QUERY_ALONE: Final = _FETCH_BY_QUERY - {"source"}
+
+
+class _ExecuteMore(TypedDict, total=False):
+    async_: bool
+    trace: bool
+    timeout_s: float | None
+    idempotency_key: str | None
+
+
+class _FetchMore(TypedDict, total=False):
+    overwrite: bool
 
 
 async def rye_execute(
@@ -38,34 +61,36 @@ async def rye_execute(
     model: str | None = None,
     limit_overrides: Mapping[str, float] | None = None,
     deps: str | None = None,
-    **more: Any,
+    **more: Unpack[_ExecuteMore],
 ) -> dict[str, object]:
     """Execute an item, in the form that models and MCP clients use.
 
     Args:
         item_id: `tool:ID`, `directive:ID` or a bare id.
         project_path: The project's folder.
-        parameters: What the item is given.
-        dry_run: Validate without executing.
+        parameters: The parameters of a tool, or the inputs of a directive.
+        dry_run: Whether to verify, validate and plan without executing.
         target: `local`, `remote` or `remote:NAME`.
         thread: `inline` or `fork`.
-        model: For directives.
-        limit_overrides: For directives.
-        deps: The host's, for directives: `module:function`, which makes the models of threads; by
-            default the keys in the environment open them.
-        **more: `async` (a word that Python keeps for itself), `trace`, `timeout_s` and
+        model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
+        limit_overrides: For a directive: limits by name, such as `{"turns": 8}`.
+        deps: For a directive: `module:function`, the host's factory of models; by default models
+            come from the keys in the environment.
+        **more: `async_` (`async` in JSON, a reserved word of Python), `trace`, `timeout_s` and
             `idempotency_key`.
 
     Returns:
-        The response or error object; never an exception for what a tool or caller did.
+        The response or error object; never an exception for a mistake of the tool or the caller.
 
     Source: docs/design/execute.md#parameters.
     """
-    given = {
+    arguments = {
         "item_id": item_id, "parameters": parameters, "dry_run": dry_run, "target": target,
         "thread": thread, "model": model, "limit_overrides": limit_overrides, **more,
     }  # fmt: skip
-    return await _opened("rye_execute", project_path, given, deps, wants_models=thread == "fork")
+    return await _opened(
+        "rye_execute", project_path, arguments, deps, wants_models=thread == "fork"
+    )
 
 
 async def rye_fetch(
@@ -77,43 +102,44 @@ async def rye_fetch(
     destination: str | None = None,
     limit: int | None = None,
     offset: int | None = None,
-    **more: Any,
+    **more: Unpack[_FetchMore],
 ) -> dict[str, object]:
     """Fetch one item by its id, or find items by a query: the form that models and MCP clients use.
 
     Args:
-        item_id: A canonical ref, as `knowledge:acme/tides`; else query and scope are needed.
+        item_id: A canonical ref such as `knowledge:acme/tides`; without it, query and scope are
+            needed.
         project_path: The project's folder.
-        query: Words to look for; `*` for everything.
-        scope: Where: `*`, a kind, or such as `tool.acme.*`.
-        source: The one space to look in: `project`, `user` or `system`.
+        query: The words to search for; `*` for everything.
+        scope: Where to search: `*`, a kind, or a pattern such as `tool.acme.*`.
+        source: The only space to search: `project`, `user` or `system`.
         destination: With an id: the space that gets a copy, `project` or `user`.
-        limit: With a query: how many results at most, 1 to 100; 10 by default.
-        offset: With a query: how many to pass over.
+        limit: With a query: the most results, 1 to 100; 10 by default.
+        offset: With a query: the number of results to skip.
         **more: With an id: `overwrite`, whether the copy may replace another file.
 
     Returns:
-        The response or error object; never an exception for what a caller did.
+        The response or error object; never an exception for a mistake of the caller.
     """
-    given = {
+    arguments = {
         "item_id": item_id, "query": query, "scope": scope, "source": source,
         "destination": destination, "limit": limit, "offset": offset, **more,
     }  # fmt: skip
-    return await _opened("rye_fetch", project_path, given)
+    return await _opened("rye_fetch", project_path, arguments)
 
 
 async def rye_sign(
     item_id: str, project_path: str | os.PathLike[str], source: str = "project"
 ) -> dict[str, object]:
-    """Sign an item, or all that a glob matches, in the form that models use, for the person here.
+    """Sign an item, or all that a glob matches, with the key of the person who runs this process.
 
     Args:
         item_id: `kind:id`, or a glob such as `tool:acme/*`.
         project_path: The project's folder.
-        source: The space to look in: `project` or `user`.
+        source: The space to sign in: `project` or `user`.
 
     Returns:
-        The response or error object; never an exception for what a caller did.
+        The response or error object; never an exception for a mistake of the caller.
     """
     return await _opened("rye_sign", project_path, {"item_id": item_id, "source": source})
 
@@ -126,11 +152,11 @@ async def answer(
     Args:
         call: `rye_execute`, `rye_fetch` or `rye_sign`.
         rye: The open Rye.
-        arguments: What the call was given, without `project_path`.
-        ctx: On whose behalf; the host's own by default.
+        arguments: The arguments of the call, without `project_path`.
+        ctx: The caller; the host itself by default.
 
     Returns:
-        The response or error object; never an exception for what a tool or caller did.
+        The response or error object; never an exception for a mistake of the tool or the caller.
     """
     ctx = ctx or CallContext()
     try:
@@ -140,7 +166,7 @@ async def answer(
         return _refusal(error, arguments)
     except RecursionError:
         return InputError(
-            "An argument is nested too deeply.", next_step="Pass a flatter one."
+            "An argument is nested too deeply.", next_step="Pass one with fewer levels."
         ).to_dict()
 
 
@@ -153,7 +179,7 @@ async def _opened(
     wants_models: bool = False,
 ) -> dict[str, object]:
     try:
-        models: Mapping[str, Any] = {}
+        models: OpenOptions = {}
         if deps is not None or wants_models:
             from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
 
@@ -174,7 +200,7 @@ def _refusal(error: RyeError, arguments: Mapping[str, Any]) -> dict[str, object]
 def _shown(value: object) -> str:
     try:
         return repr(value)[:_MAX_SHOWN]
-    except Exception:  # nested too deeply, or a repr of the caller's own
+    except Exception:  # nested too deeply, or its own __repr__ fails
         return f"<{type(value).__name__}>"
 
 
@@ -186,8 +212,8 @@ def _check_item_id(item_id: object) -> None:
         )
 
 
-def _check_names(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
-    unknown = arguments.keys() - known - {"item_id"}
+def _check_names(arguments: Mapping[str, Any], known: Collection[str]) -> None:
+    unknown = arguments.keys() - {*known, "item_id"}
     if unknown:
         raise InputError(
             f"Unknown arguments: {', '.join(sorted(map(str, unknown)))}.",
@@ -195,68 +221,58 @@ def _check_names(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
         )
 
 
-async def _execute(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
-    _check_names(given, _EXECUTE)
-    done = await rye.execute(
-        given.get("item_id", ""),
-        given.get("parameters"),
-        dry_run=given.get("dry_run", False),
-        target=given.get("target", "local"),
-        thread=given.get("thread", "inline"),
-        async_=given.get("async", given.get("async_", False)),
-        model=given.get("model"),
-        limits=given.get("limit_overrides"),
-        trace=given.get("trace", False),
-        timeout_s=given.get("timeout_s"),
-        idempotency_key=given.get("idempotency_key"),
-        ctx=ctx,
-    )
+async def _execute(rye: Rye, arguments: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(arguments, EXECUTE_KEYWORDS)
+    options: dict[str, Any] = {
+        EXECUTE_KEYWORDS[name]: value for name, value in arguments.items() if name != "item_id"
+    }
+    done = await rye.execute(arguments.get("item_id", ""), **options, ctx=ctx)
     return done.to_dict()
 
 
-async def _fetch(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
-    given = {name: value for name, value in given.items() if value is not None}
-    by_id, by_query = "item_id" in given, not _QUERY_ALONE.isdisjoint(given)
+async def _fetch(rye: Rye, arguments: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    by_id, by_query = "item_id" in arguments, not _QUERY_ALONE.isdisjoint(arguments)
     if by_id and by_query:
         raise InputError("Provide item_id or query, not both.", next_step="Leave one of them out.")
-    if by_query and {"query", "scope"} <= given.keys():
-        return await _find(rye, given, ctx)
+    if by_query and {"query", "scope"} <= arguments.keys():
+        return await _find(rye, arguments, ctx)
     if not by_id:
         raise InputError(
             "Provide item_id or query+scope.", next_step='Pass tool:ID, or a query and scope="*".'
         )
-    _check_names(given, _FETCH_BY_ID)
+    _check_names(arguments, _FETCH_BY_ID)
     found = await rye.fetch(
-        given["item_id"],
-        source=given.get("source"),
-        destination=given.get("destination"),
-        overwrite=given.get("overwrite") is True,
+        arguments["item_id"],
+        source=arguments.get("source"),
+        destination=arguments.get("destination"),
+        overwrite=arguments.get("overwrite") is True,
         ctx=ctx,
     )
     return found.to_dict()
 
 
-async def _find(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
-    _check_names(given, _FETCH_BY_QUERY)
+async def _find(rye: Rye, arguments: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(arguments, _FETCH_BY_QUERY)
     found = await rye.search(
-        given["query"],
-        scope=given["scope"],
-        source=given.get("source"),
-        limit=given.get("limit", 10),
-        offset=given.get("offset", 0),
+        arguments["query"],
+        scope=arguments["scope"],
+        source=arguments.get("source"),
+        limit=arguments.get("limit", 10),
+        offset=arguments.get("offset", 0),
         ctx=ctx,
     )
     return found.to_dict()
 
 
-async def _sign(rye: Rye, given: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
-    _check_names(given, _SIGN)
-    pattern: object = given.get("item_id")
-    space: Any = given.get("source") or "project"  # which is checked
+async def _sign(rye: Rye, arguments: Mapping[str, Any], ctx: CallContext) -> dict[str, object]:
+    _check_names(arguments, _SIGN)
+    pattern: object = arguments.get("item_id")
+    space: Any = arguments.get("source") or "project"  # checked by sign
     if not isinstance(pattern, str) or not pattern:
         raise InvalidItemId("item_id is required.", next_step="Pass tool:ID, or tool:acme/*.")
     if ctx.capabilities is None:
-        # The host's own call: the person whose key it is.
+        # The host's own call, for the person who owns the key.
         done = await anyio.to_thread.run_sync(partial(rye.sign, pattern, space=space))
     else:
         done = await rye.request_signing(pattern, ctx=ctx, space=space)

@@ -30,7 +30,7 @@ from ryecore.policy import CallContext, CancelToken
 from ryecore.runs.naming import Registered
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
-from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_options
+from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
 
 __all__ = ["main", "walk_claimed"]
 
@@ -88,7 +88,7 @@ def walk_claimed(
     threads.announce(payload.thread_id, "running")
     try:
         try:
-            opened = Rye.open(environ=environ_without([_INTERPRETER]), **open_options(settings))
+            opened = open_rye(settings, environ_without([_INTERPRETER]))
         except RyeError:
             threads.free_start_key(payload.thread_id)
             raise

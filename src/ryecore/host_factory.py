@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from attrs import frozen
 
-from ryecore.actions.settings import check_factory
+from ryecore.actions.settings import OpenOptions, check_factory
 from ryecore.errors import ConfigError, MissingExtra, RyeError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ _VENDORS: Final = (
 )
 
 
-def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
+def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> OpenOptions:
     """Return the arguments of `Rye.open` that give a Rye its models.
 
     Args:
@@ -88,7 +88,7 @@ def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> dict[s
     return {} if agent is None else {"agent": agent, "deps_factory": ENVIRONMENT_FACTORY}
 
 
-def call_factory(deps_factory: str) -> dict[str, Any]:
+def call_factory(deps_factory: str) -> OpenOptions:
     """Call a factory for the arguments of `Rye.open` that can't be sent to another process.
 
     Args:
@@ -120,7 +120,13 @@ def call_factory(deps_factory: str) -> dict[str, Any]:
             f"python -c 'import {module}; {module}.{name}()'",
         ) from problem
     if isinstance(made, Mapping):
-        return dict(made)
+        unknown = [str(name) for name in made if name not in OpenOptions.__annotations__]
+        if unknown:
+            raise ConfigError(
+                f"{deps_factory} returned {unknown[0]!r}, which is not an option of Rye.open.",
+                next_step=f"Return only: {', '.join(sorted(OpenOptions.__annotations__))}.",
+            )
+        return cast("OpenOptions", dict(made))
     from ryecore.agent.deps import AgentRunnerDeps  # noqa: PLC0415 - only where models are called
 
     if not isinstance(made, AgentRunnerDeps):
@@ -131,7 +137,7 @@ def call_factory(deps_factory: str) -> dict[str, Any]:
     return {"agent": made}
 
 
-def from_environment() -> dict[str, Any]:
+def from_environment() -> OpenOptions:
     """Return the arguments of `Rye.open` that this process's keys allow; workers call it."""
     agent = _from_keys(os.environ)
     return {} if agent is None else {"agent": agent}

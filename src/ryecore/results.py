@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecords as ThreadRecords
     from ryecore.state.transcript_report import TranscriptReport as TranscriptReport
     from ryecore.state.transcript_report import TurnReport as TurnReport
+    from ryecore.sync import SyncGraphRun as SyncGraphRun
     from ryecore.sync import SyncThread as SyncThread
-    from ryecore.sync_graphs import SyncGraphRun as SyncGraphRun
     from ryecore.threads.events import ThreadEvent as ThreadEvent
     from ryecore.threads.records.replay_report import Difference as Difference
     from ryecore.threads.records.replay_report import ReplayReport as ReplayReport

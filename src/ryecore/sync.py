@@ -1,45 +1,64 @@
-"""`SyncRye`: the verbs as calls that block, for scripts and notebooks."""
+"""`SyncRye`: the verbs of `Rye` as calls that block, for scripts and notebooks.
+
+Methods are made from those of the asynchronous classes, whose parameters and documentation they
+have.
+"""
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from copy import copy
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+)
 from weakref import finalize
 
-from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.actions.graphs import Graphs
+from ryecore.actions.settings import OpenOptions
+from ryecore.actions.threads import Threads
 from ryecore.errors import RyeClosed
 from ryecore.items.keys import AuthorKeys
-from ryecore.items.refs import ItemRef
-from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
-from ryecore.sync_graphs import SyncGraphs
 from ryecore.sync_loop import EventLoopThread, check_process, closed
 
 if TYPE_CHECKING:
-    from ryecore.actions.fetch import FetchedItem
-    from ryecore.actions.pruning import PruneReport
     from ryecore.actions.recovering import Recovered
-    from ryecore.actions.sign import SignReport
-    from ryecore.actions.threads import ThreadReport, Threads
-    from ryecore.actions.verify import VerifyReport
     from ryecore.chain.environment import ProjectEnv
+    from ryecore.graph.journal.events import GraphEvent
+    from ryecore.graph.model import Graph
+    from ryecore.graph.result import GraphResult
+    from ryecore.graph.run import GraphRun
+    from ryecore.items.spaces import Spaces
+    from ryecore.items.trust import TrustStore
     from ryecore.policy.budget import Amount
-    from ryecore.search.model import SearchResults
     from ryecore.state.ledger import BudgetLedger
-    from ryecore.state.model import ThreadRecord, ThreadRecords
-    from ryecore.state.transcript_report import TranscriptReport
+    from ryecore.state.model import ThreadRecord
     from ryecore.threads.events import ThreadEvent
-    from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
-    from ryecore.threads.thread import Thread as DirectiveThread
+    from ryecore.threads.thread import Thread
 
-__all__ = ["SyncRye", "SyncThread", "SyncThreads"]
+__all__ = ["SyncGraphRun", "SyncGraphs", "SyncRye", "SyncThread", "SyncThreads"]
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+Handle = TypeVar("Handle")
+Event = TypeVar("Event")
+
+_Call: TypeAlias = Callable[[str, Callable[[], Awaitable[Any]]], Any]
+"""Makes a call on the event loop's thread, about the item or thread of that name, and waits."""
 
 _forks: Final = RLock()
 """Held during every fork, and while a forked child opens its own Rye."""
@@ -48,194 +67,73 @@ os.register_at_fork(
 )
 
 
-class SyncRye:
-    """A Rye whose calls block. It runs on a thread of its own, so any thread may call it.
+def blocking(
+    method: Callable[Concatenate[S, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Make an asynchronous method one that blocks, with the same parameters.
 
-    A forked child may use it, too: with its first call there it opens what it needs anew. A call
-    that an exception of a signal's handler interrupts (KeyboardInterrupt, a soft time limit) is
-    cancelled and has ended before the exception propagates.
-
-    Open one with `SyncRye.open`, with the same arguments as `Rye.open`, and close it:
-    `with SyncRye.open(".") as rye: ...`.
+    The object needs `_target`, which has the method, and `_call`.
     """
 
-    def __init__(self, loop: EventLoopThread) -> None:
-        self._open = loop
-        # One that nobody closes is closed once it is garbage, or the interpreter ends.
-        self._close = finalize(self, loop.close)
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        name = str(args[0]) if args else ""
+        result: T = self._call(name, partial(method, self._target, *args, **kwargs))
+        return result
 
-    @classmethod
-    def open(cls, project_path: str | os.PathLike[str] = ".", **options: Any) -> Self:
-        """Open a project; see `Rye.open` for the options.
+    return call
 
-        Raises:
-            ConfigError: The project isn't a folder, or a bundle can't be loaded.
-        """
-        return cls(EventLoopThread(Rye.open(project_path, **options)))
 
-    @property
-    def project(self) -> Path:
-        """The project's folder."""
-        return self._open.rye.project
+def direct(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Make a method of an object's `_target` one of its own."""
 
-    @property
-    def keys(self) -> AuthorKeys:
-        """The signing key of the person who works here."""
-        return self._rye.keys
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._target, *args, **kwargs)
 
-    @property
-    def env(self) -> "ProjectEnv":
-        """The names of the project's `.env` that are set."""
-        return self._rye.env
+    return call
 
-    @property
-    def graphs(self) -> SyncGraphs:
-        """The project's graphs, walked in this process."""
-        return SyncGraphs(lambda: self._rye.graphs, self._call)
 
-    @property
-    def threads(self) -> "SyncThreads":
-        """What runs, and ran, in processes of its own."""
-        return SyncThreads(lambda: self._rye.threads, self._call)
+def starting(
+    handle: Callable[[T, _Call], Handle], method: Callable[Concatenate[S, P], Awaitable[T]]
+) -> Callable[Concatenate[Any, P], Handle]:
+    """Make an asynchronous method one that blocks, and that returns a handle which blocks too."""
+    start = blocking(method)
 
-    def execute(
-        self,
-        ref: str | ItemRef,
-        parameters: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> ExecutionResult:
-        """Execute a tool or a directive and wait for it; see `Rye.execute` for the options.
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        return handle(start(self, *args, **kwargs), self._call)
 
-        Raises:
-            RyeError: Nothing ran.
-        """
-        return self._call(ref, partial(self._rye.execute, ref, parameters, **options))
-
-    @property
-    def recovered(self) -> "tuple[Recovered, ...]":
-        """The threads and runs that had died and were resumed; see `Rye.open(recover=True)`."""
-        return self._rye.recovered
-
-    def recover(self, **options: Any) -> "tuple[Recovered, ...]":
-        """Resume all threads and runs of graphs whose process died; see `Rye.recover`.
-
-        They run on; `threads.wait` waits for `resumed_by` of each.
-        """
-        return self._call("threads", partial(self._rye.recover, **options))
-
-    def start(
-        self, ref: str | ItemRef, inputs: Mapping[str, Any] | None = None, **options: Any
-    ) -> "SyncThread":
-        """Start a directive in a managed thread; see `Rye.start` for the options."""
-        started = self._call(ref, partial(self._rye.start, ref, inputs, **options))
-        return SyncThread(started, self._call)
-
-    def trace(self, ref: str | ItemRef) -> ChainTrace:
-        """Show a tool's chain and every decision that leads to it; see `Rye.trace`."""
-        return self._call(ref, partial(self._rye.trace, ref))
-
-    def schema(self, ref: str | ItemRef) -> Mapping[str, Any] | None:
-        """The JSON Schema of a tool's parameters or a directive's inputs; see `Rye.schema`."""
-        return self._call(ref, partial(self._rye.schema, ref))
-
-    def fetch(self, ref: str | ItemRef, **options: Any) -> "FetchedItem":
-        """Read one item of any kind, verified; see `Rye.fetch` for the options."""
-        return self._call(ref, partial(self._rye.fetch, ref, **options))
-
-    def search(self, query: str, **options: Any) -> "SearchResults":
-        """Find items; see `Rye.search` for the query language and the options."""
-        return self._call(query, partial(self._rye.search, query, **options))
-
-    def sign(
-        self, pattern: str | os.PathLike[str], *, space: Literal["project", "user"] = "project"
-    ) -> "SignReport":
-        """Sign one item, or all that a glob matches; see `Rye.sign`."""
-        return self._rye.sign(pattern, space=space)
-
-    def request_signing(self, pattern: str, **options: Any) -> "SignReport":
-        """Sign on behalf of a model, once the host has approved; see `Rye.request_signing`."""
-        return self._call(pattern, partial(self._rye.request_signing, pattern, **options))
-
-    def verify(self, ref: str | os.PathLike[str]) -> VerifiedItem:
-        """Verify one item, and run nothing; see `Rye.verify`."""
-        return self._rye.verify(ref)
-
-    def verify_all(
-        self, pattern: str, *, space: Literal["project", "user"] = "project"
-    ) -> "VerifyReport":
-        """Verify every file that a glob matches; see `Rye.verify_all`."""
-        return self._rye.verify_all(pattern, space=space)
-
-    def trust_project(self) -> Path:
-        """Trust this project's own interpreters from now on; see `Rye.trust_project`."""
-        return self._rye.trust_project()
-
-    @property
-    def _rye(self) -> Rye:
-        """Return the Rye of this process: a forked child has its own, with the same settings."""
-        return self._loop.rye if self._close.alive else self._open.rye
-
-    @property
-    def _loop(self) -> EventLoopThread:
-        if self._open.process != os.getpid():
-            with _forks:  # the first of several threads makes it
-                if self._open.process != os.getpid():
-                    loop = EventLoopThread(copy(self._open.rye))
-                    self._close, inherited = finalize(self, loop.close), self._close
-                    inherited.detach()
-                    self._open = loop
-        return self._open
-
-    def _call(self, ref: str | ItemRef, call: Callable[[], Awaitable[T]]) -> T:
-        try:
-            if not self._close.alive:
-                raise closed()
-            return self._loop.call(call)
-        except RyeClosed as error:
-            raise error.during(str(ref)) from None
-
-    def close(self) -> None:
-        """Cancel what still runs, wait until none of it is left, and end the thread."""
-        self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"SyncRye({str(self.project)!r}{'' if self._close.alive else ', closed'})"
+    call.__annotations__ = method.__annotations__ | {"return": handle}
+    return call
 
 
 class SyncThread:
-    """A directive's thread that was started: what `Rye.start` gives, with calls that block.
+    """A directive's thread that was started: what `Rye.start` returns, with calls that block.
 
     Args:
         thread: The thread.
         call: Makes a call on the event loop's thread, and waits for it.
     """
 
-    def __init__(
-        self, thread: "DirectiveThread", call: Callable[[str, Callable[[], Awaitable[Any]]], Any]
-    ) -> None:
+    def __init__(self, thread: "Thread", call: _Call) -> None:
         self._thread = thread
         self._call_on_loop = call
         self._process = os.getpid()
 
     @property
     def thread_id(self) -> str:
-        """What `rye.threads` knows it by."""
+        """The thread's id in `rye.threads`."""
         return self._thread.thread_id
 
     @property
+    def item_id(self) -> str:
+        """The directive, as a canonical ref."""
+        return self._thread.item_id
+
+    @property
     def status(self) -> str:
-        """Where it stands; see `Thread.status`."""
+        """The thread's state; see `Thread.status`."""
         return self._thread.status
 
     @property
@@ -250,20 +148,11 @@ class SyncThread:
 
     def result(self) -> "ThreadResult":
         """Wait until it has ended; see `Thread.result`."""
-        result: ThreadResult = self._call(self._thread.result)
-        return result
+        return self._call(self._thread.result)
 
     def events(self, *, from_start: bool = True) -> "Iterator[ThreadEvent]":
-        """What happens in it, until it has ended; see `Thread.events`."""
-        events = self._thread.events(from_start=from_start)
-        try:
-            while True:
-                event = self._call(partial(anext, events, None))
-                if event is None:
-                    return
-                yield event
-        finally:
-            self._call(events.aclose)
+        """Yield its events until it has ended; see `Thread.events`."""
+        return _iterate(self._thread.events(from_start=from_start), self._call)
 
     def cancel(self) -> None:
         """Ask it, and all below it, to stop."""
@@ -288,108 +177,274 @@ class SyncThread:
         return self._thread._repr_html_()
 
 
-async def _at_once(function: Callable[[], T]) -> T:
-    return function()
-
-
-class SyncThreads:
-    """The threads of a project, with calls that block: `rye.threads` of a `SyncRye`.
+class SyncGraphRun:
+    """A graph's run that was started: what `rye.graphs.start` returns, with calls that block.
 
     Args:
-        threads: Gives the threads.
+        run: The run.
         call: Makes a call on the event loop's thread, and waits for it.
     """
 
-    def __init__(
-        self,
-        threads: "Callable[[], Threads]",
-        call: Callable[[str, Callable[[], Awaitable[Any]]], Any],
-    ) -> None:
-        self._of_process = threads
+    def __init__(self, run: "GraphRun", call: _Call) -> None:
+        self._run = run
+        self._call_on_loop = call
+        self._process = os.getpid()
+
+    @property
+    def run_id(self) -> str:
+        """The run's id in `rye.graphs` and `rye.threads`."""
+        return self._run.run_id
+
+    @property
+    def item_id(self) -> str:
+        """The graph, as a canonical ref."""
+        return self._run.item_id
+
+    @property
+    def graph(self) -> "Graph":
+        """The graph as it runs."""
+        return self._run.graph
+
+    @property
+    def status(self) -> str:
+        """The run's state; see `GraphRun.status`."""
+        return self._run.status
+
+    @property
+    def cost(self) -> "Amount":
+        """The money and the tokens that it and all below it have used."""
+        return self._run.cost
+
+    def result(self) -> "GraphResult":
+        """Wait until it has ended; see `GraphRun.result`."""
+        return self._call(self._run.result)
+
+    def events(self) -> "Iterator[GraphEvent]":
+        """Yield its events until it has ended; see `GraphRun.events`."""
+        return _iterate(self._run.events(), self._call)
+
+    def cancel(self) -> None:
+        """Ask it, and all below it, to stop."""
+        self._check_process()
+        self._run.cancel()
+
+    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        self._check_process()
+        result: T = self._call_on_loop(self.run_id, function)
+        return result
+
+    def _check_process(self) -> None:
+        check_process(
+            self._process,
+            f"The handle of the run {self.run_id}",
+            f"See its state: rye.graphs.show({self.run_id!r}).",
+        )
+
+    def __repr__(self) -> str:
+        return f"SyncGraphRun({self.run_id!r})"
+
+    def _repr_html_(self) -> str:
+        return self._run._repr_html_()
+
+
+class _Runs(Generic[T]):
+    """The threads or the graphs of a project, with calls that block.
+
+    Args:
+        target: Returns the asynchronous object of this process.
+        call: Makes a call on the event loop's thread, and waits for it.
+    """
+
+    def __init__(self, target: Callable[[], T], call: _Call) -> None:
+        self._get_target = target
         self._call = call
 
     @property
-    def _threads(self) -> "Threads":
-        return self._of_process()
+    def _target(self) -> T:
+        return self._get_target()
+
+
+class SyncThreads(_Runs[Threads]):
+    """The threads of a project, with calls that block: `rye.threads` of a `SyncRye`."""
 
     @property
     def ledger(self) -> "BudgetLedger":
         """What each thread may spend, holds and has spent; see `Threads.ledger`."""
-        return self._threads.ledger
+        return self._target.ledger
 
-    def list(
+    list = blocking(Threads.list)
+    show = blocking(Threads.show)
+    log = blocking(Threads.log)
+    tree = blocking(Threads.tree)
+    watch = blocking(Threads.watch)
+    wait = blocking(Threads.wait)
+    cancel = blocking(Threads.cancel)
+    kill = blocking(Threads.kill)
+    hand_off = blocking(Threads.hand_off)
+    verify = blocking(Threads.verify)
+    replay = blocking(Threads.replay)
+    prune = blocking(Threads.prune)
+    thread = starting(SyncThread, Threads.thread)
+    resume = blocking(Threads.resume)
+    start_resume = starting(SyncThread, Threads.start_resume)
+    fork = blocking(Threads.fork)
+    start_fork = starting(SyncThread, Threads.start_fork)
+
+
+class SyncGraphs(_Runs[Graphs]):
+    """The graphs of a project, with calls that block: `rye.graphs` of a `SyncRye`."""
+
+    load = blocking(Graphs.load)
+    validate = blocking(Graphs.validate)
+    run = blocking(Graphs.run)
+    start = starting(SyncGraphRun, Graphs.start)
+    step = blocking(Graphs.step)
+    start_step = starting(SyncGraphRun, Graphs.start_step)
+    resume = blocking(Graphs.resume)
+    start_resume = starting(SyncGraphRun, Graphs.start_resume)
+    show = blocking(Graphs.show)
+    list = blocking(Graphs.list)
+    forget_results = blocking(Graphs.forget_results)
+
+
+class SyncRye:
+    """A Rye whose calls block. Its event loop has a thread of its own, so any thread may call it.
+
+    Its methods are those of `Rye`, with the same parameters. It may be used in a forked child: the
+    first call there opens what it needs anew. A call that an exception of a signal's handler
+    interrupts (KeyboardInterrupt, a soft time limit) is cancelled, and has ended before the
+    exception propagates.
+
+    Open one with `SyncRye.open`, with the same arguments as `Rye.open`, and close it:
+    `with SyncRye.open(".") as rye: ...`.
+    """
+
+    def __init__(self, loop: EventLoopThread) -> None:
+        self._open = loop
+        # One that nobody closes is closed once it is garbage, or the interpreter ends.
+        self._close = finalize(self, loop.close)
+
+    @classmethod
+    def open(
+        cls, project_path: str | os.PathLike[str] = ".", **options: Unpack[OpenOptions]
+    ) -> Self:
+        """Open a project; see `Rye.open` for the options.
+
+        Raises:
+            ConfigError: The project isn't a folder, a bundle can't be loaded, or an option has an
+                invalid value.
+        """
+        return cls(EventLoopThread(Rye.open(project_path, **options)))
+
+    @property
+    def project(self) -> Path:
+        """The project's folder."""
+        return self._open.rye.project
+
+    @property
+    def spaces(self) -> "Spaces":
+        """The spaces in which items are looked for."""
+        return self._target.spaces
+
+    @property
+    def trust(self) -> "TrustStore":
+        """The keys that are trusted."""
+        return self._target.trust
+
+    @property
+    def keys(self) -> AuthorKeys:
+        """The signing key of the person who works here."""
+        return self._target.keys
+
+    @property
+    def env(self) -> "ProjectEnv":
+        """The names of the project's `.env` that are set."""
+        return self._target.env
+
+    @property
+    def graphs(self) -> SyncGraphs:
+        """The project's graphs, run in this process."""
+        return SyncGraphs(lambda: self._target.graphs, self._call)
+
+    @property
+    def threads(self) -> SyncThreads:
+        """The project's threads and runs, of this process and of others."""
+        return SyncThreads(lambda: self._target.threads, self._call)
+
+    @property
+    def recovered(self) -> "tuple[Recovered, ...]":
+        """The threads and runs that had died and were resumed; see `Rye.open(recover=True)`."""
+        return self._target.recovered
+
+    execute = blocking(Rye.execute)
+    start = starting(SyncThread, Rye.start)
+    recover = blocking(Rye.recover)
+    trace = blocking(Rye.trace)
+    schema = blocking(Rye.schema)
+    fetch = blocking(Rye.fetch)
+    search = blocking(Rye.search)
+    request_signing = blocking(Rye.request_signing)
+    sign = direct(Rye.sign)
+    verify = direct(Rye.verify)
+    verify_all = direct(Rye.verify_all)
+    trust_project = direct(Rye.trust_project)
+
+    @property
+    def _target(self) -> Rye:
+        """Return the Rye of this process: a forked child has its own, with the same settings."""
+        return self._loop.rye if self._close.alive else self._open.rye
+
+    @property
+    def _loop(self) -> EventLoopThread:
+        if self._open.process != os.getpid():
+            with _forks:  # the first of several threads makes it
+                if self._open.process != os.getpid():
+                    loop = EventLoopThread(copy(self._open.rye))
+                    self._close, inherited = finalize(self, loop.close), self._close
+                    inherited.detach()
+                    self._open = loop
+        return self._open
+
+    def _call(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            if not self._close.alive:
+                raise closed()
+            return self._loop.call(call)
+        except RyeClosed as error:
+            raise (error.during(name) if name else error) from None
+
+    def close(self) -> None:
+        """Cancel what still runs, wait until it has ended, and end the event loop's thread."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
         self,
-        *,
-        all: bool = False,  # noqa: A002 - the word of `Threads.list`
-        limit: int = 50,
-        offset: int = 0,
-    ) -> "ThreadRecords":
-        """List the threads that have not ended, or all; see `Threads.list`."""
-        found: ThreadRecords = self._call(
-            "threads", partial(self._threads.list, all=all, limit=limit, offset=offset)
-        )
-        return found
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
-    def show(self, thread_id: str) -> "ThreadReport":
-        """Show a thread and what came of it; see `Threads.show`."""
-        return self._report(partial(self._threads.show, thread_id))
+    def __repr__(self) -> str:
+        return f"SyncRye({str(self.project)!r}{'' if self._close.alive else ', closed'})"
 
-    def thread(self, thread_id: str) -> SyncThread:
-        """The handle of a directive's thread; see `Threads.thread`."""
-        return SyncThread(
-            self._call(thread_id, partial(self._threads.thread, thread_id)), self._call
-        )
 
-    def resume(self, thread_id: str, message: str = "", **options: Any) -> "ThreadResult":
-        """Go on with a thread that has ended or was killed; see `Threads.resume`."""
-        call = partial(self._threads.resume, thread_id, message, **options)
-        result: ThreadResult = self._call(thread_id, call)
-        return result
+async def _at_once(function: Callable[[], T]) -> T:
+    return function()
 
-    def fork(self, thread_id: str, *, at: int, message: str = "", **options: Any) -> "ThreadResult":
-        """Begin where another thread stood after a turn; see `Threads.fork`."""
-        call = partial(self._threads.fork, thread_id, at=at, message=message, **options)
-        result: ThreadResult = self._call(thread_id, call)
-        return result
 
-    def hand_off(self, thread_id: str) -> "ThreadReport":
-        """Ask a thread to let another one go on with it; see `Threads.hand_off`."""
-        return self._report(partial(self._threads.hand_off, thread_id))
-
-    def verify(self, thread_id: str) -> "TranscriptReport":
-        """Prove a thread's transcript; see `Threads.verify`."""
-        report: TranscriptReport = self._call(thread_id, partial(self._threads.verify, thread_id))
-        return report
-
-    def replay(self, thread_id: str) -> "ReplayReport":
-        """Decide again what was decided in a thread; see `Threads.replay`."""
-        report: ReplayReport = self._call(thread_id, partial(self._threads.replay, thread_id))
-        return report
-
-    def wait(self, thread_id: str, *, timeout_s: float | None = None) -> "ThreadReport":
-        """Wait until a thread has ended; see `Threads.wait`."""
-        return self._report(partial(self._threads.wait, thread_id, timeout_s=timeout_s))
-
-    def cancel(self, thread_id: str) -> "ThreadReport":
-        """Ask a thread to stop; see `Threads.cancel`."""
-        return self._report(partial(self._threads.cancel, thread_id))
-
-    def kill(self, thread_id: str, *, grace_s: float = 3.0) -> "ThreadReport":
-        """End the process that runs a thread; see `Threads.kill`."""
-        return self._report(partial(self._threads.kill, thread_id, grace_s=grace_s))
-
-    def prune(self, **options: Any) -> "PruneReport":
-        """Remove threads that ended long ago; see `Threads.prune`."""
-        report: PruneReport = self._call("threads", partial(self._threads.prune, **options))
-        return report
-
-    def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
-        """Read what a thread's tool has printed so far; see `Threads.log`."""
-        read: tuple[str, int] = self._call(
-            "threads", partial(self._threads.log, thread_id, offset=offset)
-        )
-        return read
-
-    def _report(self, call: Callable[[], "Awaitable[ThreadReport]"]) -> "ThreadReport":
-        report: ThreadReport = self._call("threads", call)
-        return report
+def _iterate(
+    events: AsyncGenerator[Event, None], call: Callable[[Callable[[], Awaitable[Any]]], Any]
+) -> Iterator[Event]:
+    """Yield the events of an asynchronous generator, each fetched by a call that blocks."""
+    try:
+        while True:
+            event: Event | None = call(partial(anext, events, None))
+            if event is None:
+                return
+            yield event
+    finally:
+        call(events.aclose)

@@ -40,7 +40,7 @@ from ryecore.state.model import Status
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
-from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_options
+from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
 
 __all__ = ["main"]
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 async def _prune(payload: Payload) -> None:
-    async with Rye.open(**payload.settings.to_options()) as rye:
+    async with Rye.open(payload.settings.project_path, **payload.settings.to_options()) as rye:
         await rye.threads.prune_automatically()
 
 
@@ -127,7 +127,7 @@ async def _run_thread(
         Registered(payload.thread_id, fence),
     )
     try:
-        opened = Rye.open(environ=environ_without(), **open_options(payload.settings))
+        opened = open_rye(payload.settings, environ_without())
     except RyeError as error:  # nothing has begun that could end it
         threads.free_start_key(payload.thread_id)
         result = error.during(payload.item_id).to_dict()
@@ -146,7 +146,7 @@ async def _run_thread(
 async def _execute(
     payload: Payload, threads: ThreadStore, stop: CancelToken
 ) -> tuple[Status, Mapping[str, object]]:
-    async with Rye.open(**open_options(payload.settings)) as rye:
+    async with open_rye(payload.settings) as rye:
         done = await rye.execute(
             payload.item_id,
             payload.parameters,

@@ -8,8 +8,8 @@ Source: decision 20.
 
 import os
 import signal
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
@@ -19,8 +19,9 @@ from ryecore.host_factory import call_factory
 from ryecore.policy import CancelToken
 from ryecore.policy.context import THREAD_ID, THREAD_MARK
 from ryecore.runs.naming import PARENT_ID
+from ryecore.rye import Rye
 
-__all__ = ["cancel_on_signal", "catch_stop_signals", "environ_without", "open_options"]
+__all__ = ["cancel_on_signal", "catch_stop_signals", "environ_without", "open_rye"]
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -49,14 +50,23 @@ async def cancel_on_signal(
             stop.cancel()
 
 
-def open_options(settings: Settings) -> dict[str, Any]:
-    """Return the arguments of `Rye.open`, with those that the host's factory makes in this process.
+def open_rye(settings: Settings, environ: Mapping[str, str] | None = None) -> Rye:
+    """Open the host's project in this process, with what the host's factory makes here.
+
+    Args:
+        settings: The host's settings.
+        environ: The environment that tools may inherit from; this process's by default.
 
     Raises:
         ConfigError: The factory can't be imported or called, or returns something else.
+        RyeError: The project can't be opened.
     """
-    factory = settings.deps_factory
-    return settings.to_options() | ({} if factory is None else call_factory(factory))
+    options = settings.to_options()
+    if settings.deps_factory is not None:
+        options.update(call_factory(settings.deps_factory))
+    if environ is not None:
+        options["environ"] = environ
+    return Rye.open(settings.project_path, **options)
 
 
 def environ_without(names: Iterable[str] = ()) -> dict[str, str]:

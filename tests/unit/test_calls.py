@@ -1,11 +1,13 @@
 """The documented calls: a plain dict always."""
 
+import inspect
 import json
 
 import pytest
 
-from ryecore import CallContext, rye_execute, rye_fetch, rye_sign
-from ryecore.calls import answer
+from ryecore import CallContext, Rye, rye_execute, rye_fetch, rye_sign
+from ryecore.calls import EXECUTE_KEYWORDS, answer
+from ryecore.mcp_server.schemas import INPUT_SCHEMAS
 from tests.thread_deps import DEPS, furnish
 from tests.workspace import Workspace
 
@@ -17,6 +19,14 @@ def home(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     for name, value in (*workspace.environ.items(), ("USER_SPACE", str(workspace.user))):
         monkeypatch.setenv(name, value)
     return workspace
+
+
+async def test_rye_execute_takes_what_rye_execute_takes_and_models_are_offered_a_part_of_it():
+    keywords = set(inspect.signature(Rye.execute).parameters)
+    assert keywords - set(EXECUTE_KEYWORDS.values()) == {"self", "ref", "output_log", "ctx"}
+    assert set(EXECUTE_KEYWORDS.values()) <= keywords
+    offered = set(INPUT_SCHEMAS["rye_execute"]["properties"])
+    assert offered - set(EXECUTE_KEYWORDS) == {"item_id", "project_path"}
 
 
 async def test_rye_fetch_gives_the_item(home):

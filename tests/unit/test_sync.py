@@ -1,6 +1,7 @@
 """SyncRye: the same verbs, blocking, from any thread."""
 
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -12,7 +13,10 @@ import anyio
 import pytest
 
 from ryecore import CallContext, Rye, SyncRye
+from ryecore.actions.graphs import Graphs
+from ryecore.actions.threads import Threads
 from ryecore.errors import ConfigError, RyeClosed
+from ryecore.sync import SyncGraphs, SyncThreads
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -59,9 +63,27 @@ def test_it_has_the_verbs_of_rye(workspace):
         assert rye.sign(ref).signed[0].relative == "a/t.sh"
         assert rye.verify(ref).is_verified
         assert rye.trust_project().is_file()
-    asynchronous = {name for name in vars(Rye) if not name.startswith("_")}
-    blocking = {name for name in vars(SyncRye) if not name.startswith("_")}
-    assert asynchronous - blocking == {"aclose"}
+
+
+INTERNAL = {"aclose", "run", "carry_out", "prune_automatically", "check_resume"}
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "blocking"), [(Rye, SyncRye), (Threads, SyncThreads), (Graphs, SyncGraphs)]
+)
+def test_each_method_is_there_with_its_parameters_and_its_documentation(asynchronous, blocking):
+    for name, method in inspect.getmembers(asynchronous, inspect.isfunction):
+        if name.startswith("_") or (name in INTERNAL and not hasattr(blocking, name)):
+            continue
+        twin = getattr(blocking, name)
+        assert inspect.signature(twin).parameters == inspect.signature(method).parameters
+        assert twin.__doc__ == method.__doc__
+        assert not inspect.iscoroutinefunction(twin)
+
+
+def test_rye_has_at_most_fifteen_methods():
+    methods = inspect.getmembers(Rye, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
+    assert len([name for name, _ in methods if not name.startswith("_")]) <= 15
 
 
 def test_a_person_is_asked_before_a_model_signs(workspace):

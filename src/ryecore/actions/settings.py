@@ -1,18 +1,32 @@
 """How a Rye was opened, as data."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from attrs import field, frozen
 
+from ryecore.chain.config import HostConfig
 from ryecore.errors import ConfigError
 from ryecore.items.spaces import Space
-from ryecore.policy.environment import may_set_from_dotenv
+from ryecore.lillux.keys import PublicKey
+from ryecore.policy.environment import InheritEnv, may_set_from_dotenv
 from ryecore.state.model import Durability
 
-__all__ = ["WARM_MEMORY_MIB", "Settings", "check_allowed", "check_factory", "check_warm_memory"]
+if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.policy.permissions import Approve
+
+__all__ = [
+    "WARM_MEMORY_MIB",
+    "OpenOptions",
+    "Settings",
+    "check_allowed",
+    "check_factory",
+    "check_warm_memory",
+]
 
 WARM_MEMORY_MIB: Final = 256
 """What the templates of warm starts may take by default."""
@@ -20,6 +34,26 @@ WARM_MEMORY_MIB: Final = 256
 _MAX_WARM_MEMORY_MIB: Final = 1024 * 1024
 
 _FACTORY: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options of `Rye.open`; its documentation describes each."""
+
+    user_space: str | PathLike[str] | None
+    system_spaces: Iterable[Space] | None
+    environ: Mapping[str, str] | None
+    inherit_env: InheritEnv
+    allow_env: Iterable[str]
+    trusted_keys: Iterable[PublicKey | str | bytes]
+    trust_project_interpreters: bool
+    config: HostConfig | None
+    cache_dir: str | PathLike[str] | None
+    approve: "Approve | None"
+    agent: "AgentRunnerDeps | None"
+    deps_factory: str | None
+    durability: Durability
+    warm_memory_mib: int
+    recover: bool
 
 
 @frozen
@@ -44,7 +78,7 @@ class Settings:
     project_path: str
     user_space: str
     system_spaces: tuple[Space, ...]
-    inherit_env: str | Collection[str]
+    inherit_env: InheritEnv
     trusted_keys: tuple[str, ...]
     trust_project_interpreters: bool
     config: Mapping[str, Mapping[str, Any]] = field(repr=False)
@@ -59,10 +93,9 @@ class Settings:
         """The user's `.ai` folder."""
         return Path(self.user_space) / ".ai"
 
-    def to_options(self) -> dict[str, Any]:
-        """The settings as the arguments of `Rye.open`."""
+    def to_options(self) -> OpenOptions:
+        """Return the options with which `Rye.open` opens the same project."""
         return {
-            "project_path": self.project_path,
             "user_space": self.user_space,
             "system_spaces": self.system_spaces,
             "inherit_env": self.inherit_env,

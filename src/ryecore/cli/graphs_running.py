@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -241,8 +241,7 @@ def _work(work: Work, project_path: str, deps: str | None, *, as_json: bool) -> 
 
 
 async def _opened(work: Work, project_path: str, deps: str | None) -> tuple[ExecutionResult, str]:
-    models: Mapping[str, Any] = models_of(deps, are_wanted=True)
-    async with Rye.open(project_path, **models) as rye:
+    async with Rye.open(project_path, **models_of(deps, are_wanted=True)) as rye:
         return await work(rye)
 
 

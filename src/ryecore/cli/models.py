@@ -3,10 +3,10 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import click
 
+from ryecore.actions.settings import OpenOptions
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
@@ -19,7 +19,7 @@ deps_option = click.option(
 )
 
 
-def models_of(deps: str | None, *, are_wanted: bool) -> dict[str, Any]:
+def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
     """The arguments of `Rye.open` that give it models; none where there are none.
 
     Args:

@@ -2,12 +2,13 @@
 
 import inspect
 import json
+from typing import ForwardRef
 
 import pytest
 from attrs import asdict
 
 from ryecore import Rye
-from ryecore.actions.settings import Settings, check_warm_memory
+from ryecore.actions.settings import OpenOptions, Settings, check_warm_memory
 from ryecore.errors import ConfigError
 
 # What can't travel, or is the other process's own; only the first process recovers what died.
@@ -15,11 +16,23 @@ INJECTED = {"environ", "approve", "agent", "recover"}
 
 
 def test_every_option_that_can_travel_does() -> None:
-    options = set(inspect.signature(Rye.open).parameters) - INJECTED
+    options = set(inspect.signature(Rye.open).parameters) - INJECTED - {"project_path"}
     settings = Settings("/p", "/u", (), "safe", (), False, {}, "/c", "process", None, 7)
     assert set(settings.to_options()) == options
     assert settings.to_options()["warm_memory_mib"] == 7
     assert json.loads(json.dumps(asdict(settings)))["warm_memory_mib"] == 7
+
+
+def test_a_dictionary_of_options_has_the_types_of_the_arguments() -> None:
+    parameters = dict(inspect.signature(Rye.open).parameters)
+    del parameters["project_path"]
+    arguments = {name: _spelt(parameter.annotation) for name, parameter in parameters.items()}
+    assert {name: _spelt(kind) for name, kind in OpenOptions.__annotations__.items()} == arguments
+
+
+def _spelt(annotation: object) -> str:
+    text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else str(annotation)
+    return text.replace("os.PathLike", "PathLike")
 
 
 @pytest.mark.parametrize("bound", [0, 1, 256, 1024 * 1024])
