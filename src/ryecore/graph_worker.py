@@ -22,8 +22,8 @@ from attrs import evolve
 from ryecore.actions.graph_process import ended_badly
 from ryecore.actions.payload import Payload
 from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.graph.live import ProgressLines
 from ryecore.graph.run import GraphRun
-from ryecore.graph.view.progress import ProgressLines
 from ryecore.graph.wish import GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext, CancelToken

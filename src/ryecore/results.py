@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.graph.journal.events import GraphEvent as GraphEvent
     from ryecore.graph.model import Graph as Graph
+    from ryecore.graph.projection import NodeSeen as NodeSeen
+    from ryecore.graph.projection import RunSeen as RunSeen
     from ryecore.graph.reading import GraphReport as GraphReport
     from ryecore.graph.result import GraphResult as GraphResult
     from ryecore.graph.run import GraphRun as GraphRun
+    from ryecore.graph.run_view import RunView as RunView
+    from ryecore.graph.run_view import StepSeen as StepSeen
     from ryecore.graph.schedule import NodeError as NodeError
-    from ryecore.graph.view.run_view import RunView as RunView
-    from ryecore.graph.view.run_view import StepSeen as StepSeen
-    from ryecore.graph.view.seen import NodeSeen as NodeSeen
-    from ryecore.graph.view.seen import RunSeen as RunSeen
     from ryecore.policy.budget import Account as Account
     from ryecore.policy.budget import Amount as Amount
     from ryecore.policy.budget import Charge as Charge
@@ -49,6 +49,6 @@ if TYPE_CHECKING:
     from ryecore.threads.records.replay_report import ReplayReport as ReplayReport
     from ryecore.threads.result import StartedThread as StartedThread
     from ryecore.threads.result import ThreadResult as ThreadResult
-    from ryecore.threads.view.tree import TreeNode as TreeNode
+    from ryecore.threads.tree import TreeNode as TreeNode
 else:
     __getattr__, __dir__ = lazy_names(__name__)

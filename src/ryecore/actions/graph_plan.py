@@ -4,7 +4,7 @@ from ryecore.chain.model import ValidChain
 from ryecore.graph.loading import refuse_spliced
 from ryecore.graph.model import GRAPH_RUNTIME
 from ryecore.graph.reading import read_graph
-from ryecore.graph.view.text import does_text
+from ryecore.graph.rendering import does_text
 from ryecore.runs.programs import ChainLookup
 
 __all__ = ["graph_plan"]

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ryecore.graph.reading import GraphReport
     from ryecore.graph.result import GraphResult
     from ryecore.graph.run import GraphRun
+    from ryecore.graph.run_view import RunView
     from ryecore.graph.service import GraphService
     from ryecore.graph.validation.calls import SchemaLookup
-    from ryecore.graph.view.run_view import RunView
     from ryecore.state.model import ThreadRecords
     from ryecore.state.store import ThreadStore
 
@@ -385,7 +385,7 @@ class Graphs:
             ThreadNotFound: There is none of this id.
             InputError: It is no run of a graph.
         """
-        from ryecore.graph.view.looking import look_at_run, with_graph  # noqa: PLC0415 - for runs
+        from ryecore.graph.run_view import look_at_run, with_graph  # noqa: PLC0415 - for runs
 
         def look() -> "tuple[RunView, Found | None]":
             _, found = self._find(run_id)
@@ -423,7 +423,7 @@ class Graphs:
             InputError: `limit` or `offset` is negative or not a whole number.
             StateError: The registry can't be read.
         """
-        from ryecore.graph.view.looking import list_runs  # noqa: PLC0415 - for runs alone
+        from ryecore.graph.run_view import list_runs  # noqa: PLC0415 - for runs alone
         from ryecore.state.model import ThreadRecords  # noqa: PLC0415
 
         if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
@@ -465,7 +465,7 @@ class Graphs:
             ThreadNotFound: There is none of this id.
             InputError: It is no run of a graph.
         """
-        from ryecore.graph.view.looking import is_run  # noqa: PLC0415 - for runs alone
+        from ryecore.graph.run_view import is_run  # noqa: PLC0415 - for runs alone
 
         store = self._opened(run_id)
         found = store.find(run_id)

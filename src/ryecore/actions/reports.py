@@ -8,7 +8,6 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ryecore.actions.render import render_thread
 from ryecore.display.text import StyledText
 from ryecore.errors import StateError
 from ryecore.state.model import ThreadRecord
@@ -77,6 +76,8 @@ class ThreadReport:
 
     def render(self) -> StyledText:
         """The thread for a terminal or a notebook."""
+        from ryecore.threads.rendering import render_thread  # noqa: PLC0415 - to be shown alone
+
         return render_thread(
             self.record, self.result, str(self.folder), children=self.children, chain=self.chain
         )

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from ryecore.actions.render import render_directive
 from ryecore.chain.model import ExecutionResult
+from ryecore.chain.rendering import render_directive
 from ryecore.display.text import StyledText
 from ryecore.threads.planner.plan import DirectivePlan
 

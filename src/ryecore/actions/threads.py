@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
-    from ryecore.threads.view.tree import TreeNode
+    from ryecore.threads.tree import TreeNode
     from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadReport", "Threads"]
@@ -246,7 +246,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        from ryecore.threads.view.watching import load_tree  # noqa: PLC0415 - for threads alone
+        from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
         def load() -> "TreeNode":
             store, found = self._find(thread_id)
@@ -270,7 +270,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        from ryecore.threads.view.watching import watch_tree  # noqa: PLC0415 - for threads alone
+        from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
 
         async def watch() -> "TreeNode":
             store, found = await run_in_thread(self._find, thread_id)

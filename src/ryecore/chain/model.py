@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from attrs import field, frozen
 
-from ryecore.chain.render import render_chain, render_result
+from ryecore.chain.rendering import render_chain, render_result
 from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.display.text import StyledText
 from ryecore.errors import ToolFailed
@@ -210,7 +210,7 @@ def _without_chain(document: Mapping[str, object]) -> dict[str, object]:
 
 def _drawn(chain: Chain, events: Iterable[Mapping[str, object]], status: "BoxStatus" = "") -> str:
     """A chain for a notebook."""
-    from ryecore.chain.drawing import chain_picture  # noqa: PLC0415 - for notebooks alone
+    from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - for notebooks alone
     from ryecore.display import to_html  # noqa: PLC0415
 
     return to_html(chain_picture(chain, events, status=status))

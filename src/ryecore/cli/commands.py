@@ -16,7 +16,7 @@ from ryecore import __version__
 from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
 from ryecore.chain.model import ChainTrace, ExecutionResult
-from ryecore.chain.render import render_result
+from ryecore.chain.rendering import render_result
 from ryecore.cli.arguments import (
     HintedGroup,
     TakesParameters,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from ryecore.actions.render import add_more, thread_line
 from ryecore.cli.graphs_running import resume, run, step
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
@@ -17,11 +16,12 @@ from ryecore.display.text import StyledText
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecords
+from ryecore.threads.rendering import add_more, thread_line
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph
     from ryecore.graph.reading import GraphReport
-    from ryecore.graph.view.run_view import RunView
+    from ryecore.graph.run_view import RunView
 
 __all__ = ["graph"]
 
@@ -83,8 +83,8 @@ def show_graph(name: str, project_path: str, drawing: Drawing, as_json: bool) ->
 
     Of a run, also what happened at each node, where it stands, and how to go on with it.
     """
-    from ryecore.graph.view.run_view import RunView  # noqa: PLC0415 - other commands need none
-    from ryecore.graph.view.text import document_of, render_graph  # noqa: PLC0415
+    from ryecore.graph.rendering import document_of, render_graph  # noqa: PLC0415
+    from ryecore.graph.run_view import RunView  # noqa: PLC0415 - other commands need none
 
     with errors_shown(as_json=as_json):
 

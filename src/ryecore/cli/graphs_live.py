@@ -12,11 +12,10 @@ from ryecore.cli.live import LiveText, can_redraw, size_of, to_its_end
 from ryecore.cli.output import tell
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
+from ryecore.graph.live import ProgressLines, render_live
+from ryecore.graph.projection import RunSight
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
-from ryecore.graph.view.live import render_live
-from ryecore.graph.view.progress import ProgressLines
-from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import NOTHING, Amount
 
 __all__ = ["graph_to_its_end"]

@@ -17,8 +17,8 @@ from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 from ryecore.state.waiting import run_in_thread
-from ryecore.threads.view.drawing import render_change, render_tree
-from ryecore.threads.view.tree import TreeNode
+from ryecore.threads.rendering import render_change, render_tree
+from ryecore.threads.tree import TreeNode
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult

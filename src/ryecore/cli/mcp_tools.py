@@ -10,7 +10,7 @@ import click
 from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.chain.render import render_result
+from ryecore.chain.rendering import render_result
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.signals import stopped_by_signals

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
-from ryecore.chain.render import render_error
+from ryecore.chain.rendering import render_error
 from ryecore.display.notices import RyeWarning
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError

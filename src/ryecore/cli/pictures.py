@@ -14,12 +14,12 @@ from ryecore.chain.model import ChainTrace
 from ryecore.cli.output import show, show_piece
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError
-from ryecore.threads.view.tree import TreeNode
+from ryecore.threads.tree import TreeNode
 
 if TYPE_CHECKING:
     from ryecore.display import Picture
     from ryecore.graph.model import Graph
-    from ryecore.graph.view.run_view import RunView
+    from ryecore.graph.run_view import RunView
 
 __all__ = ["Drawing", "drawing_options"]
 
@@ -49,7 +49,7 @@ class Drawing:
         Raises:
             InputError: The file can't be written.
         """
-        from ryecore.chain.drawing import chain_picture  # noqa: PLC0415 - other calls need none
+        from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - other calls need none
 
         self._show(chain_picture(trace.chain, trace.events))
 
@@ -59,7 +59,7 @@ class Drawing:
         Raises:
             InputError: The file can't be written.
         """
-        from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
+        from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
         self._show(tree_picture(nodes, now=time.time()))
 
@@ -69,7 +69,7 @@ class Drawing:
         Raises:
             InputError: The file can't be written.
         """
-        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         self._show(graph_picture(graph, None if run is None else run.seen))
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import anyio
 import click
 
-from ryecore.actions.render import add_more, thread_line
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.opened import with_threads
 from ryecore.cli.options import json_option, project_option
@@ -24,6 +23,7 @@ from ryecore.errors import RyeError
 from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.threads.rendering import add_more, thread_line
 
 __all__ = ["threads"]
 

@@ -18,8 +18,8 @@ from ryecore.cli.transcript_lines import record_lines
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError
 from ryecore.threads.events import RECORD_TYPES
-from ryecore.threads.view.drawing import render_tree
-from ryecore.threads.view.tree import TreeNode
+from ryecore.threads.rendering import render_tree
+from ryecore.threads.tree import TreeNode
 
 __all__ = ["transcript", "tree", "watch"]
 

@@ -8,7 +8,6 @@ of the functions below, and all of them follow the same two tables of characters
 
 import json
 import re
-from html import escape
 from typing import Final
 
 __all__ = [
@@ -40,14 +39,14 @@ _INVISIBLE: Final = frozenset(
 Source: https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point.
 """
 
-_MARKDOWN_CONTROLS: Final = re.compile(
+_MARKDOWN_CONTROLS: Final = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\uffff\ud800-\udfff"
     "\U0001d159\U000e0000-\U000e0fff]"
 )
 """Controls, and what doesn't show. Prose keeps its blanks, and its emoji their selectors."""
 
-_MERMAID_SYNTAX: Final = re.compile(
+_MERMAID_SYNTAX: Final = (
     r"""["#&<>`\\%{}*~;|\[\]()@^$!=]"""  # what mermaid, HTML or markdown would read
     r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis
     r"|:(?=//)|(?<=www)\."  # a link
@@ -126,7 +125,9 @@ def escape_html(text: str, *, keep: str = "\t") -> str:
         text: The text.
         keep: Control characters that stay as they are.
     """
-    return escape(escape_controls(text, keep=keep))
+    import html  # noqa: PLC0415 - for notebooks and pictures alone
+
+    return html.escape(escape_controls(text, keep=keep))
 
 
 def escape_json(document: str) -> str:
@@ -144,11 +145,13 @@ def escape_json(document: str) -> str:
 
 def escape_markdown(text: str) -> str:
     r"""Spell out what doesn't show in prose, such as `\x1b`, and end lines by line feeds."""
-    return _MARKDOWN_CONTROLS.sub(
-        lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n")
+    return re.sub(
+        _MARKDOWN_CONTROLS,
+        lambda found: found[0].encode("unicode_escape").decode(),
+        text.replace("\r\n", "\n"),
     )
 
 
 def escape_mermaid(text: str) -> str:
     """Write a text on one line, so that nothing of it is read as mermaid, Markdown or HTML."""
-    return _MERMAID_SYNTAX.sub(lambda found: f"#{ord(found.group())};", to_one_line(text))
+    return re.sub(_MERMAID_SYNTAX, lambda found: f"#{ord(found.group())};", to_one_line(text))

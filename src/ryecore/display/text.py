@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from ryecore.display.sanitize import escape_controls, escape_html, to_one_line
 
-__all__ = ["Span", "StyledText", "columns_of", "cut", "fitted", "main_line", "shown"]
+__all__ = ["Span", "StyledText", "brief", "count_columns", "cut", "cut_start", "main_line"]
 
 _ANSI: Final = {
     "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
@@ -17,8 +17,6 @@ _CSS: Final = {
     "good": "color:#2da44e", "bad": "color:#e5534b", "warn": "color:#bf8700",
     "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#3b8eea",
 }  # fmt: skip
-
-_MAX_SHOWN: Final = 400
 
 Span = tuple[str, str]
 """A text and its style."""
@@ -73,7 +71,7 @@ class StyledText:
 # Texts that have to fit into columns
 
 
-def columns_of(text: str) -> int:
+def count_columns(text: str) -> int:
     """How many columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
@@ -83,9 +81,9 @@ def columns_of(text: str) -> int:
     )
 
 
-def fitted(name: str, room: int) -> str:
+def cut_start(name: str, room: int) -> str:
     """A name whose end, which says most, is kept where it doesn't fit."""
-    return name if columns_of(name) <= room else f"…{cut(name[::-1], room, mark='')[::-1][1:]}"
+    return name if count_columns(name) <= room else f"…{cut(name[::-1], room, mark='')[::-1][1:]}"
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:
@@ -96,21 +94,26 @@ def cut(text: str, room: int, mark: str = "…") -> str:
         room: How many columns there are.
         mark: What says that there is more.
     """
-    if columns_of(text) <= room:
+    if count_columns(text) <= room:
         return text
     kept, left = "", room - len(mark)
     for one in text:
-        left -= columns_of(one)
+        left -= count_columns(one)
         if left < 0:
             break
         kept += one
     return kept + mark
 
 
-def shown(value: object) -> str:
-    """A value on one line, cut where it is long."""
+def brief(value: object, columns: int = 400) -> str:
+    """Return a value on one line, cut where it is long; JSON unless it is a text.
+
+    Args:
+        value: Any value.
+        columns: How many columns there are.
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return cut(to_one_line(text[: 4 * _MAX_SHOWN]), _MAX_SHOWN)
+    return cut(to_one_line(text[: 4 * columns]), columns)
 
 
 def main_line(error: str) -> str:

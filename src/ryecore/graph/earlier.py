@@ -13,9 +13,8 @@ from ryecore.graph.journal.events import GraphEvent, event_of
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
+from ryecore.graph.run_view import RunView, look_at_run, with_graph
 from ryecore.graph.schedule import EndStatus, NodeError
-from ryecore.graph.view.looking import look_at_run, with_graph
-from ryecore.graph.view.run_view import RunView
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.record_stream import follow_records
 from ryecore.state.waiting import run_in_thread

@@ -11,7 +11,7 @@ from attrs import Factory, field, frozen
 
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.items.refs import ItemRef
-from ryecore.policy.conditions import Condition
+from ryecore.policy.conditions import Condition, describe_condition
 from ryecore.policy.expressions import Template
 from ryecore.policy.hooks import Hook
 
@@ -52,6 +52,16 @@ class Edge:
 
     to: str
     when: Condition | None = None
+
+    def label(self, *, is_last_of_several: bool) -> str:
+        """Return what a reader is shown on the edge: its condition, or that it is the rest.
+
+        Args:
+            is_last_of_several: Whether other edges of its node are tried before it.
+        """
+        if self.when is None:
+            return "else" if is_last_of_several else ""
+        return describe_condition(self.when)
 
 
 @frozen
@@ -240,6 +250,6 @@ class Graph:
 
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self))

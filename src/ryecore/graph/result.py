@@ -7,10 +7,10 @@ from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import StyledText, shown
+from ryecore.display.text import StyledText, brief
 from ryecore.graph.model import Graph
+from ryecore.graph.projection import RunSeen
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
-from ryecore.graph.view.seen import RunSeen
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
 
@@ -78,16 +78,16 @@ class GraphResult(ExecutionResult):
         text.line("  ", (f"run {self.run_id}", "dim"))
         if isinstance(self.output, Mapping):
             for key, value in self.output.items():
-                text.line((f"  {to_one_line(str(key))}: ", "dim"), shown(value))
+                text.line((f"  {to_one_line(str(key))}: ", "dim"), brief(value))
         elif self.output is not None:
-            text.line("  ", shown(self.output))
+            text.line("  ", brief(self.output))
         return text
 
     def _repr_html_(self) -> str:
         if self.graph is None or self.seen is None:
             return self.render().html()
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.seen)) + self.render().html()
 

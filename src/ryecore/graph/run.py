@@ -119,7 +119,7 @@ class GraphRun:
     def _repr_html_(self) -> str:
         if self._result is not None:
             return self._result._repr_html_()
-        from ryecore.graph.view.shown import run_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.graph.live import run_html  # noqa: PLC0415 - for notebooks alone
 
         # It is shown between two cells: nothing is settled, and nobody is waited for.
         path = self._host.store.folder_of(self.run_id) / TRANSCRIPT

@@ -3,6 +3,7 @@
 Source: docs/design/threads.md#conditions.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -18,6 +19,7 @@ __all__ = [
     "Comparison",
     "Condition",
     "Negation",
+    "describe_condition",
     "look_up",
     "read_condition",
 ]
@@ -25,6 +27,10 @@ __all__ = [
 OPERATORS: Final = (
     "eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "exists",
 )  # fmt: skip
+_OPERATOR_WORDS: Final[Mapping[str, str]] = {
+    "eq": "=", "ne": "≠", "gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "in": "in",
+    "contains": "contains", "regex": "matches",
+}  # fmt: skip
 _MAX_DEPTH: Final = 32
 _PATH: Final = re.compile(r"[^.\[\]]+|\[\d+\]")
 
@@ -262,3 +268,24 @@ def _compare(op: str, is_less: bool, is_more: bool, is_same: bool) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def describe_condition(condition: Condition) -> str:
+    """Return a condition in words, such as `state.score ≥ 0.8`."""
+    match condition:
+        case Comparison(path=path, op="exists", value=value):
+            return f"{path} is absent" if value is False else f"{path} is there"
+        case Comparison(path=path, op=op, value=value):
+            said = json.dumps(value, ensure_ascii=False, default=str)
+            return f"{path} {_OPERATOR_WORDS.get(op, op)} {said}"
+        case AllOf(parts=parts):
+            return " and ".join(map(_describe_part, parts)) or "always"
+        case AnyOf(parts=parts):
+            return " or ".join(map(_describe_part, parts)) or "never"
+        case Negation(part=part):
+            return f"not {_describe_part(part)}"
+
+
+def _describe_part(condition: Condition) -> str:
+    text = describe_condition(condition)
+    return f"({text})" if isinstance(condition, AllOf | AnyOf) else text

@@ -125,7 +125,7 @@ class ThreadResult(ExecutionResult):
 
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.threads.view.picture import result_picture  # noqa: PLC0415
+        from ryecore.threads.picture import result_picture  # noqa: PLC0415
 
         return self.render().html() + to_html(result_picture(self))
 

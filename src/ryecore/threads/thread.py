@@ -20,9 +20,9 @@ from ryecore.state.waiting import run_in_thread
 from ryecore.threads.events import ThreadEvent
 from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.recorder import Recorder
+from ryecore.threads.rendering import render_tree
 from ryecore.threads.result import ThreadResult, kept_result
-from ryecore.threads.view.drawing import render_tree
-from ryecore.threads.view.watching import load_tree
+from ryecore.threads.tree import load_tree
 
 __all__ = ["Thread"]
 
@@ -219,7 +219,7 @@ class Thread:
 
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.threads.view.picture import tree_picture  # noqa: PLC0415
+        from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
         # It is shown between two cells: nothing is settled, and nobody is waited for.
         try:

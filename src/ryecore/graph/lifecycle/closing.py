@@ -6,9 +6,9 @@ from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.graph.host import GraphHost
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.loading import LoadedGraph
+from ryecore.graph.projection import RunSight
 from ryecore.graph.result import GraphResult, document_of, status_of
 from ryecore.graph.schedule import Ending, Position
-from ryecore.graph.view.seen import RunSight
 from ryecore.policy.budget import Amount
 from ryecore.runs.unwritten import OVERSPENT, Unwritten
 from ryecore.state.model import Cost, Status

@@ -19,8 +19,8 @@ from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
+from ryecore.graph.projection import RunSight
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
-from ryecore.graph.view.seen import RunSight
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import FatalProblem
 from ryecore.graph.walk.outcomes import result_of

@@ -4,11 +4,10 @@ import pytest
 
 from ryecore.display import to_mermaid, to_svg
 from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.view.picture import graph_picture
-from ryecore.graph.view.seen import RunSeen
-from ryecore.graph.view.wording import condition_text
-from ryecore.policy.conditions import read_condition
-from tests.unit.graph.view.folding import see_run
+from ryecore.graph.picture import graph_picture
+from ryecore.graph.projection import RunSeen
+from ryecore.policy.conditions import describe_condition, read_condition
+from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -171,4 +170,4 @@ def test_a_foreach_counts_its_members_as_they_end():
     ],
 )
 def test_a_condition_in_words(condition, said):
-    assert condition_text(read_condition(condition)) == said
+    assert describe_condition(read_condition(condition)) == said

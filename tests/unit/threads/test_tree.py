@@ -8,8 +8,7 @@ import pytest
 
 from ryecore.errors import ThreadNotFound
 from ryecore.state.model import Cost
-from ryecore.threads.view.tree import TreeNode
-from ryecore.threads.view.watching import load_tree, watch_tree
+from ryecore.threads.tree import TreeNode, load_tree, watch_tree
 from tests.unit.threads.thread_tree import ThreadTree
 from tests.workspace import Workspace
 

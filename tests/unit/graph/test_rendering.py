@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import pytest
 
 from ryecore.chain.primitives import EFFECT_UNKNOWN
-from ryecore.display.text import columns_of, main_line, shown
+from ryecore.display.text import brief, count_columns, main_line
 from ryecore.graph.journal.events import GraphEvent
+from ryecore.graph.live import render_live
 from ryecore.graph.model import Graph
-from ryecore.graph.view.live import render_live
-from ryecore.graph.view.seen import RunSeen
-from ryecore.graph.view.text import bar, render_graph
+from ryecore.graph.projection import RunSeen
+from ryecore.graph.rendering import bar, render_graph
 from ryecore.policy.budget import Amount
 from tests.graphs import graph as written
-from tests.unit.graph.view.folding import see_run
+from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace
 
 RUN = "acme/flow/flow-1"
@@ -123,7 +123,7 @@ def test_a_live_view_fits_its_terminal(flow: Graph, width: int, rows: int) -> No
     cost = Amount(123_000_000, 4567)
     text = render_live(flow, run, width=width, rows=rows, now=200.0, cost=cost).plain()
     lines = text.splitlines()
-    assert max(map(columns_of, lines)) <= width
+    assert max(map(count_columns, lines)) <= width
     assert len(lines) == 1 + min(rows, 4) + (rows < 4)
     assert any(line.lstrip().startswith("▸ each") for line in lines[1:])
     if width >= 80:
@@ -145,7 +145,7 @@ def test_a_graph_as_text_fits_and_says_where_it_leads(flow: Graph, width: int) -
     run = seen(over("load", next="each"), over("each", count=3, done=3, failed=1))
     for text in (render_graph(flow, width=width), render_graph(flow, run, width=width)):
         lines = text.plain().splitlines()
-        assert max(map(columns_of, lines[4:])) <= width
+        assert max(map(count_columns, lines[4:])) <= width
         assert any("→ sorry  on error" in line for line in lines)
         assert any("→ each  result is there" in line for line in lines)
 
@@ -168,4 +168,4 @@ def test_the_line_of_an_error_that_says_most() -> None:
     assert main_line(longer) == "ValueError: No tide:"
     assert main_line("no\nmore") == "no"
     assert main_line("") == ""
-    assert columns_of(shown({"a": "x" * 9999})) == 400
+    assert count_columns(brief({"a": "x" * 9999})) == 400

@@ -1,24 +1,26 @@
-"""A tree of threads as text: for a terminal of any width, and for a notebook. Pure.
+"""Threads as text: one in a line, one with its result, and trees of them, for any width. Pure.
 
-One row a thread: what it is, and what it has used of what it may use. Tokens and spend count a
-thread together with all below it, as its budget does.
+One row of a tree is a thread: what it is, and what it has used of what it may use. Tokens and spend
+count a thread together with all below it, as its budget does.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from attrs import frozen
 
+from ryecore.chain.rendering import render_result
 from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import Span, StyledText, columns_of, cut, fitted
-from ryecore.state.model import Status
-from ryecore.threads.view.rows import TreeRow, rows_of
-from ryecore.threads.view.tree import TreeNode
+from ryecore.display.text import Span, StyledText, brief, count_columns, cut, cut_start
+from ryecore.state.model import MICROCENTS_PER_USD, Status, ThreadRecord, ThreadRecords
+from ryecore.threads.rows import TreeRow, rows_of
+from ryecore.threads.tree import TreeNode
 
-__all__ = ["render_change", "render_tree"]
+__all__ = ["add_more", "render_change", "render_thread", "render_tree", "thread_line"]
 
 _STYLES: Final[dict[Status, str]] = {
     "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
@@ -207,8 +209,8 @@ def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> No
     noted = [one for one in everyone if one.note]
     noted.sort(key=lambda one: one.started_at if one.ended_at is None else one.ended_at)
     for one in noted[-_MAX_NOTES:]:
-        name = fitted(to_one_line(one.thread_id), max(width // 2 - 2, 1))
-        room = width - columns_of(name) - 4
+        name = cut_start(to_one_line(one.thread_id), max(width // 2 - 2, 1))
+        room = width - count_columns(name) - 4
         text.line(
             (f"{_MARKS[one.status]} ", _STYLES[one.status]),
             (name, "id"),
@@ -222,7 +224,9 @@ def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> No
 def _arrange(text: StyledText, lines: list[_Line], total: _Line | None, width: int) -> None:
     counted = [*lines, total] if total is not None else lines
     lines_with_cells = [one for one in counted if one.cells]
-    longest = max((one.lead + columns_of(one.name[0]) for one in counted if one.cells), default=0)
+    longest = max(
+        (one.lead + count_columns(one.name[0]) for one in counted if one.cells), default=0
+    )
     columns: list[_Column] = []
     room = width
     for layout in _LAYOUTS:
@@ -245,17 +249,17 @@ def _arrange(text: StyledText, lines: list[_Line], total: _Line | None, width: i
 def _add(text: StyledText, line: _Line, columns: "list[_Column]", room: int, width: int) -> None:
     guides = _shortened(line.guides, room // 2)
     spans: list[Span] = [(guides, "dim")] if guides else []
-    left = room - columns_of(guides)
+    left = room - count_columns(guides)
     if line.mark[0]:
         spans.append((f"{line.mark[0]} ", line.mark[1]))
         left -= 2
     name, style = line.name
     if not line.cells:  # it may run on below the columns, as nothing stands there
-        text.line(*spans, (cut(name, width - columns_of(guides)), style))
+        text.line(*spans, (cut(name, width - count_columns(guides)), style))
         return
-    name = fitted(name, max(left, 1))
+    name = cut_start(name, max(left, 1))
     spans.append((name, style))
-    spans.append((" " * (left - columns_of(name)), ""))
+    spans.append((" " * (left - count_columns(name)), ""))
     for column in columns:
         spans += column.spans(line.cells[column.name])
     text.line(*spans)
@@ -330,3 +334,139 @@ def _shortened(guides: str, room: int) -> str:
     if len(guides) <= room:
         return guides
     return f"⋯{guides[len(guides) - room + 1 :]}" if room > 3 else ""
+
+
+# One thread
+
+
+_MAX_CHILDREN: Final = 12
+
+
+def render_thread(
+    record: ThreadRecord,
+    result: object,
+    folder: str,
+    *,
+    children: Sequence[ThreadRecord] = (),
+    chain: Sequence[str] = (),
+) -> StyledText:
+    """Show a thread, and what came of it.
+
+    Args:
+        record: Its row.
+        result: Its result; None while it runs.
+        folder: Where its files are.
+        children: The threads that it has started.
+        chain: The ids of the threads that go on from one another, itself among them.
+    """
+    text = StyledText()
+    text.line(*thread_line(record))
+    text.line(("  since   ", "dim"), record.created_at)
+    if record.pid is not None:
+        text.line(("  process ", "dim"), str(record.pid))
+    text.line(("  folder  ", "dim"), folder)
+    if record.model is not None:
+        text.line(("  model   ", "dim"), record.model)
+    if record.limits is not None:
+        for name, used, most in _used_of_limits(record):
+            text.line(
+                ("  used    " if name == "turns" else "          ", "dim"),
+                f"{used}",
+                (most, "dim"),
+                f" {name}",
+            )
+    if len(chain) > 1:
+        for place, one in enumerate(chain):
+            here = ("  this one", "dim") if one == record.thread_id else ("", "")
+            text.line(("  chain   " if not place else "          ", "dim"), (one, "id"), here)
+    for place, child in enumerate(children[:_MAX_CHILDREN]):
+        text.line(("  started " if not place else "          ", "dim"), *thread_line(child))
+    if len(children) > _MAX_CHILDREN:
+        text.line("          ", (f"… {len(children) - _MAX_CHILDREN} more", "dim"))
+    if isinstance(result, Mapping) and "directive" in result:
+        _add_outcome(text, result)
+    elif isinstance(result, Mapping):
+        text.add(render_result(dict(result)), "  ")
+    return text
+
+
+def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
+    """What a thread has used itself, of what it and all below it may: name, used, limit."""
+    cost, limits = record.cost, record.limits or {}
+    used = {
+        "turns": f"{cost.turns:,}",
+        "tokens": f"{cost.input_tokens + cost.output_tokens:,}",
+        "spend": f"${cost.spend_microcents / MICROCENTS_PER_USD:.6f}",
+        "spawns": f"{record.spawn_count:,}",
+    }
+    rows = []
+    for name, value in used.items():
+        most = limits.get(name)
+        unit = "$" if name == "spend" else ""
+        shown = "" if not isinstance(most, int | float) else f" of {unit}{most:,}"
+        rows.append((name, value, shown))
+    return rows
+
+
+def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
+    """What came of a directive's thread."""
+    for line in str(result.get("error") or "").splitlines():
+        text.line(("  error   ", "dim"), (line, "bad"))
+    outputs = result.get("outputs")
+    for name, value in (outputs if isinstance(outputs, Mapping) else {}).items():
+        text.line((f"  {name}: ", "dim"), brief(value, 80))
+    if not outputs:
+        for place, line in enumerate(str(result.get("result") or "").splitlines()):
+            text.line(("  said    " if not place else "          ", "dim"), line)
+
+
+def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
+    """Add how many threads a list leaves out, and the command that shows them.
+
+    Args:
+        text: The text to add to.
+        shown: The threads that are listed.
+        limit: How many were asked for.
+        offset: How many were skipped.
+        command: The command that lists them from the first one.
+    """
+    more = shown.total - offset - len(shown)
+    if shown and more > 0:
+        again = f"{command} --offset {offset + limit}" + (
+            "" if limit == 50 else f" --limit {limit}"
+        )
+        text.line((f"{more:,} more of {shown.total:,}; see them: {again}", "dim"))
+
+
+def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:
+    """A thread in one line; of one with a model, what it took and spent too.
+
+    Args:
+        record: Its row.
+        id_width: How many columns its id takes, so that several lines stand below one another.
+    """
+    style, cost = _STYLES[record.status], record.cost
+    turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
+    spent = f"${cost.spend_microcents / MICROCENTS_PER_USD:.4f}"
+    return (
+        (f"{_MARKS[record.status]} ", style),
+        (f"{record.thread_id:<{id_width}}", "id"),
+        (f"  {record.status:<9}", style),
+        (f"  {_lasted(record):>8}", ""),
+        (f"  {turns:>8}  {spent}" if record.model is not None else "", ""),
+        (f"  {record.item_id}", "strong"),
+    )
+
+
+def _lasted(record: ThreadRecord) -> str:
+    until = _time(record.completed_at) if record.completed_at else datetime.now(UTC)
+    seconds = max((until - _time(record.created_at)).total_seconds(), 0)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {seconds:02} s"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,21 +1,94 @@
-"""A tree of threads as the store knows it, once or while it runs."""
+"""The tree of a thread and all that it has started: read from the store, once or while it runs."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import anyio
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from ryecore.policy.limits import Limits, read_limits
-from ryecore.state.change_watcher import ChangeWatcher
-from ryecore.state.model import ThreadRecord
-from ryecore.state.registry import ThreadRegistry
-from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_in_thread
-from ryecore.threads.view.tree import TreeNode
+from ryecore.state.model import MICROCENTS_PER_USD, Status, ThreadRecord, has_ended
 
-__all__ = ["load_tree", "watch_tree"]
+if TYPE_CHECKING:
+    from ryecore.state.registry import ThreadRegistry
+    from ryecore.state.store import ThreadStore
+
+__all__ = ["TreeNode", "load_tree", "watch_tree"]
+
+
+@frozen
+class TreeNode:
+    """A thread, and the threads that it has started.
+
+    Attributes:
+        thread_id: Its id.
+        item_id: What runs in it, as a canonical ref.
+        status: Where it stands.
+        turns: Turns that its model took.
+        tokens: Tokens that it read and wrote itself.
+        spend_microcents: What it spent itself, in units of 1e-8 USD.
+        limits: What it may use; tokens and spend together with all below it.
+        started_at: When it was made, in seconds since 1970 (UTC).
+        ended_at: When it ended; None while it runs.
+        children: The threads that it has started, oldest first; of the root of a tree, also those
+            that continue it.
+        model: The model that it uses.
+        note: What else is to be said of it, such as why it failed.
+    """
+
+    thread_id: str
+    item_id: str
+    status: Status
+    turns: int = 0
+    tokens: int = 0
+    spend_microcents: int = 0
+    limits: Limits = field(factory=Limits)
+    started_at: float = 0.0
+    ended_at: float | None = None
+    children: tuple["TreeNode", ...] = ()
+    model: str | None = None
+    note: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended; those below it may still run."""
+        return has_ended(self.status)
+
+    def to_dict(self) -> dict[str, object]:
+        """The thread and all below it as a JSON-ready object."""
+        return {
+            "thread_id": self.thread_id,
+            "item_id": self.item_id,
+            "status": self.status,
+            "model": self.model,
+            "turns": self.turns,
+            "tokens": self.tokens,
+            "spend": self.spend_microcents / MICROCENTS_PER_USD,
+            "limits": self.limits.to_dict(),
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "note": self.note,
+            "children": [one.to_dict() for one in self.children],
+        }
+
+    def walk(self) -> Iterator["TreeNode"]:
+        """The thread and all below it, each before those that it has started."""
+        waiting: list[TreeNode] = [self]
+        while waiting:
+            one = waiting.pop()
+            yield one
+            waiting.extend(reversed(one.children))
+
+    def _repr_html_(self) -> str:
+        from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+        from ryecore.threads.picture import tree_picture  # noqa: PLC0415
+
+        return to_html(tree_picture([self], now=time.time()))
+
+
+# The tree as the store has it
+
 
 _MAX_REASONS: Final = 20
 """So many failed threads say why: each is a look at the store."""
@@ -24,7 +97,7 @@ _LEAST_S: Final = 0.05
 """Between two looks, however much happens."""
 
 
-def load_tree(store: ThreadStore, root_id: str, *, settles: bool = True) -> TreeNode:
+def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> TreeNode:
     """Read how a thread stands, and all that it has started.
 
     Args:
@@ -41,7 +114,7 @@ def load_tree(store: ThreadStore, root_id: str, *, settles: bool = True) -> Tree
     chain = [one.thread_id for one in store.registry.get_chain(root_id)]
     continuing = chain[chain.index(root_id) :]
 
-    def find(registry: ThreadRegistry) -> tuple[ThreadRecord, ...]:
+    def find(registry: "ThreadRegistry") -> tuple[ThreadRecord, ...]:
         return tuple(row for top in continuing for row in registry.list_tree(top))
 
     rows = store.look_at_all(find) if settles else find(store.registry)
@@ -66,7 +139,7 @@ def load_tree(store: ThreadStore, root_id: str, *, settles: bool = True) -> Tree
 
 
 async def watch_tree(
-    store: ThreadStore,
+    store: "ThreadStore",
     root_id: str,
     draw: Callable[[TreeNode], None],
     *,
@@ -86,6 +159,11 @@ async def watch_tree(
     Raises:
         ThreadNotFound: There is none of this id.
     """
+    import anyio  # noqa: PLC0415 - a tree that is read once needs neither it nor a watcher
+
+    from ryecore.state.change_watcher import ChangeWatcher  # noqa: PLC0415
+    from ryecore.state.waiting import run_in_thread  # noqa: PLC0415
+
     async with ChangeWatcher(store.folder_of(root_id)) as signs:
         while True:
             tree = await run_in_thread(load_tree, store, root_id)
@@ -117,7 +195,7 @@ def _node(row: ThreadRecord, reason: str) -> TreeNode:
     )
 
 
-def _reasons(store: ThreadStore, rows: list[ThreadRecord]) -> dict[str, str]:
+def _reasons(store: "ThreadStore", rows: list[ThreadRecord]) -> dict[str, str]:
     """Why threads failed, of those that did so last."""
     failed = [row for row in rows if row.status in ("error", "killed", "cancelled")]
     failed.sort(key=lambda row: row.completed_at or "", reverse=True)

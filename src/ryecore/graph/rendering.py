@@ -1,11 +1,11 @@
-"""A graph as text: for a terminal of any width, by itself or with what happened in a run. Pure."""
+"""Graphs and their runs as text, for a terminal of any width. Pure."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ryecore.display.figures import duration
+from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import Span, StyledText, columns_of, cut, main_line, shown
+from ryecore.display.text import Span, StyledText, brief, count_columns, cut, main_line
 from ryecore.graph.model import (
     ActionVertex,
     AgentVertex,
@@ -14,8 +14,11 @@ from ryecore.graph.model import (
     ReturnVertex,
     VertexOfGraph,
 )
-from ryecore.graph.view.seen import NodeSeen, RunSeen, went_along
-from ryecore.graph.view.wording import edge_text
+from ryecore.graph.projection import NodeSeen, RunSeen, went_along
+from ryecore.policy.budget import NOTHING
+
+if TYPE_CHECKING:
+    from ryecore.graph.run_view import RunView
 
 __all__ = [
     "MARKS",
@@ -27,6 +30,7 @@ __all__ = [
     "does_text",
     "happened",
     "render_graph",
+    "render_run",
 ]
 
 MARKS: Final[Mapping[str, Span]] = {
@@ -52,6 +56,8 @@ Facts = list[tuple[str, list[Span | str]]]
 _LEAST_WIDTH: Final = 40
 _MOST_NAME: Final = 28
 _MAX_NODES: Final = 500
+_MOST_STATE: Final = 40
+_MOST_STEPS: Final = 12
 _LEAST_MS: Final = 50
 """What takes less takes no time worth a word: a gate, for one."""
 
@@ -150,7 +156,7 @@ def add_facts(text: StyledText, facts: Facts, width: int) -> None:
             kept = cut(
                 f"{before}{to_one_line(said)}{after}" if said.strip() else said, max(left, 1)
             )
-            left -= columns_of(kept)
+            left -= count_columns(kept)
             line.append((kept, style))
             if left <= 0:
                 break
@@ -161,7 +167,7 @@ def add_nodes(text: StyledText, graph: Graph, seen: RunSeen | None, *, width: in
     """Add a graph's nodes, the first one first, with their edges."""
     width = max(width, _LEAST_WIDTH)
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
-    names = min(max(columns_of(to_one_line(node.id)) for node in ordered), _MOST_NAME)
+    names = min(max(count_columns(to_one_line(node.id)) for node in ordered), _MOST_NAME)
     for node in ordered[:_MAX_NODES]:
         _add_node(text, graph, node, seen, names, width)
     if len(ordered) > _MAX_NODES:
@@ -184,15 +190,17 @@ def _add_node(
     room = width - names - 13
     spans: list[Span] = [
         MARKS[status],
-        (name + " " * (names - columns_of(name)), "dim" if dim else "strong"),
+        (name + " " * (names - count_columns(name)), "dim" if dim else "strong"),
         (f"  {node.type:<9}", "dim"),
     ]
     said = "  ".join(happened(known)) if known is not None else ""
-    does = cut(to_one_line(does_text(node)), max(room - (columns_of(said) + 2 if said else 0), 1))
+    does = cut(
+        to_one_line(does_text(node)), max(room - (count_columns(said) + 2 if said else 0), 1)
+    )
     spans.append((does, "dim" if dim else ""))
     edges = list(_edges(graph, node, seen))
-    left = room - columns_of(does) - (columns_of(said) + 2 if said else 0)
-    if len(edges) == 1 and not edges[0][1] and left >= columns_of(edges[0][0]) + 4:
+    left = room - count_columns(does) - (count_columns(said) + 2 if said else 0)
+    if len(edges) == 1 and not edges[0][1] and left >= count_columns(edges[0][0]) + 4:
         to, _, style = edges.pop()
         spans.append((f"{'  ' if does else ''}→ {to_one_line(to)}", style))
     if said:
@@ -201,7 +209,7 @@ def _add_node(
     indent = " " * (names + 13)
     for to, why, style in edges:
         target = cut(to_one_line(to), max(room - 2, 1))
-        rest = room - columns_of(target) - 4
+        rest = room - count_columns(target) - 4
         text.line(
             indent,
             (f"→ {target}", style),
@@ -219,7 +227,7 @@ def _edges(
     for at, edge in enumerate(node.next):
         went = went_along(node, edge.to, taken)
         style = "good" if went else "dim" if seen is not None else ""
-        yield edge.to, edge_text(edge.when, is_last_of_several=at > 0), style
+        yield edge.to, edge.label(is_last_of_several=at > 0), style
     if node.on_error is not None:
         went = (node.id, node.on_error, True) in taken
         yield node.on_error, "on error", "warn" if went else "dim"
@@ -233,14 +241,14 @@ def does_text(node: VertexOfGraph) -> str:
             facts += [f"up to {node.tries.max} tries"] if node.tries.max > 1 else []
             facts += ["remembered"] if node.cache_result else []
         case ForeachVertex():
-            facts = [f"{node.action.ref} for each of {shown(node.over.source)}"]
+            facts = [f"{node.action.ref} for each of {brief(node.over.source)}"]
             if node.parallel:
                 facts.append(f"{node.max_concurrency or 'several'} at once")
             facts += [f"into {node.collect}"] if node.collect else []
         case AgentVertex():
             facts = [f"agent {node.agent.name}"]
         case ReturnVertex():
-            facts = [] if node.output.source is None else [f"gives {shown(node.output.source)}"]
+            facts = [] if node.output.source is None else [f"gives {brief(node.output.source)}"]
         case _:
             facts = []
     facts += [f"at most {node.timeout_s:g} s"] if node.timeout_s is not None else []
@@ -270,3 +278,76 @@ def bar(share: float, columns: int) -> tuple[str, str]:
     halves = min(max(int(share * 2 * columns), 0), 2 * columns)
     full = "━" * (halves // 2) + "╸" * (halves % 2)
     return full, "─" * (columns - len(full))
+
+
+# A run
+
+
+def render_run(run: "RunView", *, width: int) -> StyledText:
+    """Show a run: each node with what happened there, its state, and how to resume it.
+
+    Args:
+        run: The run.
+        width: How many columns there are.
+    """
+    text = StyledText()
+    _add_run_head(text, run, width)
+    text.line("")
+    if run.graph is not None:
+        add_nodes(text, run.graph, run.seen, width=width)
+    else:
+        for name, one in run.nodes.items():
+            mark = MARKS[one.status]
+            text.line(mark, (to_one_line(name), "strong"), ("  " + "  ".join(happened(one)), "dim"))
+    if run.state:
+        text.line("")
+        facts: Facts = [
+            ("state" if not at else "", [(f"{key} = ", "dim"), brief(value)])
+            for at, (key, value) in enumerate(run.state.items())
+            if at < _MOST_STATE
+        ]
+        if len(run.state) > _MOST_STATE:
+            facts.append(("", [(f"… {len(run.state) - _MOST_STATE} more", "dim")]))
+        add_facts(text, facts, width)
+    if run.next_step:
+        text.line(("  next    ", "dim"), run.next_step)  # whole: it is there to be copied
+    return text
+
+
+def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
+    record = run.record
+    mark = MARKS[run.status]
+    text.line(
+        mark,
+        (run.run_id, "id"),
+        (f"  {run.status.replace('_', ' ')}", mark[1]),
+        (f"  {duration(run.lasted_s)}", ""),
+        (f"  {run.steps:,} step{'' if run.steps == 1 else 's'}", "dim"),
+    )
+    facts: Facts = [("graph", [(run.item_id, "strong")])]
+    if run.is_changed:
+        facts[0][1].append(("  changed since it began", "warn"))
+    facts.append(("since", [record.created_at]))
+    facts.append(("folder", [run.folder]))
+    if run.inputs:
+        given = ", ".join(f"{key} = {brief(one)}" for key, one in run.inputs.items())
+        facts.append(("inputs", [given]))
+    if run.cost != NOTHING:
+        spent = f"{compact(run.cost.tokens)} tokens, {dollars(run.cost.spend_microcents)}"
+        facts.append(("cost", [spent]))
+    if record.continuation_of is not None:
+        facts.append(("goes on", [("from ", "dim"), (record.continuation_of, "id")]))
+    if run.followed_by is not None:
+        facts.append(("went on", [("as ", "dim"), (run.followed_by, "id")]))
+    if run.error:
+        facts.append(("error", [(main_line(run.error), "bad")]))
+    if run.problem:
+        facts.append(("unread", [(run.problem, "warn")]))
+    if run.node is not None and run.ended:
+        facts.append(("stands", [f"before {run.node}, behind step {run.steps}"]))
+    if run.ended and run.checkpoints:
+        latest = run.checkpoints[-_MOST_STEPS:]
+        more = "… " if len(latest) < len(run.checkpoints) else ""
+        said = ", ".join(f"{one.step} {one.node}" for one in latest if one.node is not None)
+        facts.append(("--at", [f"{more}{said}"]))
+    add_facts(text, facts, width)

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.chain.render import (
+from ryecore.chain.rendering import (
     StyledText,
     render_chain,
     render_error,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.view.progress import ProgressLines
+from ryecore.graph.live import ProgressLines
 
 RUN = "acme/flow/flow-1"
 

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.display.picture import Box, BoxStatus, Line, Picture, Shape
 from ryecore.display.text import main_line
-from ryecore.graph.view.seen import went_along
-from ryecore.graph.view.wording import edge_text
+from ryecore.graph.projection import went_along
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph, VertexOfGraph
-    from ryecore.graph.view.seen import NodeSeen, RunSeen
+    from ryecore.graph.projection import NodeSeen, RunSeen
 
 __all__ = ["graph_picture"]
 
@@ -54,7 +53,7 @@ def _box(node: "VertexOfGraph", run: "RunSeen | None") -> Box:
 def _lines(node: "VertexOfGraph", run: "RunSeen | None") -> Iterable[Line]:
     taken = run.taken if run is not None else frozenset()
     for at, edge in enumerate(node.next):
-        label = edge_text(edge.when, is_last_of_several=at > 0)
+        label = edge.label(is_last_of_several=at > 0)
         # Of several edges to one node, the journal doesn't say which one it was.
         yield Line(node.id, edge.to, label, is_taken=went_along(node, edge.to, taken))
     if node.on_error is not None:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ryecore.display.text import Span, StyledText
+from ryecore.display.text import Span, StyledText, brief
 
-__all__ = ["render_chain", "render_error", "render_result", "render_trace"]
+__all__ = ["render_chain", "render_directive", "render_error", "render_result", "render_trace"]
 
 _MAX_DATA_LINES: Final = 40
 _MAX_LINE: Final = 400
@@ -255,3 +255,42 @@ def render_error(document: Mapping[str, Any], message: str, next_step: str) -> S
         text.line(("  trace", "dim"))
         text.add(render_trace(document["trace"], said=message), "  ")
     return text
+
+
+def render_directive(document: Mapping[str, Any]) -> StyledText:
+    """Show the response object of a directive: its directions, or what a dry run found."""
+    text = StyledText()
+    metadata = document["metadata"]
+    text.line(
+        ("✓ ", "good"),
+        (str(document["item_id"]), "strong"),
+        (f"  {document['status']}", "good"),
+        (f"  {metadata['duration_ms']} ms", "dim"),
+    )
+    for key, value in metadata.items():
+        if key != "duration_ms":
+            text.line((f"  {key.replace('_', ' ')}: {brief(value, 80)}", "warn"))
+    for line in str(document.get("your_directions", "")).split("\n"):
+        if "your_directions" in document:
+            text.line("  ", line)
+    if "data" in document:
+        _add_plan(text, document)
+    if document.get("trace"):
+        text.line(("  trace", "dim"))
+        text.add(render_trace(document["trace"]), "  ")
+    return text
+
+
+def _add_plan(text: StyledText, document: Mapping[str, Any]) -> None:
+    rows = {
+        "inputs": [f"{name} = {brief(value, 80)}" for name, value in document["inputs"].items()],
+        "extends": document["extends"],
+        "model": [document["model"] or document.get("model_problem") or "none named"],
+        "limits": [f"{name} {value}" for name, value in document["limits"].items()],
+        "may": document["permissions"] or ["nothing"],
+        "risks": [f"{one['risk']}: {one['reason']}" for one in document["acknowledged_risks"]],
+        "hooks": [f"{one['id']} on {one['event']}" for one in document["hooks"]],
+    }
+    for name, values in rows.items():
+        if values:
+            text.line((f"  {name.ljust(8)}", "dim"), ", ".join(values))

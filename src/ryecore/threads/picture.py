@@ -8,11 +8,11 @@ from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.picture import Box, BoxStatus, Line, LineKind, Picture
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Status
-from ryecore.threads.view.rows import TreeRow, rows_of
+from ryecore.threads.rows import TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult
-    from ryecore.threads.view.tree import TreeNode
+    from ryecore.threads.tree import TreeNode
 
 __all__ = ["result_picture", "tree_picture"]
 

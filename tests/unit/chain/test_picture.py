@@ -2,7 +2,7 @@
 
 import pytest
 
-from ryecore.chain.drawing import chain_picture
+from ryecore.chain.picture import chain_picture
 from ryecore.display import to_mermaid, to_svg
 from tests.workspace import BASH, PRIMITIVE
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ryecore.display.text import StyledText
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Status
-from ryecore.threads.view.drawing import render_tree
-from ryecore.threads.view.rows import rows_of
-from ryecore.threads.view.tree import TreeNode
+from ryecore.threads.rendering import render_tree
+from ryecore.threads.rows import rows_of
+from ryecore.threads.tree import TreeNode
 
 NOW = 1_700_000_000.0
 USD = 10**8

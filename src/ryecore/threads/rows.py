@@ -1,4 +1,4 @@
-"""Which rows of a tree of threads are shown, where not all of them can be. Pure."""
+"""Which rows of a tree of threads are shown, where not all of them fit. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -8,7 +8,7 @@ from attrs import frozen
 from ryecore.state.model import Status
 
 if TYPE_CHECKING:
-    from ryecore.threads.view.tree import TreeNode
+    from ryecore.threads.tree import TreeNode
 
 __all__ = ["TreeRow", "rows_of"]
 

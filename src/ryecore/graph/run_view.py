@@ -1,25 +1,31 @@
-"""RunView: what is told of one run, while it goes on and afterwards."""
+"""RunView: one run of a graph, read from its row and its journal, wherever it runs or ran."""
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from ryecore.display.figures import compact, dollars, duration
-from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import StyledText, main_line, shown
-from ryecore.graph.model import AgentVertex, ForeachVertex, Graph
-from ryecore.graph.view.seen import NodeSeen, RunSeen
-from ryecore.graph.view.text import MARKS, Facts, add_facts, add_nodes, happened
+from ryecore.display.text import StyledText
+from ryecore.errors import BudgetNotRegistered, StateError
+from ryecore.graph.journal.events import event_of
+from ryecore.graph.journal.positions import PositionStore
+from ryecore.graph.journal.recovery import Fold, Found, is_unknown
+from ryecore.graph.model import AgentVertex, ForeachVertex, Graph, VertexOfGraph
+from ryecore.graph.projection import NodeSeen, RunSeen, RunSight
+from ryecore.graph.rendering import render_run
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord
+from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord, ThreadRecords
+from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.transcript_check import read_records
 
-__all__ = ["RunView", "StepSeen"]
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
 
-_MOST_STATE: Final = 40
-_MOST_STEPS: Final = 12
+__all__ = ["RunView", "StepSeen", "is_run", "list_runs", "look_at_run", "with_graph"]
+
 _WIDTH: Final = 80
 
 
@@ -188,68 +194,7 @@ class RunView:
         Args:
             width: How many columns there are.
         """
-        text = StyledText()
-        self._add_head(text, width)
-        text.line("")
-        if self.graph is not None:
-            add_nodes(text, self.graph, self.seen, width=width)
-        else:
-            for name, one in self.nodes.items():
-                mark = MARKS[one.status]
-                text.line(
-                    mark, (to_one_line(name), "strong"), ("  " + "  ".join(happened(one)), "dim")
-                )
-        if self.state:
-            text.line("")
-            facts: Facts = [
-                ("state" if not at else "", [(f"{key} = ", "dim"), shown(value)])
-                for at, (key, value) in enumerate(self.state.items())
-                if at < _MOST_STATE
-            ]
-            if len(self.state) > _MOST_STATE:
-                facts.append(("", [(f"… {len(self.state) - _MOST_STATE} more", "dim")]))
-            add_facts(text, facts, width)
-        if self.next_step:
-            text.line(("  next    ", "dim"), self.next_step)  # whole: it is there to be copied
-        return text
-
-    def _add_head(self, text: StyledText, width: int) -> None:
-        record = self.record
-        mark = MARKS[self.status]
-        text.line(
-            mark,
-            (self.run_id, "id"),
-            (f"  {self.status.replace('_', ' ')}", mark[1]),
-            (f"  {duration(self.lasted_s)}", ""),
-            (f"  {self.steps:,} step{'' if self.steps == 1 else 's'}", "dim"),
-        )
-        facts: Facts = [("graph", [(self.item_id, "strong")])]
-        if self.is_changed:
-            facts[0][1].append(("  changed since it began", "warn"))
-        facts.append(("since", [record.created_at]))
-        facts.append(("folder", [self.folder]))
-        if self.inputs:
-            given = ", ".join(f"{key} = {shown(one)}" for key, one in self.inputs.items())
-            facts.append(("inputs", [given]))
-        if self.cost != NOTHING:
-            spent = f"{compact(self.cost.tokens)} tokens, {dollars(self.cost.spend_microcents)}"
-            facts.append(("cost", [spent]))
-        if record.continuation_of is not None:
-            facts.append(("goes on", [("from ", "dim"), (record.continuation_of, "id")]))
-        if self.followed_by is not None:
-            facts.append(("went on", [("as ", "dim"), (self.followed_by, "id")]))
-        if self.error:
-            facts.append(("error", [(main_line(self.error), "bad")]))
-        if self.problem:
-            facts.append(("unread", [(self.problem, "warn")]))
-        if self.node is not None and self.ended:
-            facts.append(("stands", [f"before {self.node}, behind step {self.steps}"]))
-        if self.ended and self.checkpoints:
-            latest = self.checkpoints[-_MOST_STEPS:]
-            more = "… " if len(latest) < len(self.checkpoints) else ""
-            said = ", ".join(f"{one.step} {one.node}" for one in latest if one.node is not None)
-            facts.append(("--at", [f"{more}{said}"]))
-        add_facts(text, facts, width)
+        return render_run(self, width=width)
 
     def __repr__(self) -> str:
         return f"RunView({self.run_id!r}, {self.status})"
@@ -262,10 +207,144 @@ class RunView:
         if self.graph is None:
             return html
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
-        from ryecore.graph.view.picture import graph_picture  # noqa: PLC0415
+        from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         return to_html(graph_picture(self.graph, self.seen)) + html
 
 
 def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
+
+
+# Views read from the store
+
+
+_MAX_CHECKPOINTS: Final = 1000
+
+
+def is_run(record: ThreadRecord) -> bool:
+    """Whether a thread is the run of a graph: a tool's that is named after it."""
+    kind, _, tool_id = record.item_id.partition(":")
+    return kind == "tool" and record.thread_id.startswith(f"{tool_id}/")
+
+
+def list_runs(
+    store: "ThreadStore", *, running: bool = False, limit: int = 50, offset: int = 0
+) -> ThreadRecords:
+    """The runs of graphs, newest first; those nobody runs any more are ended first.
+
+    Args:
+        store: The project's threads.
+        running: Whether those that have not ended count alone.
+        limit: How many at most.
+        offset: How many to pass over.
+    """
+    if running:
+        active = store.look_at_all(lambda found: found.list_active())
+        runs = [one for one in reversed(active) if is_run(one)]
+        return ThreadRecords(runs[offset : offset + limit], len(runs))
+    rows = store.look_at_all(lambda found: found.list_runs(limit=limit, offset=offset))
+    return ThreadRecords(rows, store.registry.count_threads(only_runs=True))
+
+
+def look_at_run(
+    store: "ThreadStore", run_id: str, *, settles: bool = True
+) -> tuple[RunView, Found | None]:
+    """Read how a run stands. Whether its journal is true, `rye threads verify` says.
+
+    Args:
+        store: The project's threads.
+        run_id: The run.
+        settles: Whether one that nobody runs any more is ended first; else nothing is written.
+
+    Returns:
+        The run, without its graph; and what it can be gone on from, where that can be read.
+
+    Raises:
+        ThreadNotFound: There is none of this id.
+    """
+    record = store.look(run_id) if settles else store.registry.get_thread(run_id)
+    sight, fold = RunSight(), Fold()
+    steps: deque[StepSeen] = deque(maxlen=_MAX_CHECKPOINTS)
+    path = store.folder_of(run_id) / TRANSCRIPT
+    problem, found = "", None
+    try:
+        for line in read_records(path):
+            fold.take(line)
+            sight.take(event_of(line))
+            if line.type == "state_checkpoint":
+                steps.append(_step(line.payload))
+        if fold.started is not None:
+            states = PositionStore(store.folder.parent / "objects", run_id, durable=False)
+            found = fold.found(run_id, states, path)
+    except StateError as error:
+        problem = error.message
+    started = fold.started or {}
+    inputs = started.get("inputs")
+    position = None if found is None else found.position
+    view = RunView(
+        record=record,
+        seen=sight.seen(record.status if record.ended else ""),
+        folder=str(store.folder_of(run_id)),
+        inputs=inputs if isinstance(inputs, Mapping) else {},
+        state=None if position is None else position.state,
+        checkpoints=tuple(dict.fromkeys(steps)),
+        only=str(started.get("only") or ""),
+        followed_by=_follower(store, run_id),
+        cost=_cost(store, run_id),
+        problem=problem,
+    )
+    return view, found
+
+
+def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
+    """The same with the run's graph, as it is now."""
+    if found is None:
+        return evolve(view, graph=graph)
+    node = graph.nodes.get(view.node or "")
+    return evolve(
+        view,
+        graph=graph,
+        is_changed=found.started.get("item_hash") != graph.digest,
+        is_unknown=_asks(view, found, node),
+    )
+
+
+def _asks(view: RunView, found: Found, node: VertexOfGraph | None) -> bool:
+    """Whether to resume it somebody has to say what came of what had begun."""
+    if not view.ended or node is None or found.completed is not None:
+        return False
+    return is_unknown(node, found)
+
+
+def _step(payload: Mapping[str, Any]) -> StepSeen:
+    step, node = payload.get("step"), payload.get("node")
+    return StepSeen(step if type(step) is int else 0, node if isinstance(node, str) else None)
+
+
+def _follower(store: "ThreadStore", run_id: str) -> str | None:
+    """The last run that goes on with one: it may be taken up several times."""
+    for one in reversed(store.registry.list_following(run_id)):
+        if not one.ended or _has_begun(store, one.thread_id):
+            return one.thread_id
+    return None
+
+
+def _has_begun(store: "ThreadStore", run_id: str) -> bool:
+    """Whether a run came to its first checkpoint, behind which it does something."""
+    fold = Fold()
+    try:
+        for record in read_records(store.folder_of(run_id) / TRANSCRIPT):
+            fold.take(record)
+            if fold.attested is not None:
+                return True
+    except StateError:  # it isn't there, or is no journal: going on with the run will tell
+        pass
+    return False
+
+
+def _cost(store: "ThreadStore", run_id: str) -> Amount:
+    try:
+        return store.ledger.tree(run_id).spent
+    except BudgetNotRegistered:  # it ended before it had an account
+        return NOTHING

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.view.seen import RunSeen, RunSight
+from ryecore.graph.projection import RunSeen, RunSight
 
 __all__ = ["see_run"]
 

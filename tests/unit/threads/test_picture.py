@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from ryecore.display import to_svg
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost
+from ryecore.threads.picture import result_picture, tree_picture
 from ryecore.threads.result import ThreadResult
-from ryecore.threads.view.picture import result_picture, tree_picture
-from ryecore.threads.view.tree import TreeNode
-from tests.unit.threads.test_view import NOW, TREE, USD, thread
+from ryecore.threads.tree import TreeNode
+from tests.unit.threads.test_rendering import NOW, TREE, USD, thread
 
 
 def edges(picture):

@@ -1,0 +1,265 @@
+"""A run of a graph while it runs: drawn over and over, told line by line, or in a notebook."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.sanitize import to_one_line
+from ryecore.display.text import Span, StyledText, count_columns, cut, main_line
+from ryecore.errors import StateError
+from ryecore.graph.journal.events import GraphEvent, event_of
+from ryecore.graph.model import Graph
+from ryecore.graph.projection import NodeSeen, RunSeen, RunSight
+from ryecore.graph.rendering import MARKS, bar, happened
+from ryecore.policy.budget import NOTHING, Amount
+
+__all__ = ["ProgressLines", "render_live", "run_html"]
+
+_MOST_NAME: Final = 28
+_MOST_BAR: Final = 40
+_LEAST_WIDTH: Final = 20
+_MOST_READING_S: Final = 0.2
+_NOTEBOOK_WIDTH: Final = 80
+_NOTEBOOK_ROWS: Final = 40
+
+
+def render_live(
+    graph: Graph, seen: RunSeen, *, width: int, rows: int, now: float, cost: Amount = NOTHING
+) -> StyledText:
+    """Show how a run stands.
+
+    Args:
+        graph: Its graph.
+        seen: What happened so far.
+        width: How many columns there are.
+        rows: How many nodes there is room for, at least 1.
+        now: The time in seconds since 1970 (UTC).
+        cost: What it and all below it have used.
+    """
+    width = max(width, _LEAST_WIDTH)
+    text = StyledText()
+    text.line(*_head(graph, seen, width, now, cost))
+    listed = _listed(graph, seen, rows)
+    names = max((count_columns(to_one_line(name)) for name in listed), default=0)
+    names = min(names, _MOST_NAME, max(width - 20, 8))
+    for name in listed:
+        text.line(*_row(name, seen.nodes.get(name), seen, names, width, now))
+    if len(listed) < len(graph.nodes):
+        text.line((f"  … {len(graph.nodes) - len(listed):,} more", "dim"))
+    return text
+
+
+def _head(graph: Graph, seen: RunSeen, width: int, now: float, cost: Amount) -> list[Span]:
+    nodes = len(graph.nodes)
+    over = sum(1 for one in seen.nodes.values() if one.times)
+    until = now if seen.ended_at is None else seen.ended_at
+    lasted = duration(until - seen.started_at) if seen.started_at is not None else ""
+    facts = [f"{over}/{nodes} nodes"]
+    facts += [f"{seen.steps:,} steps"] if seen.steps > over else []
+    facts += [lasted] if lasted else []
+    facts += [f"{compact(cost.tokens)} tokens"] if cost.tokens else []
+    facts += [dollars(cost.spend_microcents)] if cost.spend_microcents else []
+    said = "  ".join(facts)
+    mark, style = MARKS[seen.status or "running"]
+    name = cut(to_one_line(graph.ref.id), max(width - count_columns(said) - 4, 8))
+    spans: list[Span] = [(mark, style), (name, "strong")]
+    left = width - count_columns(name) - count_columns(said) - 6
+    if left >= 6:
+        share = 1.0 if seen.ended == "completed" else over / nodes
+        full, rest = bar(share, min(left, _MOST_BAR))
+        spans += [("  ", ""), (full, style), (rest, "dim")]
+    return [*spans, (cut(f"  {said}", width - count_columns(name) - 2), "dim")]
+
+
+def _listed(graph: Graph, seen: RunSeen, rows: int) -> Sequence[str]:
+    """The nodes that there is room for: around the one where the run stands."""
+    ordered = sorted(graph.nodes, key=lambda name: name != graph.start)
+    rows = max(rows, 1)
+    if len(ordered) <= rows:
+        return ordered
+    here = seen.node or ""
+    at = ordered.index(here) if here in graph.nodes else len(ordered) - 1
+    first = min(max(at - rows // 2, 0), len(ordered) - rows)
+    return ordered[first : first + rows]
+
+
+def _row(
+    name: str, known: NodeSeen | None, seen: RunSeen, names: int, width: int, now: float
+) -> list[Span]:
+    status = "skipped" if seen.ended else "pending"
+    status = status if known is None else known.status
+    kept = cut(to_one_line(name), names)
+    is_live = status in ("running", "retrying")
+    padded = kept + " " * (names - count_columns(kept))
+    spans: list[Span] = [("  ", ""), MARKS[status], (padded, "strong" if is_live else "dim")]
+    if known is None:
+        return spans
+    left = width - names - 4
+    facts = happened(known)
+    if known.started_at is not None:
+        facts.append(duration(now - known.started_at))
+    said = "  ".join(facts)
+    wide = min(left - count_columns(said) - 4, _MOST_BAR // 2)
+    if known.members and wide >= 4:
+        full, rest = bar(known.done / known.members, wide)
+        style = "bad" if known.failed else "id" if is_live else "good"
+        spans += [("  ", ""), (full, style), (rest, "dim")]
+        left -= wide + 2
+    spans.append((cut(f"  {said}", max(left, 1)), "dim"))
+    left -= count_columns(said) + 2
+    if known.error and left > 10:
+        spans.append((f"  {cut(to_one_line(main_line(known.error)), left - 2)}", "bad"))
+    return spans
+
+
+# Progress, line by line
+
+
+_ENDS: Final = {
+    "run_completed": "✓",
+    "run_error": "✗",
+    "run_cancelled": "⏹",
+    "run_killed": "⏹",
+}
+_MAX_DETAIL: Final = 160
+_LONG_LIST: Final = 20
+
+
+class ProgressLines:
+    """Turns what happens in one run into lines.
+
+    Args:
+        nodes: How many nodes the graph has; a run that loops takes more steps than that.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+        self._begun_s = 0.0
+        self._members = self._failure = ""
+        self._total = self._over = self._said = self._step = self._carried = 0
+
+    def line(self, event: GraphEvent) -> str | None:
+        """The line for an event, without its end; None where it is no news.
+
+        Args:
+            event: What happened, each event of the run in its turn.
+        """
+        payload = event.payload
+        if event.type == "run_started":
+            self._begun_s = event.timestamp
+        elif event.type == "state_checkpoint":
+            self._step = int(payload.get("step", 0))
+        elif event.type == "node_started":
+            self._total, self._over, self._carried = int(payload.get("count", 0)), self._carried, 0
+            self._said = 10 * self._over // max(self._total, 1)
+        elif event.type == "item_completed":
+            return self._of_member(event.run_id, payload)
+        elif event.type == "foreach_completed":
+            failed = f", {payload['failed']} failed" if payload.get("failed") else ""
+            count = payload.get("count", 0)
+            self._members = f"{count} {'item' if count == 1 else 'items'}{failed}"
+        elif event.type == "node_completed":
+            return self._of_node(event.run_id, payload)
+        elif event.type in ("node_retry", "item_retry"):
+            wait_s = _seconds(float(payload.get("wait_s", 0.0)) * 1000)
+            index = f"[{payload['index']}]" if "index" in payload else ""
+            why = f"again in {wait_s}: {payload.get('error', '')}"
+            return _line(event.run_id, f"{payload.get('node')}{index} …", why)
+        elif event.type in _ENDS:
+            return self._of_end(event, payload)
+        return None
+
+    def _of_member(self, run_id: str, payload: Mapping[str, Any]) -> str | None:
+        """A line for each tenth of a long list."""
+        if payload.get("carried"):  # known before the node goes on, in a run that was resumed
+            self._carried += 1
+            return None
+        self._over += 1
+        tenth = self._over * 10 // self._total if self._total >= _LONG_LIST else 0
+        if tenth <= self._said or tenth >= 10:
+            return None
+        self._said = tenth
+        step = self._step + 1
+        count = f"{self._over}/{self._total}"
+        return _line(run_id, f"step {step}{self._of(step)} {payload.get('node')} … {count}", "")
+
+    def _of(self, step: int) -> str:
+        return f"/{self._nodes}" if step <= self._nodes else ""
+
+    def _of_node(self, run_id: str, payload: Mapping[str, Any]) -> str:
+        step = int(payload.get("step", 0))
+        is_well = payload.get("status") == "completed"
+        mark = "✓" if is_well else "⏹" if payload.get("code") == "cancelled" else "✗"
+        took = _seconds(float(payload.get("elapsed_ms", 0.0)))
+        members, self._members = self._members, ""
+        tries = int(payload.get("try", 1))
+        details = [
+            members,
+            "remembered" if payload.get("cache_hit") else "",
+            f"try {tries}" if tries > 1 else "",
+            "effect unknown" if payload.get("effect_unknown") is True else "",
+            "" if is_well else str(payload.get("error", "")),
+        ]
+        said = ", ".join(one for one in details if one)
+        self._failure = "" if is_well else f"{payload.get('node')}: {payload.get('error')}"
+        following = payload.get("next")
+        to = f" → {following}" if isinstance(following, str) else ""
+        node = payload.get("node")
+        return _line(run_id, f"step {step}{self._of(step)} {node} {mark} {took}{to}", said)
+
+    def _of_end(self, event: GraphEvent, payload: Mapping[str, Any]) -> str:
+        # The end of a run whose process died is written later, and names neither.
+        steps = int(payload.get("steps", self._step))
+        took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
+        status = str(payload.get("status", event.type.removeprefix("run_"))).replace("_", " ")
+        count = f"{steps} {'step' if steps == 1 else 'steps'}"
+        error = str(payload.get("error", ""))
+        said = "" if error == self._failure else error  # the node's own line said it
+        return _line(event.run_id, f"{_ENDS[event.type]} {status}, {count} {took}", said)
+
+
+def _seconds(elapsed_ms: float) -> str:
+    return f"{elapsed_ms / 1000:.1f}s"
+
+
+def _line(run_id: str, text: str, detail: str) -> str:
+    first = main_line(detail)
+    if len(first) > _MAX_DETAIL:
+        first = f"{first[: _MAX_DETAIL - 1]}…"
+    written = StyledText()  # whatever an error holds, it doesn't steer a terminal
+    written.line(f"[graph:{run_id}] {text}" + (f" ({first})" if first else ""))
+    return written.plain().rstrip("\n")
+
+
+# In a notebook
+
+
+def run_html(graph: Graph, run_id: str, journal: Path) -> str:
+    """Draw how a run stands. It neither waits nor raises.
+
+    Args:
+        graph: Its graph.
+        run_id: The run.
+        journal: Its journal's file.
+    """
+    from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
+    from ryecore.graph.picture import graph_picture  # noqa: PLC0415
+    from ryecore.state.transcript_check import read_records  # noqa: PLC0415
+
+    sight, notes = RunSight(), StyledText()
+    until = time.monotonic() + _MOST_READING_S
+    try:
+        for record in read_records(journal):
+            sight.take(event_of(record))
+            if time.monotonic() > until:
+                notes.line(("  its journal is longer than what is read here", "warn"))
+                break
+    except StateError as problem:
+        notes.line((f"  {problem.message}", "warn"))
+    seen = sight.seen()
+    text = render_live(graph, seen, width=_NOTEBOOK_WIDTH, rows=_NOTEBOOK_ROWS, now=time.time())
+    text.line("  ", (f"run {run_id}", "dim"))
+    text.add(notes)
+    return to_html(graph_picture(graph, seen)) + text.html()

@@ -1,1 +1,0 @@
-"""What a person sees of runs: while they go on, and afterwards."""

@@ -1,1 +1,0 @@
-"""The tree of threads, as people see it."""
