@@ -9,10 +9,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ryecore.chain.spec import ConfigSpec, ElementSpec
 from ryecore.chain.trace import Trace
+from ryecore.convert.config import ConfigFile, Configuration
 from ryecore.errors import ConfigError, UnsignedItem
 from ryecore.items.documents import parse_document
 from ryecore.items.files import leads_out
@@ -69,12 +70,25 @@ class ConfigLayer:
         path: The file; None for the host's.
         signed: Whether its signature holds.
         values: What it holds.
+        content: The bytes of the file; None for the host's.
     """
 
     name: str
     path: Path | None
     signed: bool
     values: Mapping[str, Any]
+    content: bytes | None = field(default=None, repr=False)
+
+    def configuration(self) -> Configuration:
+        """Return the configuration of this layer alone."""
+        return Configuration(self.values, (self.file(),))
+
+    def file(self) -> ConfigFile:
+        """Return the layer as a file whose problems can be located."""
+        if self.path is None:
+            return ConfigFile("The host's configuration", self.values)
+        is_yaml = self.path.suffix in (".yaml", ".yml")
+        return ConfigFile(str(self.path), self.values, self.content if is_yaml else None)
 
 
 class ConfigResolver:
@@ -113,13 +127,14 @@ class ConfigResolver:
             nearer = asked.get(one.path, one)
             asked[one.path] = evolve(nearer, signed=nearer.signed or one.signed)
         found = {
-            path: _as_json(self.resolve(one, trace, evidence), path) for path, one in asked.items()
+            path: _as_json(self.resolve(one, trace, evidence).values, path)
+            for path, one in asked.items()
         }
         if len(found) == 1 and not any(spec.resolves_many for spec in specs):
             return next(iter(found.values()))
         return found or None
 
-    def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
+    def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> Configuration:
         """Read one configuration file from all layers.
 
         Args:
@@ -135,9 +150,11 @@ class ConfigResolver:
             MetadataError: A layer is broken.
         """
         merged: dict[str, Any] = {}
-        for layer in self.layers(spec, trace, evidence):
+        layers = self.layers(spec, trace, evidence)
+        for layer in layers:
             merged = deep_merge(merged, layer.values)
-        return merged
+        files = tuple(layer.file() for layer in layers)
+        return Configuration(merged, files or (ConfigFile(spec.path, {}),))
 
     def layers(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
         """Read one configuration file from all layers, without merging them.
@@ -215,8 +232,9 @@ class ConfigResolver:
                 raise
             content, digest = read_digest(str(path), max_bytes=_MAX_CONFIG_BYTES)
             evidence.file(str(path), digest)
-            return ConfigLayer(space.label, path, False, parse_document(content, path))
-        return ConfigLayer(space.label, path, item.is_verified, parse_document(item.content, path))
+            return ConfigLayer(space.label, path, False, parse_document(content, path), content)
+        values = parse_document(item.content, path)
+        return ConfigLayer(space.label, path, item.is_verified, values, item.content)
 
 
 def _as_json(values: Mapping[str, Any], path: str) -> object:

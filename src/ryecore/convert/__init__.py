@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | wire | `wire` | Payloads to other processes, events and results, with the keys of the documents. |
 | records | `records` | What stands in transcripts and journals. |
+| configuration | `config` | What people write in YAML. |
 
 A class says in its fields (`fields`) how it is written. `strict` makes the converters, and imports
 cattrs (12 ms of CPU) when the first value is converted, not before.

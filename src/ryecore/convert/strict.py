@@ -29,7 +29,7 @@ from ryecore.convert.fields import form_of
 if TYPE_CHECKING:
     from cattrs import Converter
 
-__all__ = ["ConversionError", "Format", "Problem", "make_converter"]
+__all__ = ["ConversionError", "Format", "Problem", "make_converter", "shown"]
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ def _is_tagged(kind: Any) -> bool:
 def _only(kind: type, name: str) -> Callable[[Any, Any], Any]:
     def check(value: Any, _: object) -> Any:
         if type(value) is not kind:
-            raise ValueError(f"must be {name}, not {_shown(value)}")
+            raise ValueError(f"must be {name}, not {shown(value)}")
         return value
 
     return check
@@ -199,7 +199,7 @@ def _only(kind: type, name: str) -> Callable[[Any, Any], Any]:
 
 def _number(value: Any, _: object) -> float:
     if type(value) not in (int, float):
-        raise ValueError(f"must be a number, not {_shown(value)}")
+        raise ValueError(f"must be a number, not {shown(value)}")
     return float(value)
 
 
@@ -208,7 +208,7 @@ def _choice(value: Any, kind: Any) -> Any:
         if one == value and type(one) is type(value):
             return one
     listed = ", ".join(map(str, get_args(kind)))
-    raise ValueError(f"must be one of {listed}, not {_shown(value)}")
+    raise ValueError(f"must be one of {listed}, not {shown(value)}")
 
 
 def _json(kind: Any) -> Callable[[Any, Any], Any]:
@@ -220,7 +220,7 @@ def _json(kind: Any) -> Callable[[Any, Any], Any]:
         if type(value) in plain or (objects and isinstance(value, Mapping)):
             return value
         names = "an object" if not plain else "of another type"
-        raise ValueError(f"must be {names}, not {_shown(value)}")
+        raise ValueError(f"must be {names}, not {shown(value)}")
 
     return check
 
@@ -230,7 +230,7 @@ def _array(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 
     def read(value: Any, kind: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise ValueError(f"must be a list, not {_shown(value)}")
+            raise ValueError(f"must be a list, not {shown(value)}")
         return inner(value, kind)
 
     return read
@@ -284,11 +284,11 @@ def _reader(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 
     def read_object(value: Any, wanted: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise ValueError(f"must be an object, not {_shown(value)}")
+            raise ValueError(f"must be an object, not {shown(value)}")
         if tag is None:
             return read(value, wanted)
         if value.get(_TAG) != tag:
-            raise ValueError(f"must have the type {tag}, not {_shown(value.get(_TAG))}")
+            raise ValueError(f"must have the type {tag}, not {shown(value.get(_TAG))}")
         return read({name: one for name, one in value.items() if name != _TAG}, wanted)
 
     return read_object
@@ -311,11 +311,11 @@ def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
         if value is None and none:
             return None
         if not isinstance(value, Mapping):
-            raise ValueError(f"must be an object, not {_shown(value)}")
+            raise ValueError(f"must be an object, not {shown(value)}")
         tag = value.get(_TAG)
         if not isinstance(tag, str) or tag not in readers:
             listed = ", ".join(map(str, readers))
-            raise ValueError(f"must have one of the types {listed}, not {_shown(tag)}")
+            raise ValueError(f"must have one of the types {listed}, not {shown(tag)}")
         reader, one = readers[tag]
         return reader(value, one)
 
@@ -325,7 +325,8 @@ def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 # Errors
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value for an error's text."""
     match value:
         case Mapping():
             return "an object"

@@ -4,17 +4,18 @@ Source: docs/design/threads.md#hooks; decision 42.
 """
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Final, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, cast
 
-from attrs import evolve
+from attrs import frozen
 
+from ryecore.convert.config import Configuration, Reader
+from ryecore.convert.lines import Place, key_path
 from ryecore.directives.markup import DirectiveProblem, Element
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import AllOf, AnyOf, Comparison, Condition, Negation, read_condition
-from ryecore.policy.hooks import CONTROLS, EVENTS, Control, Hook, HookAction, HookLayer
+from ryecore.policy.hooks import Control, Hook, HookAction, HookEvent, HookLayer
 
 __all__ = ["directive_id", "read_hooks", "read_hooks_element"]
 
@@ -25,14 +26,10 @@ _ACTION_ATTRIBUTES: Final = (
 _EXECUTED: Final = ("tool", "directive")
 _FETCHED: Final = ("tool", "directive", "knowledge")
 _PAST_A_LIMIT: Final = ("continue", "retry", "skip")
-_HOOK_KEYS: Final = frozenset(
-    {"id", "event", "layer", "condition", "action", "actions", "description"}
-)
-_ACTION_KEYS: Final = frozenset({*_ACTION_ATTRIBUTES, "params", "inputs"})
 
 
 def directive_id(text: str) -> str:
-    """The id of a directive, from the id or its canonical ref.
+    """Return the id of a directive, from the id or its canonical ref.
 
     Raises:
         ValueError: It names something else.
@@ -42,77 +39,172 @@ def directive_id(text: str) -> str:
     except InvalidItemId as problem:
         raise ValueError(problem.message.rstrip(".")) from None
     if ref.kind != "directive":
-        raise ValueError(f"{text!r} is no directive")
+        raise ValueError(f"{text!r} is not a directive")
     return ref.id
 
 
-def read_hooks(config: Mapping[str, object], path: Path | str, layer: HookLayer) -> list[Hook]:
+# What a file may say
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be text, and not empty")
+    return value.strip()
+
+
+def _read_condition(value: object) -> Condition | None:
+    try:
+        return None if value is None else read_condition(value)
+    except ValueError as problem:
+        raise ValueError(f"can't be used: {problem}") from None
+
+
+def _read_layer(value: object) -> HookLayer | None:
+    try:
+        return None if value is None else HookLayer(int(str(value)))
+    except ValueError:
+        raise ValueError(f"must be a number from 0 to 4, not {value!r}") from None
+
+
+_Text = Annotated[str, Reader(_read_text)]
+
+
+@frozen
+class _ActionSpec:
+    """An action as a file writes it."""
+
+    primary: Literal["execute", "fetch"] | None = None
+    item_type: str | None = None
+    kind: str | None = None
+    item_id: str | None = None
+    set_extends: str | None = None
+    control: Control | None = None
+    position: Literal["before", "after"] = "before"
+    wrap: bool = True
+    params: Mapping[str, object] | None = None
+    inputs: Mapping[str, object] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        forms = (self.primary, self.set_extends, self.control)
+        if sum(bool(one) for one in forms) != 1:
+            raise ValueError("must have one of primary, set_extends and control")
+        if self.params is not None and self.inputs is not None:
+            raise ValueError("must have params or inputs, not both")
+        self.action()
+
+    def action(self) -> HookAction:
+        """Return the action.
+
+        Raises:
+            ValueError: It names an item that can't be used.
+        """
+        if self.set_extends:
+            return HookAction(set_extends=directive_id(self.set_extends))
+        if self.control or self.primary is None:
+            return HookAction(control=self.control)
+        return HookAction(
+            primary=self.primary,
+            item=self._item(_EXECUTED if self.primary == "execute" else _FETCHED),
+            parameters=dict(self.params or self.inputs or {}),
+            position=self.position,
+            wrap=self.wrap,
+        )
+
+    def _item(self, kinds: tuple[str, ...]) -> ItemRef:
+        """Return the item: a canonical ref, or an id with `kind` or `item_type`."""
+        named = {one for one in (self.kind, self.item_type) if one}
+        if len(named) > 1:
+            raise ValueError(f"has the kind {self.kind} and the item_type {self.item_type}")
+        kind = named.pop() if named else None
+        try:
+            ref = ItemRef.parse(_read_text(self.item_id or ""), kind)
+        except InvalidItemId as problem:
+            raise ValueError(
+                f"names an item that can't be used: {problem.message} {problem.next_step}"
+            ) from None
+        except ValueError:
+            raise ValueError("must have an item_id") from None
+        if kind is not None and ref.kind != kind:
+            raise ValueError(f"has the item {ref} and the kind {kind}")
+        if ref.kind not in kinds:
+            raise ValueError(f"names {ref}; its item must be one of {', '.join(kinds)}")
+        return ref
+
+
+@frozen
+class _HookSpec:
+    """A hook as a file writes it."""
+
+    id: _Text
+    event: HookEvent
+    layer: Annotated[HookLayer | None, Reader(_read_layer)] = None
+    condition: Annotated[Condition | None, Reader(_read_condition)] = None
+    action: _ActionSpec | None = None
+    actions: tuple[_ActionSpec, ...] = ()
+    description: str | None = None
+
+    def hook(self, layer: HookLayer, condition: Condition | None = None, owner: str = "") -> Hook:
+        """Return the hook.
+
+        Args:
+            layer: The layer of its file; it may ask for a later one, never for one before it.
+            condition: The condition that was read elsewhere.
+            owner: The directive that declares it.
+
+        Raises:
+            ValueError: Its parts don't go together.
+        """
+        actions = tuple(one.action() for one in self.actions or (self.action,) if one is not None)
+        if not actions:
+            raise ValueError("has no action")
+        if self.event != "resolve_extends" and any(one.set_extends for one in actions):
+            raise ValueError("has set_extends, which is for the event resolve_extends")
+        if self.event == "limit" and any(one.control in _PAST_A_LIMIT for one in actions):
+            raise ValueError(f"can't {', '.join(_PAST_A_LIMIT)} past a limit")
+        placed = layer if self.layer is None else self.layer
+        if placed < layer:
+            raise ValueError(f"asks for layer {placed:d}, before {layer:d}, where its file stands")
+        if placed is HookLayer.INFRASTRUCTURE and any(one.primary is None for one in actions):
+            raise ValueError(
+                f"stands in layer {placed:d}, which observes: it has neither control nor "
+                "set_extends"
+            )
+        described = self.description or ""
+        condition = condition or self.condition
+        return Hook(self.id, self.event, actions, condition, placed, described, owner)
+
+
+@frozen
+class _HooksFile:
+    hooks: tuple[_HookSpec, ...] = ()
+
+
+def read_hooks(config: Configuration, layer: HookLayer, owner: str = "") -> list[Hook]:
     """Read the hooks of a configuration file.
 
     Args:
-        config: What the file holds: a list named `hooks`.
-        path: The file, for errors.
+        config: The file: a list named `hooks`.
         layer: Where it stands.
+        owner: The graph that declares them; empty for configuration.
 
     Raises:
-        ConfigError: A hook can't be read; with its place in the list, and its id.
+        ConfigError: A hook can't be read; every problem is listed.
     """
-    declared = config.get("hooks", [])
-    place, hooks = "hooks", []
-    try:
-        if set(config) - {"hooks"}:
-            raise ValueError(f"it holds {', '.join(sorted(set(config) - {'hooks'}))}")
-        if not isinstance(declared, list):
-            raise ValueError("it is no list")
-        ids: set[str] = set()
-        for number, one in enumerate(declared, start=1):
-            place = f"hook {number}"
-            if isinstance(one, Mapping) and isinstance(one.get("id"), str):
-                place += f" ({one['id']})"
-            hook = _from_mapping(one, layer)
-            if hook.id in ids:
-                raise ValueError("an earlier hook has this id")
-            ids.add(hook.id)
-            hooks.append(hook)
-    except ValueError as problem:
-        raise ConfigError(
-            f"{path}, {place}: {problem}.", next_step="Mend the file and sign it again."
-        ) from None
-    return hooks
-
-
-def _from_mapping(declared: object, layer: HookLayer) -> Hook:
-    if not isinstance(declared, Mapping):
-        raise ValueError("it is no mapping")
-    _check_keys(declared, _HOOK_KEYS)
-    actions = declared.get("actions", [declared["action"]] if "action" in declared else [])
-    if not isinstance(actions, list):
-        raise ValueError("actions is no list")
-    condition = declared.get("condition")
-    return _hook(
-        declared,
-        tuple(map(_action_from_mapping, actions)),
-        None if condition is None else read_condition(condition),
-        layer,
-    )
-
-
-def _action_from_mapping(declared: object) -> HookAction:
-    if not isinstance(declared, Mapping):
-        raise ValueError("an action is a mapping")
-    _check_keys(declared, _ACTION_KEYS)
-    if "params" in declared and "inputs" in declared:
-        raise ValueError("an action has params or inputs, not both")
-    parameters = declared.get("params", declared.get("inputs", {}))
-    if not isinstance(parameters, Mapping):
-        raise ValueError("the params of an action are a mapping")
-    return _action(declared, parameters)
-
-
-def _check_keys(declared: Mapping[str, object], valid: frozenset[str]) -> None:
-    unknown = sorted(map(str, set(declared) - valid))
-    if unknown:
-        raise ValueError(f"it has {', '.join(unknown)}; valid are {', '.join(sorted(valid))}")
+    if not config.values:
+        return []
+    hooks: dict[str, Hook] = {}
+    problems: list[tuple[Place, str]] = []
+    for index, spec in enumerate(config.read(_HooksFile).hooks):
+        place = ("hooks", index)
+        if spec.id in hooks:
+            problems.append(((*place, "id"), f"is {spec.id!r}, as of an earlier hook"))
+        try:
+            hooks[spec.id] = spec.hook(layer, owner=owner)
+        except ValueError as problem:
+            problems.append((place, str(problem)))
+    if problems:
+        raise config.error(problems)
+    return list(hooks.values())
 
 
 def read_hooks_element(element: Element | None, owner: str) -> tuple[Hook, ...]:
@@ -130,14 +222,14 @@ def read_hooks_element(element: Element | None, owner: str) -> tuple[Hook, ...]:
     element.check(children=("hook",))
     hooks: dict[str, Hook] = {}
     for child in element.children:
-        hook = _from_element(child)
+        hook = _from_element(child, owner)
         if hook.id in hooks:
             raise child.problem(f"declares {hook.id!r} once more")
-        hooks[hook.id] = evolve(hook, owner=owner)
+        hooks[hook.id] = hook
     return tuple(hooks.values())
 
 
-def _from_element(element: Element) -> Hook:
+def _from_element(element: Element, owner: str) -> Hook:
     element.check(
         attributes=("id", "event", "layer"), children=(*_CONDITIONS, "action", "description")
     )
@@ -145,16 +237,25 @@ def _from_element(element: Element) -> Hook:
     if len(conditions) > 1:
         raise conditions[1].problem("is a second condition; combine them with <all> or <any>")
     description = element.one("description")
-    actions = tuple(map(_action_from_element, element.all("action")))
+    actions = tuple(element.all("action"))
     condition = _condition(conditions[0]) if conditions else None
     declared: dict[str, object] = {
         **element.attributes,
         "description": description.text if description else "",
+        "actions": [_declared_action(one) for one in actions],
     }
     try:
-        return _hook(declared, actions, condition, HookLayer.DIRECTIVE)
+        spec = Configuration.of("<hook>", declared).read(_HookSpec)
+        return spec.hook(HookLayer.DIRECTIVE, condition, owner)
+    except ConfigError as error:
+        problem = cast("Sequence[Any]", error.facts["problems"])[0]
+        place: Place = problem.place
+        at = actions[cast("int", place[1])] if place[:1] == ("actions",) and place[1:] else element
+        inside = key_path(place[2:] if at is not element else place)
+        named = f"<{at.tag}>: {inside}".rstrip(": ")
+        raise DirectiveProblem(f"{named} {problem.message}", at.line) from None
     except ValueError as problem:
-        raise DirectiveProblem(f"<hook>: {problem}", element.line) from None
+        raise DirectiveProblem(f"<hook> {problem}", element.line) from None
 
 
 def _condition(element: Element) -> Condition:
@@ -190,7 +291,7 @@ def _coerced(text: str | None) -> object:
         return text
 
 
-def _action_from_element(element: Element) -> HookAction:
+def _declared_action(element: Element) -> dict[str, object]:
     element.check(attributes=_ACTION_ATTRIBUTES, children=("param", "input"))
     parameters: dict[str, object] = {}
     for child in element.children:
@@ -199,108 +300,7 @@ def _action_from_element(element: Element) -> HookAction:
         if name in parameters:
             raise child.problem(f"names {name!r} once more")
         parameters[name] = _coerced(child.text)
-    declared: dict[str, object] = dict(element.attributes)
+    declared: dict[str, object] = {**element.attributes, "params": parameters}
     if "wrap" in declared:
         declared["wrap"] = element.flag("wrap", default=True)
-    try:
-        return _action(declared, parameters)
-    except ValueError as problem:
-        raise DirectiveProblem(f"<action>: {problem}", element.line) from None
-
-
-def _hook(
-    declared: Mapping[str, object],
-    actions: tuple[HookAction, ...],
-    condition: Condition | None,
-    layer: HookLayer,
-) -> Hook:
-    hook_id, event = _text(declared, "id"), _text(declared, "event")
-    if event not in EVENTS:
-        raise ValueError(f"{event!r} is no event; the events are {', '.join(EVENTS)}")
-    if not actions:
-        raise ValueError("it has no action")
-    if event != "resolve_extends" and any(one.set_extends for one in actions):
-        raise ValueError("set_extends is for the event resolve_extends")
-    if event == "limit" and any(one.control in _PAST_A_LIMIT for one in actions):
-        raise ValueError(f"past a limit there is no {', '.join(_PAST_A_LIMIT)}")
-    placed = _layer(declared.get("layer"), layer)
-    if placed is HookLayer.INFRASTRUCTURE and any(one.primary is None for one in actions):
-        raise ValueError(f"layer {placed:d} observes, and has neither control nor set_extends")
-    return Hook(
-        hook_id,
-        event,
-        actions,
-        condition,
-        placed,
-        str(declared.get("description") or ""),
-    )
-
-
-def _layer(declared: object, default: HookLayer) -> HookLayer:
-    """The layer that a hook asks for: its file's own or a later one, never one before it."""
-    if declared is None:
-        return default
-    try:
-        layer = HookLayer(int(str(declared)))
-    except ValueError:
-        raise ValueError(f"the layer {declared!r} is none of 0 to 4") from None
-    if layer < default:
-        raise ValueError(f"the layer {layer:d} is before {default:d}, where this file stands")
-    return layer
-
-
-def _action(declared: Mapping[str, object], parameters: Mapping[str, object]) -> HookAction:
-    forms = [name for name in ("primary", "set_extends", "control") if declared.get(name)]
-    if len(forms) != 1:
-        raise ValueError("an action has one of primary, set_extends and control")
-    if forms == ["set_extends"]:
-        return HookAction(set_extends=directive_id(_text(declared, "set_extends")))
-    if forms == ["control"]:
-        return HookAction(control=cast("Control", _choice(declared, "control", CONTROLS)))
-    primary = cast(
-        'Literal["execute", "fetch"]', _choice(declared, "primary", ("execute", "fetch"))
-    )
-    wrap = declared.get("wrap", True)
-    if not isinstance(wrap, bool):
-        raise ValueError("wrap is true or false")
-    return HookAction(
-        primary=primary,
-        item=_item(declared, _EXECUTED if primary == "execute" else _FETCHED),
-        parameters=dict(parameters),
-        position=cast(
-            'Literal["before", "after"]',
-            _choice({"position": "before", **declared}, "position", ("before", "after")),
-        ),
-        wrap=wrap,
-    )
-
-
-def _item(declared: Mapping[str, object], kinds: tuple[str, ...]) -> ItemRef:
-    """The item of an action: a canonical ref, or an id with `kind` or `item_type`."""
-    named = {str(declared[key]) for key in ("kind", "item_type") if declared.get(key)}
-    if len(named) > 1:
-        raise ValueError("kind and item_type say different things")
-    kind = named.pop() if named else None
-    try:
-        ref = ItemRef.parse(_text(declared, "item_id"), kind)
-    except InvalidItemId as problem:
-        raise ValueError(f"{problem.message} {problem.next_step}".rstrip(".")) from None
-    if kind is not None and ref.kind != kind:
-        raise ValueError(f"the item is {ref}, and its kind {kind}")
-    if ref.kind not in kinds:
-        raise ValueError(f"{ref} is none of {', '.join(kinds)}")
-    return ref
-
-
-def _text(declared: Mapping[str, object], name: str) -> str:
-    value = declared.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"it has no {name}")
-    return value.strip()
-
-
-def _choice(declared: Mapping[str, object], name: str, valid: tuple[str, ...]) -> str:
-    value = declared.get(name)
-    if value not in valid:
-        raise ValueError(f"{name} is {value!r}; valid are {', '.join(valid)}")
-    return str(value)
+    return declared

@@ -9,31 +9,68 @@ Source: decision 32.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Final
 
-from ryecore.errors import ConfigError, InputError
+from attrs import evolve, frozen
 
-__all__ = ["AGENT_CONFIG", "choose_model"]
+from ryecore.convert.config import Configuration, Reader
+from ryecore.errors import InputError
+
+__all__ = ["AGENT_CONFIG", "ModelNames", "choose_model", "read_model_names"]
 
 AGENT_CONFIG: Final = "agent/agent.yaml"
 _MODEL: Final = re.compile(r"[A-Za-z0-9_.-]+/[^\s/]\S*")
 _MAX_NAME: Final = 200
 
 
-def choose_model(wanted: object, config: Mapping[str, object]) -> str:
-    """Resolve what a caller or a directive asks for.
+ModelNames = Mapping[str, tuple[str, ...]]
+"""The models that each tier and each bare name stands for, as `provider/model`."""
+
+
+def _read_models(value: object) -> tuple[str, ...]:
+    models = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str) and _MODEL.fullmatch(one) for one in models):
+        raise ValueError("must be provider/model, or a list of such")
+    return tuple(models)
+
+
+_Section = Mapping[Annotated[str, Reader(str)], Annotated[tuple[str, ...], Reader(_read_models)]]
+
+
+@frozen
+class _AgentFile:
+    tiers: _Section | None = None
+    models: _Section | None = None
+
+
+def read_model_names(config: Configuration) -> ModelNames:
+    """Read the sections `tiers` and `models` of `agent/agent.yaml`; others are ignored.
+
+    Raises:
+        ConfigError: A section can't be read.
+    """
+    values = {name: config.values[name] for name in ("tiers", "models") if name in config.values}
+    file = evolve(config, values=values).read(_AgentFile)
+    names: dict[str, tuple[str, ...]] = {}
+    for section in (file.tiers or {}, file.models or {}):
+        for name, models in section.items():
+            names[name] = tuple(dict.fromkeys((*names.get(name, ()), *models)))
+    return names
+
+
+def choose_model(wanted: object, names: ModelNames) -> str:
+    """Resolve the model that a caller or a directive asks for.
 
     Args:
         wanted: `provider/model`, which is taken as it is, else a tier or a bare name.
-        config: What `agent/agent.yaml` holds, all layers merged.
+        names: What `agent/agent.yaml` names.
 
     Returns:
         The model as `provider/model`.
 
     Raises:
-        InputError: It is no name, stands for nothing, or for several; with the candidates.
-        ConfigError: The configuration has another form.
+        InputError: It is not a name, stands for nothing, or for several; with the candidates.
     """
     if not isinstance(wanted, str) or not wanted.strip() or len(wanted) > _MAX_NAME:
         raise InputError("A model is named by text.", next_step="Pass provider/model or a tier.")
@@ -41,7 +78,6 @@ def choose_model(wanted: object, config: Mapping[str, object]) -> str:
         if _MODEL.fullmatch(wanted) is None or not wanted.isprintable():
             raise InputError(f"{wanted!r} names no model.", next_step="Write provider/model.")
         return wanted
-    names = dict(_names(config))
     found = names.get(wanted) or _ending_in(wanted, names)
     if len(found) == 1:
         return found[0]
@@ -63,30 +99,7 @@ def choose_model(wanted: object, config: Mapping[str, object]) -> str:
     )
 
 
-def _names(config: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every tier and name with the models that it stands for."""
-    found: dict[str, dict[str, None]] = {}
-    for section in ("tiers", "models"):
-        declared = config.get(section) or {}
-        if not isinstance(declared, Mapping):
-            raise _misconfigured(section)
-        for name, models in declared.items():
-            listed = models if isinstance(models, list) else [models]
-            for model in listed:
-                if not isinstance(model, str) or _MODEL.fullmatch(model) is None:
-                    raise _misconfigured(f"{section}.{name}")
-                found.setdefault(str(name), {})[model] = None
-    return ((name, tuple(models)) for name, models in found.items())
-
-
 def _ending_in(name: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """The configured models whose own name, behind the provider's, this is."""
     models = (model for models in names.values() for model in models)
     return tuple(dict.fromkeys(model for model in models if model.partition("/")[2] == name))
-
-
-def _misconfigured(place: str) -> ConfigError:
-    return ConfigError(
-        f"{AGENT_CONFIG}: {place} is not of the form name: provider/model.",
-        next_step="Mend the file and sign it again.",
-    )

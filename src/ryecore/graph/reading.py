@@ -10,19 +10,13 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from ryecore.chain.spec import ElementSpec
+from ryecore.convert.lines import key_path, line_numbers, nearest
 from ryecore.display.text import StyledText
 from ryecore.errors.graphs import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
 from ryecore.graph.validation.calls import check_calls
 from ryecore.graph.validation.document import DocumentReader
-from ryecore.graph.validation.problems import (
-    Found,
-    Problems,
-    key_path,
-    lines_of,
-    nearest,
-    node_lines,
-)
+from ryecore.graph.validation.problems import Found, Problems, node_lines
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
@@ -138,7 +132,7 @@ def located(found: Sequence[Found], text: str, path: Path) -> tuple[GraphProblem
     """Problems with their lines, by the order of the file; each is said once."""
     if not found:
         return ()
-    lines = lines_of(text)
+    lines = line_numbers(text)
     order = {place: at for at, place in enumerate(lines)}
     told = {
         GraphProblem(

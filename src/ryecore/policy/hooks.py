@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from attrs import field, frozen
 
@@ -21,18 +21,20 @@ __all__ = [
     "Control",
     "Hook",
     "HookAction",
+    "HookEvent",
     "HookLayer",
     "fill_parameters",
     "in_order",
 ]
 
-EVENTS: Final = (
+HookEvent = Literal[
     "resolve_extends", "thread_started", "thread_continued", "after_step", "after_complete",
     "error", "limit", "directive_return", "context_window_pressure", "context_limit_reached",
-)  # fmt: skip
+]  # fmt: skip
+EVENTS: Final[tuple[HookEvent, ...]] = get_args(HookEvent)
 
 Control = Literal["retry", "fail", "abort", "continue", "skip", "handoff"]
-CONTROLS: Final[tuple[Control, ...]] = ("retry", "fail", "abort", "continue", "skip", "handoff")
+CONTROLS: Final[tuple[Control, ...]] = get_args(Control)
 
 
 HOOK_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
@@ -105,7 +107,7 @@ class Hook:
     """
 
     id: str
-    event: str
+    event: HookEvent
     actions: tuple[HookAction, ...]
     condition: Condition | None = None
     layer: HookLayer = HookLayer.DIRECTIVE

@@ -21,6 +21,7 @@ from ryecore.policy.hooks import (
     Control,
     Hook,
     HookAction,
+    HookEvent,
     HookLayer,
     fill_parameters,
     in_order,
@@ -159,7 +160,7 @@ class HookRunner:
         runner._host_ctx = evolve(self._host_ctx, deadline=until, cancellation=None)
         return runner
 
-    def listens(self, event: str) -> bool:
+    def listens(self, event: HookEvent) -> bool:
         """Whether any hook is for an event, so that its context is needed."""
         return bool(self._by_event[event])
 
@@ -172,7 +173,7 @@ class HookRunner:
         for hook in (hook for hooks in self._by_event.values() for hook in hooks):
             await check_hook(hook, self._dispatcher.chain)
 
-    async def run(self, event: str, context: Mapping[str, object]) -> HookOutcome:
+    async def run(self, event: HookEvent, context: Mapping[str, object]) -> HookOutcome:
         """Run the hooks of an event, in order of their layers and then as they were defined.
 
         Args:

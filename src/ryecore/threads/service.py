@@ -28,8 +28,6 @@ from ryecore.threads.lifecycle.continuing import fork_of, resume_of
 from ryecore.threads.lifecycle.steps import ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
 from ryecore.threads.planner.planning import read_overrides
-from ryecore.threads.planner.resilience import loop_config
-from ryecore.threads.planner.retention import retention
 from ryecore.threads.records.replay import ReplayReport, replay
 from ryecore.threads.result import StartedThread, ThreadResult
 from ryecore.threads.thread import Thread
@@ -165,7 +163,7 @@ class ThreadService:
         def wish() -> ThreadWish:
             host = self._host
             record = self._directives(thread_id)
-            ceiling = loop_config(host.planner).resume_ceiling_tokens
+            ceiling = host.planner.loop_config().resume_ceiling_tokens
             continues = resume_of(
                 host.store, record, host.key.public, message, ceiling, again=again
             )
@@ -256,7 +254,7 @@ class ThreadService:
         Raises:
             RyeError: The file can't be verified, read or used.
         """
-        return retention(self._host.planner)
+        return self._host.planner.retention()
 
     async def _settled(self, life: ThreadLifecycle, thread: Thread) -> None:
         await _settled(life, thread)

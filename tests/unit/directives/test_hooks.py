@@ -3,6 +3,7 @@
 import pytest
 from attrs import evolve
 
+from ryecore.convert.config import Configuration
 from ryecore.directives.hooks import read_hooks
 from ryecore.errors import ConfigError, MetadataError
 from ryecore.policy.hooks import HookLayer
@@ -14,7 +15,7 @@ def hooks(inside):
 
 
 def yaml(*declared, layer=HookLayer.PROJECT):
-    return read_hooks({"hooks": list(declared)}, "hooks.yaml", layer)
+    return read_hooks(Configuration.of("hooks.yaml", {"hooks": list(declared)}), layer)
 
 
 FETCH = {"primary": "fetch", "item_type": "knowledge", "item_id": "project/conventions"}
@@ -105,7 +106,7 @@ def test_a_hook_may_reroute_what_a_directive_extends():
 
 def test_a_hook_may_move_behind_its_layer_and_never_before_it():
     assert yaml({"id": "a", "event": "error", "layer": 4, "action": FETCH})[0].layer == 4
-    with pytest.raises(ConfigError, match="before 3, where this file stands"):
+    with pytest.raises(ConfigError, match="before 3, where its file stands"):
         yaml({"id": "a", "event": "error", "layer": 0, "action": FETCH})
 
 
@@ -115,11 +116,14 @@ ACTION = '<action control="fail"/>'
 @pytest.mark.parametrize(
     ("inside", "match"),
     [
-        (f'<hook event="error">{ACTION}</hook>', "it has no id"),
-        (f'<hook id="a">{ACTION}</hook>', "it has no event"),
-        (f'<hook id="a" event="boom">{ACTION}</hook>', "'boom' is no event; the events are"),
+        (f'<hook event="error">{ACTION}</hook>', "<hook>: id is missing"),
+        (f'<hook id="a">{ACTION}</hook>', "<hook>: event is missing"),
+        (
+            f'<hook id="a" event="boom">{ACTION}</hook>',
+            "event must be one of resolve_extends, .*, not 'boom'",
+        ),
         ('<hook id="a" event="error"/>', "no action"),
-        (f'<hook id="a" event="error" layer="9">{ACTION}</hook>', "none of 0 to 4"),
+        (f'<hook id="a" event="error" layer="9">{ACTION}</hook>', "from 0 to 4, not '9'"),
         (f'<hook id="a" event="error" layer="0">{ACTION}</hook>', "before 1"),
         (f'<hook id="a" event="error" when="x">{ACTION}</hook>', "attribute 'when'"),
         (
@@ -138,21 +142,27 @@ ACTION = '<action control="fail"/>'
             '<hook id="a" event="error"><action primary="execute" control="fail"/></hook>',
             "one of primary",
         ),
-        ('<hook id="a" event="error"><action control="panic"/></hook>', "control is 'panic'"),
-        ('<hook id="a" event="error"><action primary="sign" item_id="x"/></hook>', "primary is"),
-        ('<hook id="a" event="error"><action primary="fetch"/></hook>', "no item_id"),
+        (
+            '<hook id="a" event="error"><action control="panic"/></hook>',
+            "control must be one of .*, not 'panic'",
+        ),
+        (
+            '<hook id="a" event="error"><action primary="sign" item_id="x"/></hook>',
+            "primary must be one of execute, fetch, not 'sign'",
+        ),
+        ('<hook id="a" event="error"><action primary="fetch"/></hook>', "must have an item_id"),
         (
             '<hook id="a" event="error"><action primary="fetch" item_id="x"/></hook>',
             "doesn't say what kind",
         ),
         (
             '<hook id="a" event="error"><action primary="execute" item_id="knowledge:x"/></hook>',
-            "none of tool, directive",
+            "one of tool, directive",
         ),
         (
             '<hook id="a" event="error"><action primary="execute" kind="tool" item_type="directive"'
             ' item_id="x"/></hook>',
-            "say different things",
+            "the kind tool and the item_type directive",
         ),
         (
             '<hook id="a" event="error"><action primary="execute" item_id="tool:../x"/></hook>',
@@ -160,10 +170,10 @@ ACTION = '<action control="fail"/>'
         ),
         ('<hook id="a" event="error"><action set_extends="x"/></hook>', "for the event"),
         ('<hook id="a" event="limit"><action control="continue"/></hook>', "past a limit"),
-        (f'<hook id="a" event="error" layer="4">{ACTION}</hook>', "layer 4 observes"),
+        (f'<hook id="a" event="error" layer="4">{ACTION}</hook>', "layer 4, which observes"),
         (
             '<hook id="a" event="resolve_extends" layer="4"><action set_extends="x"/></hook>',
-            "layer 4 observes",
+            "layer 4, which observes",
         ),
         (
             f'<hook id="a" event="error">{ACTION}</hook><hook id="a" event="error">{ACTION}</hook>',
@@ -180,17 +190,20 @@ def test_a_hook_that_cannot_be_is_refused_with_its_line(inside, match):
 @pytest.mark.parametrize(
     ("config", "match"),
     [
-        ({"hooks": {}}, "hooks: it is no list"),
-        ({"hook": []}, "it holds hook"),
-        ({"hooks": ["x"]}, "hook 1: it is no mapping"),
-        ({"hooks": [{"id": "a", "event": "error", "actions": []}]}, r"hook 1 \(a\): .*no action"),
-        ({"hooks": [{"id": "a", "event": "error", "actoin": {}}]}, "it has actoin"),
+        ({"hooks": {}}, "hooks must be a list"),
+        ({"hook": []}, "hook is unknown. Did you mean 'hooks'"),
+        ({"hooks": ["x"]}, r"hooks\[0\] must be a mapping"),
+        ({"hooks": [{"id": "a", "event": "error", "actions": []}]}, r"hooks\[0\] has no action"),
+        (
+            {"hooks": [{"id": "a", "event": "error", "actoin": {}}]},
+            "actoin is unknown. Did you mean 'action'",
+        ),
         ({"hooks": [{"id": "a", "event": "error", "action": FETCH | {"wrap": 1}}]}, "wrap"),
         ({"hooks": [{"id": "a", "event": "error", "action": FETCH | {"params": []}}]}, "mapping"),
         (
             {"hooks": [{"id": "a", "event": "error", "action": FETCH, "condition": {"path": "x"}}]
              * 2},
-            r"hook 2 \(a\): an earlier hook",
+            r"hooks\[1\]\.id is 'a', as of an earlier hook",
         ),
         (
             {"hooks": [{"id": "a", "event": "error", "action": FETCH, "condition": {"op": "eq"}}]},
@@ -200,5 +213,5 @@ def test_a_hook_that_cannot_be_is_refused_with_its_line(inside, match):
 )  # fmt: skip
 def test_a_file_of_hooks_that_cannot_be_is_refused_with_the_place(config, match):
     with pytest.raises(ConfigError, match=match) as refusal:
-        read_hooks(config, "hooks.yaml", HookLayer.USER)
+        read_hooks(Configuration.of("hooks.yaml", config), HookLayer.USER)
     assert "hooks.yaml" in str(refusal.value)

@@ -1,5 +1,6 @@
 """A directive together with those that it extends."""
 
+from ryecore.convert.config import Configuration
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.model import compose, extends_by_hook
 from ryecore.policy.hooks import HookLayer
@@ -51,7 +52,7 @@ def test_the_first_hook_that_answers_says_what_is_extended():
             "condition": {"path": "category", "op": "eq", "value": "acme"},
             "action": {"set_extends": to},
         }
-        return read_hooks({"hooks": [declared]}, "hooks.yaml", layer)
+        return read_hooks(Configuration.of("hooks.yaml", {"hooks": [declared]}), layer)
 
     hooks = reroute("p", "base/p", HookLayer.PROJECT) + reroute("u", "base/u", HookLayer.USER)
     assert extends_by_hook(hooks, {"category": "acme"}) == "base/u"

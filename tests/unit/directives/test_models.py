@@ -2,7 +2,8 @@
 
 import pytest
 
-from ryecore.directives.models import choose_model
+from ryecore.convert.config import Configuration
+from ryecore.directives.models import AGENT_CONFIG, choose_model, read_model_names
 from ryecore.errors import ConfigError, InputError
 
 CONFIG = {
@@ -14,6 +15,10 @@ CONFIG = {
         "nested": "router/maker/large-2",
     },
 }
+
+
+def names(values):
+    return read_model_names(Configuration.of(AGENT_CONFIG, values))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,7 @@ CONFIG = {
     ],
 )
 def test_a_name_stands_for_one_model(wanted, model):
-    assert choose_model(wanted, CONFIG) == model
+    assert choose_model(wanted, names(CONFIG)) == model
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ def test_a_name_stands_for_one_model(wanted, model):
 )
 def test_none_or_several_are_refused_with_the_candidates(wanted, candidates):
     with pytest.raises(InputError) as refusal:
-        choose_model(wanted, CONFIG)
+        choose_model(wanted, names(CONFIG))
     assert refusal.value.candidates == candidates
     for candidate in candidates:
         assert candidate in str(refusal.value)
@@ -50,7 +55,7 @@ def test_none_or_several_are_refused_with_the_candidates(wanted, candidates):
 @pytest.mark.parametrize("wanted", ["", " ", "a/", "/b", "a b/c", "a/b c", 3, None, "x" * 300])
 def test_what_is_no_name_is_refused(wanted):
     with pytest.raises(InputError) as refusal:
-        choose_model(wanted, CONFIG)
+        choose_model(wanted, names(CONFIG))
     assert refusal.value.next_step
 
 
@@ -70,4 +75,4 @@ def test_without_configuration_the_fix_is_named():
 )
 def test_a_configuration_of_another_form_is_refused_with_the_place(config):
     with pytest.raises(ConfigError, match=r"agent/agent\.yaml: (tiers|models)"):
-        choose_model("fast", config)
+        names(config)

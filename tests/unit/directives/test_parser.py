@@ -94,7 +94,7 @@ def test_the_least_that_a_directive_needs():
         (file().replace("tides", "waves", 1), "the name 'waves', and the file is called", 4),
         (file().replace("version=", "versoin="), "attribute 'versoin'", 4),
         (file(extends="../x"), "not an item id", 4),
-        (file(extends="tool:x"), "is no directive", 4),
+        (file(extends="tool:x"), "is not a directive", 4),
         (file("<limits turns='1'/>"), "<limits> stands in <metadata>", 6),
         (file("<permissions>*</permissions>"), "stands in <metadata>", 6),
         (file("<inputs/><inputs/>"), "<inputs> stands there twice", 6),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.chain.spec import ElementSpec, read_spec
+from ryecore.convert.lines import line_numbers
 from ryecore.errors import GraphInvalid, MetadataError
 from ryecore.graph.model import (
     Action,
@@ -23,7 +24,7 @@ from ryecore.graph.model import (
     Tries,
 )
 from ryecore.graph.reading import examine_graph, read_graph
-from ryecore.graph.validation.problems import lines_of, node_lines
+from ryecore.graph.validation.problems import node_lines
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff
@@ -361,7 +362,7 @@ def test_nodes_are_found_on_the_lines_that_the_parser_says(
 
     found = node_lines(text, names)
 
-    expected = lines_of(text)
+    expected = line_numbers(text)
     assert found == {name: expected["config", "nodes", name] for name in names}
 
 

@@ -1,9 +1,12 @@
 """Classes of errors, and whether a thread asks again."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ryecore.convert.config import Configuration
 from ryecore.errors import (
     ConfigError,
     LlmError,
@@ -12,16 +15,25 @@ from ryecore.errors import (
     ToolExecutionError,
     ToolPolicyError,
 )
+from ryecore.items.documents import parse_document
 from ryecore.policy.hooks import CONTROLS
 from ryecore.threads.planner.classification import (
     DEFAULT_CLASSIFICATION,
     ERROR_CLASSES,
+    ERROR_CONFIG,
+    Classification,
+    ErrorPattern,
     GiveUp,
     RetryIn,
+    RetryPolicy,
     classify,
     on_error_plan,
     read_classification,
 )
+
+
+def configuration(values):
+    return Configuration.of(ERROR_CONFIG, values)
 
 
 def llm(kind="unknown", message="It failed.", **facts):
@@ -111,12 +123,10 @@ def test_retry_after_wins_and_is_bounded():
     st.none() | st.sampled_from(CONTROLS),
 )
 def test_a_wait_is_never_longer_than_its_bound(category, errors, jitter, control):
-    classification = read_classification(
-        {
-            "patterns": [{"class": category, "kinds": ["unavailable"]}],
-            "retry": {category: {"attempts": 100, "base_s": 0.5, "cap_s": 9}},
-            "max_consecutive_errors": 100,
-        }
+    classification = Classification(
+        patterns=(ErrorPattern(category, frozenset({"unavailable"})),),
+        retry={category: RetryPolicy(100, 0.5, 9)},
+        max_consecutive_errors=100,
     )
     plan = on_error_plan(llm("unavailable"), errors, control, classification, jitter=jitter)
     if isinstance(plan, RetryIn):
@@ -133,13 +143,14 @@ def test_what_hooks_see_of_a_plan():
 
 def test_every_class_has_a_name_and_a_default_is_a_class():
     assert {one.category for one in DEFAULT_CLASSIFICATION.patterns} <= set(ERROR_CLASSES)
-    assert read_classification({}) == DEFAULT_CLASSIFICATION
+    assert read_classification(configuration({})) == DEFAULT_CLASSIFICATION
 
 
 def test_a_class_may_be_taken_from_what_is_tried_again():
     config = {"retry": {"transient": None}}
     assert isinstance(
-        on_error_plan(llm("unavailable"), 0, None, read_classification(config)), GiveUp
+        on_error_plan(llm("unavailable"), 0, None, read_classification(configuration(config))),
+        GiveUp,
     )
 
 
@@ -162,4 +173,21 @@ def test_a_class_may_be_taken_from_what_is_tried_again():
 )  # fmt: skip
 def test_configuration_of_another_form_is_refused_with_its_file(config):
     with pytest.raises(ConfigError, match=r"agent/error_classification\.yaml"):
-        read_classification(config)
+        read_classification(configuration(config))
+
+
+def test_every_problem_of_a_file_has_its_line_and_a_guess():
+    text = (
+        "patterns:\n  - {class: qota, kinds: [auth]}\n"
+        "retry:\n  quota: {atempts: 3}\n  auth: {attempts: true}\n"
+    )
+    values = parse_document(text.encode(), Path(ERROR_CONFIG))
+    with pytest.raises(ConfigError) as refusal:
+        read_classification(Configuration.of(ERROR_CONFIG, values, text))
+    assert [(one.line, one.place) for one in refusal.value.facts["problems"]] == [
+        (2, ("patterns", 0, "class")),
+        (4, ("retry", "quota", "atempts")),
+        (5, ("retry", "auth", "attempts")),
+    ]
+    assert "Did you mean 'quota'?" in refusal.value.message
+    assert "Did you mean 'attempts'?" in refusal.value.message

@@ -13,8 +13,8 @@ from ryecore.policy.hooks import HookLayer
 from ryecore.policy.limits import DEFAULT_LIMITS
 from ryecore.threads.planner.classification import DEFAULT_CLASSIFICATION
 from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
-from ryecore.threads.planner.resilience import LoopConfig, loop_config
 from ryecore.threads.planner.risk import DEFAULT_RISKS
+from ryecore.threads.planner.settings import LoopConfig
 from ryecore.wiring import Parts
 from tests.unit.actions.directives import write
 
@@ -156,7 +156,7 @@ def test_what_ships_says_what_the_code_says(planner):
     assert planner.risks(log) == DEFAULT_RISKS
     assert planner.classification(log) == DEFAULT_CLASSIFICATION
     assert planner.hooks(log) == ()
-    assert loop_config(planner) == LoopConfig()
+    assert planner.loop_config() == LoopConfig()
     read = [event["path"] for event in log.events]
     assert [str(one).removeprefix("agent/") for one in read] == [
         "resilience.yaml", "capability_risk.yaml", "error_classification.yaml",
@@ -180,11 +180,11 @@ def test_configuration_that_changes_counts_for_the_next_thread(workspace, planne
     workspace.write("config/agent/resilience.yaml", "limits: {turns: 3}\n")
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 3
     for text, problem in (
-        ("limits: {turns: many}\n", "turns is 'many'"),
-        ("limit: {turns: 3}\n", "the file has limit too"),
+        ("limits: {turns: many}\n", "limits can't be used: turns is 'many'"),
+        ("limit: {turns: 3}\n", "limit is unknown. Did you mean 'limits'"),
     ):
         workspace.write("config/agent/resilience.yaml", text)
-        with pytest.raises(ConfigError, match=rf"resilience\.yaml, limits: {problem}"):
+        with pytest.raises(ConfigError, match=rf"resilience\.yaml, line 2: {problem}"):
             planner.limits(Limits(), Limits(), Trace())
 
 

@@ -108,7 +108,7 @@ async def test_each_run_prunes_something_however_long_the_looking_takes(
     [
         ("threads: {older_than: 30d}\n", False, "is not signed"),
         ("threads: {older_than: soon}\n", True, "used as an age"),
-        ("threads: {older_then: 30d}\n", True, "unknown key 'older_then'"),
+        ("threads: {older_then: 30d}\n", True, "older_then is unknown. Did you mean 'older_than'"),
         ("threads: {older_than: 30d, keep: -1}\n", True, "threads.keep"),
         ("threads: 30d\n", True, "must be a mapping"),
     ],

@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.chain.trace import Trace
+from ryecore.convert.config import Configuration
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import ConfigError, InputError
 from ryecore.policy.permissions import allows
 from ryecore.threads.planner.risk import (
     DEFAULT_RISKS,
     RISK_CLASSES,
+    RISK_CONFIG,
     check_risks,
     judge,
     read_risks,
@@ -116,11 +118,13 @@ def test_a_blocked_directive_is_told_what_to_write():
 
 
 def test_configuration_is_read_and_what_cannot_be_is_refused_with_its_place():
-    assert read_risks({}) == DEFAULT_RISKS
-    assert read_risks({"patterns": {"rye.*": "safe"}}) == {"rye.*": "safe"}
+    assert read_risks(Configuration.of(RISK_CONFIG, {})) == DEFAULT_RISKS
+    assert read_risks(Configuration.of(RISK_CONFIG, {"patterns": {"rye.*": "safe"}})) == {
+        "rye.*": "safe"
+    }
     for config in (
         {"patterns": {"rye.*": "wild"}}, {"patterns": {"bash": "safe"}}, {"patterns": []},
         {"rules": {}}, {"patterns": {3: "safe"}},
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=r"agent/capability_risk\.yaml"):
-            read_risks(config)
+            read_risks(Configuration.of(RISK_CONFIG, config))

@@ -7,10 +7,10 @@ from typing import Any, Final, Literal, cast
 from attrs import fields_dict
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
+from ryecore.convert.config import did_you_mean, listed
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.model import Action, Tries
 from ryecore.graph.validation.fields import Fields, brief
-from ryecore.graph.validation.problems import did_you_mean, listed
 from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff
 from ryecore.policy.limits import LIMIT_NAMES

@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from ryecore.convert.config import did_you_mean
+from ryecore.convert.lines import Place, key_path
 from ryecore.errors import RyeError
 from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, Graph
 from ryecore.graph.validation.drafts import Draft
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean, key_path
+from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import Known, Scope, Writer, misfits
 from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import BrokenExpression, Template, read_template

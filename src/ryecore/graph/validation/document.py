@@ -1,11 +1,13 @@
 """A graph's whole file: its top, its configuration, and all that its nodes have to do together."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from attrs import evolve
 
+from ryecore.convert.config import ConfigProblem, Configuration, did_you_mean
+from ryecore.convert.lines import Place, key_path
 from ryecore.directives.hooks import read_hooks
 from ryecore.errors import ConfigError
 from ryecore.graph.model import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_STEPS, Graph, OnError
@@ -14,7 +16,7 @@ from ryecore.graph.validation.calls import check_permissions
 from ryecore.graph.validation.drafts import Draft, check_flow
 from ryecore.graph.validation.fields import Fields, brief
 from ryecore.graph.validation.nodes import NodeReader
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean
+from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.references import References
 from ryecore.graph.validation.scopes import BUILT_IN, Known, Writer
 from ryecore.lillux.schema import SchemaValidator
@@ -156,22 +158,17 @@ class DocumentReader:
         declared = config.declared.get("hooks")
         if declared is None:
             return ()
-        if not isinstance(declared, list):
-            config.error("hooks", "hooks is no list.")
+        try:
+            return tuple(
+                read_hooks(Configuration.of("", {"hooks": declared}), HookLayer.DIRECTIVE, owner)
+            )
+        except ConfigError as error:
+            for one in cast("Sequence[ConfigProblem]", error.facts["problems"]):
+                end = "" if one.message[-1] in ".?" else "."
+                self._problems.error(
+                    (*config.place, *one.place), f"{key_path(one.place)} {one.message}{end}"
+                )
             return ()
-        hooks: dict[str, Hook] = {}
-        for index, one in enumerate(declared):
-            place: Place = (*config.at("hooks"), index)
-            try:
-                (hook,) = read_hooks({"hooks": [one]}, "", HookLayer.DIRECTIVE)
-            except ConfigError as problem:
-                said = problem.message.partition(": ")[2] or problem.message
-                self._problems.error(place, f"A hook can't be read: {said}")
-                continue
-            if hook.id in hooks:
-                self._problems.error(place, f"An earlier hook has the id {hook.id!r}.")
-            hooks[hook.id] = evolve(hook, owner=owner)
-        return tuple(hooks.values())
 
     def _schema(self, fields: Fields, name: str) -> Mapping[str, object] | None:
         """A JSON Schema; None where there is none that holds."""

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import Factory, frozen
 
+from ryecore.convert.lines import Place
 from ryecore.graph.model import Edge, VertexOfGraph
-from ryecore.graph.validation.problems import Place, Problems
+from ryecore.graph.validation.problems import Problems
 from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import Template
 

@@ -7,7 +7,9 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean, listed
+from ryecore.convert.config import did_you_mean, listed
+from ryecore.convert.lines import Place
+from ryecore.graph.validation.problems import Problems
 from ryecore.policy.expressions import BrokenExpression, Template, read_template
 
 __all__ = ["Fields", "brief", "kind_of"]

@@ -5,7 +5,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from ryecore.graph.validation.problems import did_you_mean, listed
+from ryecore.convert.config import did_you_mean, listed
 
 __all__ = ["ANY", "Kind", "NoSuchPart", "kind_of_schema", "kind_of_value", "union"]
 

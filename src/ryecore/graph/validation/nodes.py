@@ -6,6 +6,7 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.agent.model import Agent
+from ryecore.convert.lines import Place
 from ryecore.graph.model import (
     Action,
     ActionVertex,
@@ -24,7 +25,6 @@ from ryecore.graph.validation.actions import (
 )
 from ryecore.graph.validation.drafts import Draft, DraftEdge, Slot
 from ryecore.graph.validation.fields import Fields, kind_of
-from ryecore.graph.validation.problems import Place
 from ryecore.policy.conditions import AnyOf, Condition, read_condition
 from ryecore.policy.expressions import Template
 

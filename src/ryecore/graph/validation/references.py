@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ryecore.agent.prompts import PromptTemplate
+from ryecore.convert.config import did_you_mean, listed
+from ryecore.convert.lines import Place, key_path
 from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.fields import brief
 from ryecore.graph.validation.kinds import Kind, NoSuchPart, kind_of_schema, kind_of_value
-from ryecore.graph.validation.problems import Place, Problems, did_you_mean, key_path, listed
+from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import (
     BUILT_IN,
     Known,

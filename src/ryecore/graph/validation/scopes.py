@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from ryecore.convert.lines import Place
 from ryecore.graph.validation.kinds import (
     ANY,
     Kind,
@@ -15,7 +16,6 @@ from ryecore.graph.validation.kinds import (
     kind_of_value,
     union,
 )
-from ryecore.graph.validation.problems import Place
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.expressions import Expression, Path, Template
 

@@ -8,7 +8,7 @@ from attrs import field, frozen
 from ryecore.chain.trace import Trace
 from ryecore.threads.planner.plan import LoadedDirective
 from ryecore.threads.planner.planning import DirectivePlanner, check_body
-from ryecore.threads.planner.resilience import LoopConfig, loop_config
+from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.wish import ThreadWish
 
 __all__ = ["DirectiveToRun", "read_directive"]
@@ -58,5 +58,5 @@ def read_directive(planner: DirectivePlanner, request: ThreadWish, log: Trace) -
         inputs,
         model=planner.model(wanted, log),
         fallback=planner.model(fallback, log) if fallback else None,
-        config=loop_config(planner, log),
+        config=planner.loop_config(log),
     )

@@ -16,7 +16,6 @@ import anyio
 from ryecore.display.notices import warn
 from ryecore.errors import RyeError
 from ryecore.state.waiting import run_in_thread
-from ryecore.threads.planner.retention import retention
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -63,7 +62,7 @@ class AutomaticPruning:
 
     def _prune(self) -> bool:
         """Prune for a while; whether nothing is left to prune."""
-        kept = retention(self._planner)
+        kept = self._planner.retention()
         if kept is None:
             return True
         store = self._store()

@@ -21,6 +21,7 @@ from ryecore.llm.parts import Message
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
+from ryecore.policy.hooks import HookEvent
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
@@ -41,7 +42,7 @@ from ryecore.threads.planner.prompt import (
     inputs_told,
     system_text,
 )
-from ryecore.threads.planner.resilience import LoopConfig
+from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import message_payload
 from ryecore.threads.wish import Continuation
 
@@ -209,7 +210,7 @@ class ThreadLoop:
         Source: docs/design/threads.md#first-message.
         """
         inputs, continues = self._inputs, self._inputs.continues
-        event = "thread_continued" if continues else "thread_started"
+        event: HookEvent = "thread_continued" if continues else "thread_started"
         context = {
             "directive": inputs.loaded.id,
             "directive_body": inputs.loaded.directive.body,

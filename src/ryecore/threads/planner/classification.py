@@ -7,12 +7,14 @@ Source: docs/design/threads.md#turn-loop; decision 50; docs/design/threads.md#er
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from attrs import frozen
+from attrs import field, frozen
 
-from ryecore.errors import ConfigError, LlmError, RyeError
+from ryecore.convert.config import Configuration, Reader, between
+from ryecore.convert.fields import key
+from ryecore.errors import LlmError, RyeError
 from ryecore.lillux.patterns import TextPattern, compile_pattern
 from ryecore.policy.backoff import backoff_s
 from ryecore.policy.hooks import Control
@@ -39,17 +41,29 @@ ErrorClass: TypeAlias = Literal[
     "cancelled", "quota", "rate_limited", "auth", "invalid", "timeout", "connection", "transient",
     "permanent",
 ]  # fmt: skip
-ERROR_CLASSES: Final[tuple[ErrorClass, ...]] = (
-    "cancelled", "quota", "rate_limited", "auth", "invalid", "timeout", "connection", "transient",
-    "permanent",
-)  # fmt: skip
+ERROR_CLASSES: Final[tuple[ErrorClass, ...]] = get_args(ErrorClass)
 
 _MAX_TEXT: Final = 2000
 
 
+def _read_status(value: object) -> tuple[int, int]:
+    low, _, high = str(value).partition("-")
+    if not (low.isdecimal() and (high or low).isdecimal() and len(str(value)) <= 7):
+        raise ValueError(f"must be a status or a range like 500-599, not {str(value)[:20]!r}")
+    return int(low), int(high or low)
+
+
+def _read_text(value: object) -> TextPattern | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"must be a regular expression, not {str(value)[:20]!r}")
+    return compile_pattern(value, ignores_case=True)
+
+
 @frozen
 class ErrorPattern:
-    """What errors of a class look like. All that is said must fit.
+    """What errors of a class look like. Every declared trait must fit.
 
     Attributes:
         category: The class.
@@ -58,10 +72,14 @@ class ErrorPattern:
         text: What the message holds, whatever its case; None where that doesn't matter.
     """
 
-    category: ErrorClass
+    category: ErrorClass = field(metadata=key("class"))
     kinds: frozenset[str] = frozenset()
-    status: tuple[tuple[int, int], ...] = ()
-    text: TextPattern | None = None
+    status: tuple[Annotated[tuple[int, int], Reader(_read_status)], ...] = ()
+    text: Annotated[TextPattern | None, Reader(_read_text)] = None
+
+    def __attrs_post_init__(self) -> None:
+        if not self.kinds and not self.status and self.text is None:
+            raise ValueError("must have kinds, status or text: without them it fits every error")
 
     def fits(self, kind: str, status: int | None, message: str) -> bool:
         """Whether an error looks like this."""
@@ -82,9 +100,62 @@ class RetryPolicy:
         cap_s: The bound of every wait.
     """
 
-    attempts: int
-    base_s: float
-    cap_s: float
+    attempts: Annotated[int, between(1, 100)] = 3
+    base_s: Annotated[float, between(0, 3600)] = 1.0
+    cap_s: Annotated[float, between(0, 3600)] = 30.0
+
+
+def _patterns(*declared: Mapping[str, Any]) -> tuple[ErrorPattern, ...]:
+    return tuple(
+        ErrorPattern(
+            one["category"],
+            frozenset(one.get("kinds", ())),
+            one.get("status", ()),
+            _read_text(one.get("text")),
+        )
+        for one in declared
+    )
+
+
+_UNSURE: Final = ("unavailable", "unknown", "tool_execution")
+_PATTERNS: Final = _patterns(
+    {"category": "cancelled", "kinds": ["cancelled", "tool_cancelled"]},
+    {
+        "category": "quota",
+        "kinds": ["auth", "bad_request", "unknown"],
+        "text": "insufficient[_ ](quota|credit|funds)|credit balance|current quota|billing",
+    },
+    {"category": "quota", "status": ((402, 402),)},
+    {"category": "rate_limited", "kinds": ["rate_limit"]},
+    {"category": "rate_limited", "status": ((429, 429),)},
+    {"category": "auth", "kinds": ["auth", "tool_denied"]},
+    {"category": "auth", "status": ((401, 401), (403, 403))},
+    {
+        "category": "invalid",
+        "kinds": [
+            "bad_request", "context_length", "content_filter", "refused", "unknown_tool",
+            "tool_args_invalid",
+        ],
+    },
+    {"category": "timeout", "status": ((408, 408), (504, 504), (524, 524))},
+    {"category": "timeout", "kinds": _UNSURE, "text": "timed? ?out|timeout|deadline|stalled"},
+    {
+        "category": "connection",
+        "kinds": _UNSURE,
+        "text": r"connect|broken pipe|name resolution|\bdns\b|\beof\b|network",
+    },
+    {"category": "transient", "kinds": ["unavailable"]},
+    {"category": "transient", "status": ((500, 599),)},
+    {"category": "invalid", "status": ((400, 499),)},
+    {"category": "rate_limited", "kinds": ["unknown"], "text": "rate.?limit|too many requests"},
+    {"category": "transient", "kinds": ["unknown"], "text": "overloaded|temporarily"},
+)  # fmt: skip
+_RETRY: Final[Mapping[ErrorClass, RetryPolicy | None]] = {
+    "rate_limited": RetryPolicy(3, 2.0, 60.0),
+    "transient": RetryPolicy(),
+    "timeout": RetryPolicy(),
+    "connection": RetryPolicy(),
+}
 
 
 @frozen
@@ -93,15 +164,19 @@ class Classification:
 
     Attributes:
         patterns: The first that fits decides; what fits none is `permanent`.
-        retry: The classes that are tried again.
+        retry: The classes that are tried again; not one that is None.
         max_consecutive_errors: With how many errors in a row a thread ends.
         retry_after_cap_s: The bound of a wait that a provider asks for, in seconds.
     """
 
-    patterns: tuple[ErrorPattern, ...]
-    retry: Mapping[ErrorClass, RetryPolicy]
-    max_consecutive_errors: int = 3
-    retry_after_cap_s: float = 300.0
+    patterns: tuple[ErrorPattern, ...] = _PATTERNS
+    retry: Mapping[ErrorClass, RetryPolicy | None] = field(factory=lambda: _RETRY)
+    max_consecutive_errors: Annotated[int, between(1, 100)] = 3
+    retry_after_cap_s: Annotated[float, between(0, 86_400)] = 300.0
+
+
+DEFAULT_CLASSIFICATION: Final = Classification()
+"""What the system bundle's file says too."""
 
 
 @frozen
@@ -138,60 +213,16 @@ class GiveUp:
 
 ErrorPlan: TypeAlias = RetryIn | GiveUp
 
-_UNSURE: Final = ["unavailable", "unknown", "tool_execution"]
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    "patterns": [
-        {"class": "cancelled", "kinds": ["cancelled", "tool_cancelled"]},
-        {
-            "class": "quota",
-            "kinds": ["auth", "bad_request", "unknown"],
-            "text": "insufficient[_ ](quota|credit|funds)|credit balance|current quota|billing",
-        },
-        {"class": "quota", "status": [402]},
-        {"class": "rate_limited", "kinds": ["rate_limit"]},
-        {"class": "rate_limited", "status": [429]},
-        {"class": "auth", "kinds": ["auth", "tool_denied"]},
-        {"class": "auth", "status": [401, 403]},
-        {
-            "class": "invalid",
-            "kinds": [
-                "bad_request", "context_length", "content_filter", "refused", "unknown_tool",
-                "tool_args_invalid",
-            ],
-        },
-        {"class": "timeout", "status": [408, 504, 524]},
-        {"class": "timeout", "kinds": _UNSURE, "text": "timed? ?out|timeout|deadline|stalled"},
-        {
-            "class": "connection",
-            "kinds": _UNSURE,
-            "text": r"connect|broken pipe|name resolution|\bdns\b|\beof\b|network",
-        },
-        {"class": "transient", "kinds": ["unavailable"]},
-        {"class": "transient", "status": ["500-599"]},
-        {"class": "invalid", "status": ["400-499"]},
-        {"class": "rate_limited", "kinds": ["unknown"], "text": "rate.?limit|too many requests"},
-        {"class": "transient", "kinds": ["unknown"], "text": "overloaded|temporarily"},
-    ],
-    "retry": {
-        "rate_limited": {"attempts": 3, "base_s": 2, "cap_s": 60},
-        "transient": {"attempts": 3, "base_s": 1, "cap_s": 30},
-        "timeout": {"attempts": 3, "base_s": 1, "cap_s": 30},
-        "connection": {"attempts": 3, "base_s": 1, "cap_s": 30},
-    },
-    "max_consecutive_errors": 3,
-    "retry_after_cap_s": 300,
-}  # fmt: skip
-"""What the system bundle's file says too."""
 
-
-def classify(error: RyeError, classification: "Classification | None" = None) -> ErrorClass:
+def classify(
+    error: RyeError, classification: Classification = DEFAULT_CLASSIFICATION
+) -> ErrorClass:
     """The class of an error of a model's provider, or of a tool.
 
     Args:
         error: The error.
-        classification: How errors are classed; None for the defaults.
+        classification: How errors are classed.
     """
-    classification = classification or DEFAULT_CLASSIFICATION
     kind, status = error.error_type, None
     if isinstance(error, LlmError):
         kind, status = error.kind, error.status
@@ -208,7 +239,7 @@ def on_error_plan(
     error: RyeError,
     retries_so_far: int,
     control: Control | None = None,
-    classification: "Classification | None" = None,
+    classification: Classification = DEFAULT_CLASSIFICATION,
     *,
     jitter: float = 1.0,
 ) -> ErrorPlan:
@@ -219,7 +250,7 @@ def on_error_plan(
         retries_so_far: How many errors in a row were answered by asking again.
         control: What a hook wants. `retry` tries again what would not be, within the bound of
             errors in a row; `fail` and `abort` end; the others change nothing here.
-        classification: How errors are classed; None for the defaults.
+        classification: How errors are classed.
         jitter: The dice, from 0 to 1.
 
     Returns:
@@ -227,7 +258,6 @@ def on_error_plan(
 
     Source: decision 50; docs/design/threads.md#errors-of-models.
     """
-    classification = classification or DEFAULT_CLASSIFICATION
     category = classify(error, classification)
     policy = classification.retry.get(category)
     if category == "cancelled" or control in ("fail", "abort"):
@@ -246,94 +276,17 @@ def on_error_plan(
     return RetryIn(wait_s, category)
 
 
-def read_classification(config: Mapping[str, object]) -> Classification:
+def read_classification(config: Configuration) -> Classification:
     """Read `agent/error_classification.yaml`.
 
     Args:
-        config: All its layers as one; what it leaves out has its default.
+        config: Its layers as one; a key that it leaves out has its default.
 
     Raises:
-        ConfigError: It has another form.
+        ConfigError: It can't be read.
     """
-    known = set(_DEFAULTS)
-    try:
-        if set(config) - known:
-            raise ValueError(f"it holds {', '.join(sorted(map(str, set(config) - known)))}")
-        said: dict[str, Any] = {**_DEFAULTS, **config}
-        patterns, retry = said["patterns"], said["retry"]
-        if not isinstance(patterns, list):
-            raise ValueError("patterns is a list")
-        if not isinstance(retry, Mapping):
-            raise ValueError("retry is a mapping")
-        return Classification(
-            tuple(_read_pattern(one, number) for number, one in enumerate(patterns, 1)),
-            {_category(name): _read_policy(name, one) for name, one in retry.items() if one},
-            int(_number(said, "max_consecutive_errors", 1, 100)),
-            _number(said, "retry_after_cap_s", 0, 86_400),
-        )
-    except ValueError as problem:
-        raise ConfigError(
-            f"{ERROR_CONFIG}: {problem}.", next_step="Mend the file and sign it again."
-        ) from None
-
-
-def _read_pattern(declared: object, number: int) -> ErrorPattern:
-    place = f"pattern {number}"
-    if not isinstance(declared, Mapping) or set(declared) - {"class", "kinds", "status", "text"}:
-        raise ValueError(f"{place} is a mapping of class, kinds, status and text")
-    kinds, text = declared.get("kinds", []), declared.get("text")
-    if not isinstance(kinds, list) or not all(isinstance(one, str) for one in kinds):
-        raise ValueError(f"{place}: kinds is a list of texts")
-    if text is not None and not isinstance(text, str):
-        raise ValueError(f"{place}: text is a regular expression")
-    try:
-        compiled = None if text is None else compile_pattern(text, ignores_case=True)
-    except ValueError as problem:
-        raise ValueError(f"{place}: text: {problem}") from None
-    status = _read_status(declared.get("status", []), place)
-    if not kinds and not status and compiled is None:
-        raise ValueError(f"{place} says nothing, and would fit everything")
-    return ErrorPattern(_category(declared.get("class")), frozenset(kinds), status, compiled)
-
-
-def _read_status(declared: object, place: str) -> tuple[tuple[int, int], ...]:
-    if not isinstance(declared, Sequence) or isinstance(declared, str):
-        raise ValueError(f"{place}: status is a list")
-    ranges: list[tuple[int, int]] = []
-    for one in declared:
-        low, _, high = str(one).partition("-")
-        if not (low.isdecimal() and (high or low).isdecimal() and len(str(one)) <= 7):
-            raise ValueError(f"{place}: {str(one)[:20]!r} is no status and no range like 500-599")
-        ranges.append((int(low), int(high or low)))
-    return tuple(ranges)
-
-
-def _read_policy(name: object, declared: object) -> RetryPolicy:
-    if not isinstance(declared, Mapping) or set(declared) - {"attempts", "base_s", "cap_s"}:
-        raise ValueError(f"retry.{name} is a mapping of attempts, base_s and cap_s")
-    said = {"attempts": 3, "base_s": 1, "cap_s": 30, **declared}
-    return RetryPolicy(
-        int(_number(said, "attempts", 1, 100)),
-        _number(said, "base_s", 0, 3600),
-        _number(said, "cap_s", 0, 3600),
-    )
-
-
-def _number(said: Mapping[str, Any], name: str, low: float, high: float) -> float:
-    value = said[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{name} is {str(value)[:40]}, no number from {low} to {high}")
-    return float(value)
+    return config.read(Classification) if config.values else DEFAULT_CLASSIFICATION
 
 
 def _is_within(status: int | None, ranges: tuple[tuple[int, int], ...]) -> bool:
     return status is not None and any(low <= status <= high for low, high in ranges)
-
-
-def _category(name: object) -> ErrorClass:
-    if name not in ERROR_CLASSES:
-        raise ValueError(f"{str(name)[:40]!r} is none of {', '.join(ERROR_CLASSES)}")
-    return name
-
-
-DEFAULT_CLASSIFICATION: Final = read_classification({})

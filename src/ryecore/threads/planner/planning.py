@@ -7,20 +7,20 @@ Source: docs/design/threads.md#steps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.trace import Remembered, Trace
+from ryecore.convert.config import Configuration
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.inputs import resolve_inputs
 from ryecore.directives.model import compose, extends_by_hook
-from ryecore.directives.models import AGENT_CONFIG, choose_model
+from ryecore.directives.models import AGENT_CONFIG, choose_model, read_model_names
 from ryecore.directives.parser import parse_directive
 from ryecore.errors import (
     ChainTooDeep,
     CircularDependency,
-    ConfigError,
     InputError,
     MetadataError,
 )
@@ -31,9 +31,18 @@ from ryecore.lillux.witness import Evidence
 from ryecore.policy.hooks import Hook, HookLayer, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
 from ryecore.policy.permissions import attenuate
+from ryecore.state.pruning import Retention
 from ryecore.threads.planner.classification import ERROR_CONFIG, Classification, read_classification
 from ryecore.threads.planner.plan import Composed, DirectivePlan, LayeredLimits, LoadedDirective
 from ryecore.threads.planner.risk import RISK_CONFIG, Risks, read_risks
+from ryecore.threads.planner.settings import (
+    RESILIENCE_CONFIG,
+    RETENTION_CONFIG,
+    LoopConfig,
+    read_limits_section,
+    read_loop_config,
+    read_retention,
+)
 
 __all__ = ["MAX_EXTENDS", "DirectivePlanner", "check_body", "read_overrides"]
 
@@ -43,8 +52,8 @@ MAX_EXTENDS: Final = 10
 """How many directives an extends chain may have, the first one included."""
 
 _AGENT: Final = ConfigSpec(AGENT_CONFIG, signed=True)
-_RESILIENCE: Final = ConfigSpec("agent/resilience.yaml", signed=True)
-_RESILIENCE_SECTIONS: Final = frozenset({"limits", "context", "loop"})
+_RESILIENCE: Final = ConfigSpec(RESILIENCE_CONFIG, signed=True)
+_RETENTION: Final = ConfigSpec(RETENTION_CONFIG, signed=True)
 _RISK: Final = ConfigSpec(RISK_CONFIG, signed=True)
 _ERRORS: Final = ConfigSpec(ERROR_CONFIG, signed=True)
 _HOOKS: Final = ConfigSpec("agent/hooks.yaml", signed=True)
@@ -148,9 +157,9 @@ class DirectivePlanner:
         if not isinstance(wanted, str):  # a caller may pass anything
             raise InputError("A model is named by text.", next_step="Write provider/model.")
         # A model that is written out needs no configuration, so none is read.
-        config = {} if "/" in wanted else self.config(_AGENT, log)
+        names = {} if "/" in wanted else self._recall(_AGENT, read_model_names, log)
         with log.failing("resolve_model", wanted=wanted):
-            model = choose_model(wanted, config)
+            model = choose_model(wanted, names)
         log.add("resolve_model", wanted=wanted, model=model)
         return model
 
@@ -176,9 +185,7 @@ class DirectivePlanner:
             hook
             for layer in layers
             for hook in read_hooks(
-                layer.values,
-                layer.path or _HOOKS.path,
-                _HOOK_LAYERS.get(layer.name, HookLayer.BUILT_IN),
+                layer.configuration(), _HOOK_LAYERS.get(layer.name, HookLayer.BUILT_IN)
             )
         )
 
@@ -277,52 +284,49 @@ class DirectivePlanner:
 
     def _read_limits(self, log: Trace, evidence: Evidence) -> Limits:
         limits = DEFAULT_LIMITS
-        # Each layer by itself: one may write `turns`, and the next `max_turns`.
         for layer in self._configs.layers(_RESILIENCE, log, evidence):
-            declared = layer.values.get("limits", {})
-            unknown = set(layer.values) - _RESILIENCE_SECTIONS
-            try:
-                if unknown:  # a misspelt limit would be none
-                    raise ValueError(f"the file has {', '.join(sorted(map(str, unknown)))} too")
-                if not isinstance(declared, Mapping):
-                    raise ValueError("it is no mapping")
-                limits = limits.under(read_limits(declared))
-            except ValueError as problem:
-                raise ConfigError(
-                    f"{layer.path or _RESILIENCE.path}, limits: {problem}.",
-                    next_step="Mend the file and sign it again.",
-                ) from None
+            limits = limits.under(read_limits_section(layer.configuration()))
         return limits
 
-    def config(self, wish: ConfigSpec, log: Trace) -> Mapping[str, Any]:
-        """A configuration file, all its layers as one.
+    def loop_config(self, log: Trace | None = None) -> LoopConfig:
+        """Read how threads' loops behave in this project.
 
         Raises:
-            RyeError: A layer can't be verified or read.
+            RyeError: `agent/resilience.yaml` can't be verified, read or used.
         """
-        return self._remembered.recall((wish, dict), log, self._reader(wish, dict))
+        return self._recall(_RESILIENCE, read_loop_config, log or Trace())
+
+    def retention(self) -> Retention | None:
+        """Read how long ended threads are kept; None where no file says so: all are kept.
+
+        Raises:
+            RyeError: `agent/retention.yaml` can't be verified, read or used.
+        """
+        return self._recall(_RETENTION, read_retention, Trace())
 
     def risks(self, log: Trace) -> Risks:
-        """What `agent/capability_risk.yaml` says.
+        """Read `agent/capability_risk.yaml`.
 
         Raises:
             RyeError: A layer can't be verified, read or used.
         """
-        return self._remembered.recall(_RISK, log, self._reader(_RISK, read_risks))
+        return self._recall(_RISK, read_risks, log)
 
     def classification(self, log: Trace) -> Classification:
-        """What `agent/error_classification.yaml` says.
+        """Read `agent/error_classification.yaml`.
 
         Raises:
             RyeError: A layer can't be verified, read or used.
         """
-        return self._remembered.recall(_ERRORS, log, self._reader(_ERRORS, read_classification))
+        return self._recall(_ERRORS, read_classification, log)
 
-    def _reader(
-        self, wish: ConfigSpec, read: Callable[[Mapping[str, Any]], T]
-    ) -> Callable[[Trace, Evidence], T]:
-        """What reads a configuration file, all its layers as one."""
-        return lambda log, evidence: read(self._configs.resolve(wish, log, evidence))
+    def _recall(self, spec: ConfigSpec, read: Callable[[Configuration], T], log: Trace) -> T:
+        """Return what a configuration file holds, its layers as one, remembered while it holds."""
+        return self._remembered.recall(
+            (spec, read),
+            log,
+            lambda log, evidence: read(self._configs.resolve(spec, log, evidence)),
+        )
 
     def plan(
         self,

@@ -9,12 +9,13 @@ Source: decision 13; docs/design/threads.md#risk.
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
 
+from ryecore.convert.config import Check, Configuration
 from ryecore.directives.permissions import AcknowledgedRisk
-from ryecore.errors import ConfigError, InputError
+from ryecore.errors import InputError
 from ryecore.policy.permissions import allows
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ __all__ = [
 RISK_CONFIG: Final = "agent/capability_risk.yaml"
 
 RiskClass: TypeAlias = Literal["safe", "write", "elevated", "unrestricted"]
-RISK_CLASSES: Final[tuple[RiskClass, ...]] = ("safe", "write", "elevated", "unrestricted")
+RISK_CLASSES: Final[tuple[RiskClass, ...]] = get_args(RiskClass)
 """From what needs no thought to what is blocked unless it was acknowledged."""
 
 Risks: TypeAlias = Mapping[str, RiskClass]
@@ -172,31 +173,27 @@ def _risk_of(capability: str, risks: tuple[tuple[str, RiskClass], ...]) -> RiskC
     return RISK_CLASSES[max(found)]
 
 
-def read_risks(config: Mapping[str, object]) -> Risks:
+@frozen
+class _RiskFile:
+    patterns: Mapping[
+        Annotated[str, Check("a pattern that begins with 'rye.'", lambda one: one[:4] == "rye.")],
+        RiskClass,
+    ]
+
+
+def read_risks(config: Configuration) -> Risks:
     """Read `agent/capability_risk.yaml`.
 
     Args:
-        config: All its layers as one; where it is empty the defaults hold.
+        config: Its layers as one; where it is empty the defaults hold.
 
     Returns:
         The class of each pattern.
 
     Raises:
-        ConfigError: It has another form.
+        ConfigError: It can't be read.
     """
-    if not config:
-        return DEFAULT_RISKS
-    patterns = config.get("patterns")
-    if set(config) != {"patterns"} or not isinstance(patterns, Mapping):
-        raise _misconfigured("it is a mapping of patterns to classes, under 'patterns'")
-    read: dict[str, RiskClass] = {}
-    for pattern, risk in patterns.items():
-        if not isinstance(pattern, str) or not pattern.startswith("rye."):
-            raise _misconfigured(f"{str(pattern)[:60]!r} is no pattern of capabilities")
-        if risk not in RISK_CLASSES:
-            raise _misconfigured(f"{pattern} is {risk!r}, none of {', '.join(RISK_CLASSES)}")
-        read[pattern] = cast("RiskClass", risk)
-    return read
+    return config.read(_RiskFile).patterns if config.values else DEFAULT_RISKS
 
 
 def _specificity(pattern: str) -> tuple[int, int]:
@@ -227,7 +224,3 @@ def _past_stars(reached: set[int], pattern: str) -> set[int]:
         if at in found and character == "*":
             found.add(at + 1)
     return found
-
-
-def _misconfigured(what: str) -> ConfigError:
-    return ConfigError(f"{RISK_CONFIG}: {what}.", next_step="Mend the file and sign it again.")

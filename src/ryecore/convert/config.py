@@ -1,0 +1,281 @@
+"""Configuration: what people write in YAML. Every problem has its file, its line and its keys.
+
+@frozen
+class RetryPolicy:
+    attempts: Annotated[int, between(1, 100)] = 3
+    cap_s: Annotated[float, between(0, 3600)] = 30.0
+
+Configuration.of("agent/x.yaml", {"attempt": 3}).read(RetryPolicy)
+# ConfigError: agent/x.yaml: attempt is unknown. Did you mean 'attempts'?
+
+A value is taken only as the type that it has, as `strict` says; a key that no field has is refused.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
+
+from attrs import frozen
+
+from ryecore.convert.lines import Place, key_path, line_numbers, nearest
+from ryecore.convert.strict import ConversionError, Format, Problem, make_converter, shown
+from ryecore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+__all__ = [
+    "Check",
+    "ConfigFile",
+    "ConfigProblem",
+    "Configuration",
+    "Reader",
+    "between",
+    "did_you_mean",
+    "listed",
+]
+
+T = TypeVar("T")
+
+_MAX_LISTED: Final = 12
+_MAX_COMPARED: Final = 2000
+_MAX_SHOWN: Final = 20
+
+
+@frozen
+class Check:
+    """What a value has to be besides its type, in `Annotated[type, Check(...)]`.
+
+    Attributes:
+        expected: What it has to be, as in "from 1 to 100".
+        accepts: Whether a value is that.
+    """
+
+    expected: str
+    accepts: Callable[[Any], bool]
+
+
+@frozen
+class Reader:
+    """How a value is made of what the file holds, in `Annotated[type, Reader(...)]`.
+
+    Attributes:
+        read: Makes the value. It raises ValueError with what is wrong.
+    """
+
+    read: Callable[[Any], Any]
+
+
+def between(low: float, high: float) -> Check:
+    """Return the check that a number lies between two others, both included."""
+    return Check(f"from {low:g} to {high:g}", lambda value: low <= value <= high)
+
+
+@frozen
+class ConfigProblem:
+    """One problem of a configuration file.
+
+    Attributes:
+        file: The file, or what stands for it.
+        line: The line, counted from 1; None where it is not known.
+        place: The keys and indexes that lead to it.
+        message: What is wrong, what was expected, and a guess for a misspelt key.
+    """
+
+    file: str
+    line: int | None
+    place: Place
+    message: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}, line {self.line}"
+        return f"{where}: {key_path(self.place) or 'it'} {self.message}"
+
+
+@frozen
+class ConfigFile:
+    """One file of a configuration.
+
+    Attributes:
+        name: Its path, or what stands for it in errors.
+        values: What it holds.
+        text: Its YAML text, or the bytes of it, in which lines are looked up; None for none.
+    """
+
+    name: str
+    values: Mapping[str, object]
+    text: str | bytes | None = None
+
+    def lines(self) -> Mapping[Place, int]:
+        """Return the line of each key; nothing where it has no text."""
+        if self.text is None:
+            return {}
+        text = self.text
+        return line_numbers(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+@frozen
+class Configuration:
+    """A configuration, and the files that it was merged of.
+
+    Attributes:
+        values: The merged values.
+        files: The files, the last one the nearest.
+        next_step: What to do about a problem.
+    """
+
+    values: Mapping[str, object]
+    files: tuple[ConfigFile, ...]
+    next_step: str = "Correct the file and sign it again."
+
+    @classmethod
+    def of(
+        cls, name: str, values: Mapping[str, object], text: str | None = None
+    ) -> "Configuration":
+        """Return the configuration of one file."""
+        return cls(values, (ConfigFile(name, values, text),))
+
+    def read(self, kind: type[T]) -> T:
+        """Return the configuration as an attrs class.
+
+        Args:
+            kind: The class.
+
+        Raises:
+            ConfigError: It can't be read; `problems` has everything that is wrong.
+        """
+        try:
+            return _CONFIG.read(self.values, kind)
+        except ConversionError as error:
+            raise self.error((one.path, _message(one)) for one in error.problems) from None
+
+    def error(self, found: Iterable[tuple[Place, str]]) -> ConfigError:
+        """Return the error for problems of this configuration.
+
+        Args:
+            found: The place of each problem, and what is wrong there.
+        """
+        lines = [cache(file.lines) for file in self.files]
+        problems: list[ConfigProblem] = []
+        for place, message in found:
+            at = max((_depth(file.values, place), at) for at, file in enumerate(self.files))[1]
+            numbers = lines[at]()
+            line = numbers.get(nearest(place, numbers))
+            problems.append(ConfigProblem(self.files[at].name, line, place, message))
+        told = " ".join(
+            f"{one}{'' if one.message[-1] in '.?' else '.'}" for one in problems[:_MAX_SHOWN]
+        )
+        more = len(problems) - _MAX_SHOWN
+        return ConfigError(
+            f"{told} There are {more} more problems." if more > 0 else told,
+            next_step=self.next_step,
+            problems=tuple(problems),
+        )
+
+
+def _depth(values: object, place: Place) -> int:
+    """Return how many steps of a place lead somewhere in a document."""
+    for depth, part in enumerate(place):
+        if isinstance(values, Mapping):
+            if part not in values:
+                return depth
+            values = values[part]
+        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
+            values = values[part]
+        else:
+            return depth
+    return len(place)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
+    """Return a question that names the nearest known name; empty where none is near.
+
+    Args:
+        name: What was written.
+        known: The valid names.
+        at_least: How alike they have to be, from 0 to 1.
+    """
+    near = get_close_matches(name, list(known)[:_MAX_COMPARED], n=1, cutoff=at_least)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for an error's text; the first few where there are many."""
+    names = list(names)
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return (", ".join(names[:_MAX_LISTED]) + more) or "none"
+
+
+def _message(problem: Problem) -> str:
+    if not problem.unknown_key:
+        return problem.message.replace("an object", "a mapping")  # as YAML calls it
+    guess = did_you_mean(str(problem.path[-1]), problem.known_keys)
+    return f"is unknown.{guess or f' Known are {listed(problem.known_keys)}.'}"
+
+
+# The converter
+
+
+def _make() -> "Converter":
+    converter = make_converter(forbid_unknown_keys=True)
+    converter.register_structure_hook_func(_is_choice, _choice)
+    converter.register_structure_hook_factory(_is_mapping, lambda kind: _mapping(kind, converter))
+    converter.register_structure_hook_factory(
+        _is_annotated, lambda kind: _annotated(kind, converter)
+    )
+    return converter
+
+
+def _is_choice(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
+def _choice(value: Any, kind: Any) -> Any:
+    choices = get_args(kind)
+    if any(one == value and type(one) is type(value) for one in choices):
+        return value
+    guess = did_you_mean(value, map(str, choices)) if isinstance(value, str) else ""
+    raise ValueError(f"must be one of {', '.join(map(str, choices))}, not {shown(value)}.{guess}")
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _mapping(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
+    from cattrs.cols import mapping_structure_factory  # noqa: PLC0415
+
+    key, value = get_args(kind)
+    inner = mapping_structure_factory(dict[key, value], converter)  # type: ignore[valid-type]
+
+    def read(values: Any, wanted: Any) -> Any:
+        if not isinstance(values, Mapping):
+            raise ValueError(f"must be a mapping, not {shown(values)}")
+        return inner(values, wanted)
+
+    return read
+
+
+def _is_annotated(kind: Any) -> bool:
+    return get_origin(kind) is Annotated
+
+
+def _annotated(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
+    base, *notes = get_args(kind)
+    readers: Sequence[Reader] = [one for one in notes if isinstance(one, Reader)]
+    checks: Sequence[Check] = [one for one in notes if isinstance(one, Check)]
+    hook = None if readers else converter.get_structure_hook(base)
+
+    def read(value: Any, _: object) -> Any:
+        made = readers[0].read(value) if hook is None else hook(value, base)
+        for check in checks:
+            if not check.accepts(made):
+                raise ValueError(f"must be {check.expected}, not {shown(value)}")
+        return made
+
+    return read
+
+
+_CONFIG: Final = Format(_make)

@@ -1,0 +1,102 @@
+"""The line on which each key of a YAML text stands.
+
+Source: docs/design/graphs.md#the-walk.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+__all__ = ["Place", "key_path", "line_numbers", "nearest"]
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Where in a document: keys, and indexes of lists."""
+
+_MAX_PLACES: Final = 1_000_000
+
+
+def key_path(place: Place) -> str:
+    """Return a place as people write it: `config.nodes.load.next[0].to`."""
+    text = ""
+    for part in place:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def nearest(place: Place, lines: Mapping[Place, int]) -> Place:
+    """Return a place, or the nearest one above it whose line is known."""
+    return next(
+        (place[:length] for length in range(len(place), 0, -1) if place[:length] in lines), ()
+    )
+
+
+def line_numbers(text: str) -> Mapping[Place, int]:
+    """Return the line of each key and each item of a list; nothing where the text is not YAML.
+
+    It goes through the parser's events, without recursion and without expanding aliases.
+
+    Args:
+        text: The file, which was loaded before, and so is within bounds.
+    """
+    from ruamel.yaml import YAML  # noqa: PLC0415 - only where there is a problem
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
+    found = _Lines()
+    try:
+        for event in YAML(typ="safe", plug_ins=[]).parse(text):
+            found.take(event)
+            if len(found.lines) > _MAX_PLACES:
+                break
+    except YAMLError:
+        return {}
+    return found.lines
+
+
+class _Open:
+    """A collection that is still open."""
+
+    __slots__ = ("count", "is_mapping", "key", "place")
+
+    def __init__(self, place: Place, is_mapping: bool) -> None:
+        self.place, self.is_mapping = place, is_mapping
+        self.count = 0
+        self.key: str | None = None
+
+
+class _Lines:
+    """The lines, as the events come."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Place, int] = {}
+        self._open: list[_Open] = []
+
+    def take(self, event: object) -> None:
+        from ruamel.yaml import events  # noqa: PLC0415
+
+        match event:
+            case events.MappingStartEvent() | events.SequenceStartEvent():
+                place = self._place(event.start_mark.line + 1, None)
+                self._open.append(_Open(place, isinstance(event, events.MappingStartEvent)))
+            case events.MappingEndEvent() | events.SequenceEndEvent():
+                self._open.pop()
+            case events.ScalarEvent():
+                self._place(event.start_mark.line + 1, event.value)
+            case events.AliasEvent():
+                self._place(event.start_mark.line + 1, None)
+
+    def _place(self, line: int, scalar: str | None) -> Place:
+        """Return the place of what begins here; a value has the line of its key."""
+        if not self._open:
+            return ()
+        inside = self._open[-1]
+        if not inside.is_mapping:
+            place: Place = (*inside.place, inside.count)
+            self.lines[place] = line
+            inside.count += 1
+            return place
+        inside.count += 1
+        if inside.count % 2:
+            inside.key = scalar if scalar is not None else ""
+            place = (*inside.place, inside.key)
+            self.lines.setdefault(place, line)
+            return place
+        return (*inside.place, inside.key or "")

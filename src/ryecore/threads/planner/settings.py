@@ -1,0 +1,129 @@
+"""How threads behave and how long they are kept, from signed configuration. Pure.
+
+Source: docs/design/threads.md#turn-loop; docs/design/threads.md#errors-of-models; decision 11;
+ADR 027.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from attrs import frozen
+
+from ryecore.convert.config import Check, Configuration, Reader, between
+from ryecore.errors import ConfigError
+from ryecore.policy.limits import Limits, read_limits
+from ryecore.state.pruning import Retention, parse_age
+
+__all__ = [
+    "RESILIENCE_CONFIG",
+    "RETENTION_CONFIG",
+    "LoopConfig",
+    "read_limits_section",
+    "read_loop_config",
+    "read_retention",
+]
+
+RESILIENCE_CONFIG: Final = "agent/resilience.yaml"
+RETENTION_CONFIG: Final = "agent/retention.yaml"
+
+_SHARE: Final = Check("above 0 and up to 1", lambda value: 0 < value <= 1)
+
+
+@frozen
+class _Context:
+    handoff_at: Annotated[float, _SHARE] = 0.9
+    pressure_at: Annotated[float, _SHARE] = 0.8
+    resume_ceiling_tokens: Annotated[int, between(0, 10**9)] = 16_000
+
+
+@frozen
+class _Loop:
+    nudges: Annotated[int, between(0, 10**9)] = 2
+
+
+@frozen
+class _ResilienceFile:
+    limits: Mapping[str, object] = {}
+    context: _Context | None = None
+    loop: _Loop | None = None
+
+
+@frozen
+class LoopConfig:
+    """How a thread's loop behaves.
+
+    Attributes:
+        handoff_at: How full the model's context is when another thread takes over, 0 to 1.
+        pressure_at: How full it is when hooks of `context_window_pressure` are asked, 0 to 1.
+        resume_ceiling_tokens: How much of a conversation the next thread begins with.
+        nudges: How often a model is told to use its tools, or to hand over its outputs.
+    """
+
+    handoff_at: float = 0.9
+    pressure_at: float = 0.8
+    resume_ceiling_tokens: int = 16_000
+    nudges: int = 2
+
+
+def read_loop_config(config: Configuration) -> LoopConfig:
+    """Read the sections `context` and `loop` of `agent/resilience.yaml`.
+
+    Raises:
+        ConfigError: The file can't be read.
+    """
+    file = config.read(_ResilienceFile)
+    context, loop = file.context or _Context(), file.loop or _Loop()
+    return LoopConfig(
+        context.handoff_at, context.pressure_at, context.resume_ceiling_tokens, loop.nudges
+    )
+
+
+def read_limits_section(config: Configuration) -> Limits:
+    """Read the section `limits` of one layer of `agent/resilience.yaml`.
+
+    Args:
+        config: The layer; two layers may spell a limit differently, as `turns` and `max_turns`.
+
+    Raises:
+        ConfigError: The file can't be read.
+    """
+    try:
+        return read_limits(config.read(_ResilienceFile).limits)
+    except ValueError as problem:
+        raise config.error([(("limits",), f"can't be used: {problem}")]) from None
+
+
+def _read_age(value: object) -> float | None:
+    try:
+        return None if value is None else parse_age(value)
+    except ConfigError as problem:
+        raise ValueError(f"can't be used: {problem}") from None
+
+
+@frozen
+class _RetentionSection:
+    older_than: Annotated[float | None, Reader(_read_age)] = None
+    keep: Annotated[int, Check("0 or more", lambda value: value >= 0)] = 0
+    include_resumable: bool = False
+
+
+@frozen
+class _RetentionFile:
+    threads: _RetentionSection | None = None
+
+
+def read_retention(config: Configuration) -> Retention | None:
+    """Read `agent/retention.yaml`.
+
+    Returns:
+        The rule; None where the file names no age, so that all threads are kept.
+
+    Raises:
+        ConfigError: The file can't be read.
+    """
+    if not config.values:
+        return None
+    rule = config.read(_RetentionFile).threads
+    if rule is None or rule.older_than is None:
+        return None
+    return Retention(rule.older_than, rule.keep, rule.include_resumable)
