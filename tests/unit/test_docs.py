@@ -374,11 +374,18 @@ def test_a_reference_page_has_every_public_name_of_its_module(
 
 def test_the_table_of_errors_has_every_error_with_its_type() -> None:
     text = (DOCS / "reference/errors.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+    classes = {name: getattr(ryecore.errors, name) for name in ryecore.errors.__all__}
 
-    assert rows == {
-        name: getattr(ryecore.errors, name).error_type for name in ryecore.errors.__all__
+    assert {name: kind for name, kind, _ in rows} == {
+        name: cls.error_type for name, cls in classes.items()
     }
+    for name, _, meaning in rows:
+        said = " ".join(inspect.getdoc(classes[name]).split("\n\n")[0].split())
+        also = re.fullmatch(r"(.*?)(?: Also a `(\w+)`\.)?", meaning)
+        assert also is not None
+        assert also[1] == said
+        assert also[2] is None or also[2] in {base.__name__ for base in classes[name].__bases__}
 
 
 def test_the_page_of_metadata_has_every_key_that_is_read() -> None:

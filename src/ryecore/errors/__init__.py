@@ -1,14 +1,14 @@
-"""Every error that ryecore raises on purpose.
+"""The errors of ryecore, one tree.
 
 RyeError
 ├── ItemError               an item can't be found, named or read
 │   ├── InvalidItemId           (also a ValueError)
 │   ├── ItemNotFound            (also a LookupError)
-│   ├── AmbiguousItem           two files, or two kinds, answer to one name
+│   ├── AmbiguousItem           one name matches two files, or two kinds
 │   ├── LinkLeavesSpace         a write would follow a link out of its space
 │   ├── MetadataError           broken Python, YAML, JSON or header
 │   └── GraphInvalid            a state graph that can't run; every problem is listed
-├── IntegrityError          what stands on disk is not what a trusted key signed
+├── IntegrityError          a file is not what a trusted key signed
 │   ├── UnsignedItem
 │   ├── MalformedSignature
 │   ├── ContentChanged
@@ -16,7 +16,7 @@ RyeError
 │   └── UntrustedKey
 │       └── RevokedKey          revoked, or past its `not_after`
 ├── SigningError            a key or a signature can't be made
-├── ChainError              tool -> runtime -> primitive does not hold
+├── ChainError              the chain tool -> runtime -> primitive is invalid
 │   ├── ChainTooDeep
 │   ├── CircularDependency
 │   ├── ExecutorNotFound        (also a ValueError)
@@ -24,28 +24,28 @@ RyeError
 │   ├── IncompatibleChain       spaces, inputs and outputs, versions
 │   ├── InterpreterNotFound
 │   └── AnchorError
-├── ConfigError             a configuration file can't be used
+├── ConfigError             a configuration file or an option can't be used
 │   ├── PlaceholderInScript     a value would become part of a program
-│   └── UnresolvedPlaceholder   a command line names what has no value
-├── InputError              the caller asked for something that can't be done
+│   └── UnresolvedPlaceholder   a placeholder of a command line has no value
+├── InputError              a request can't be carried out as it was made
 │   ├── InvalidParameters       every failing path is listed
-│   ├── InvalidInputs           a directive's; what it declares is listed
-│   ├── InvalidQuery            a search query, with the place that can't be read
+│   ├── InvalidInputs           of a directive; the declared inputs are listed
+│   ├── InvalidQuery            a search query can't be parsed
 │   ├── NotApproved             the host's approval is missing or was refused
-│   ├── UnsupportedExecution    a cell of the execution matrix that is refused
-│   └── NotAvailableYet         a part that this version lacks
+│   ├── UnsupportedExecution    refused by the execution matrix
+│   └── NotAvailableYet         not part of this version
 ├── StateError              `.ai/state` can't be used
 │   ├── ThreadNotFound          (also a LookupError)
-│   ├── ThreadConflict          the thread's status doesn't allow what was asked for
-│   │   └── AlreadyStarted          the same, with the same idempotency key
+│   ├── ThreadConflict          the thread's status rules the request out
+│   │   └── AlreadyStarted          with the same idempotency key
 │   ├── LimitReached            a limit of a thread, which `limit_code` names
-│   ├── StateLocked             another process holds a lock for too long
-│   ├── UnattestedState         it was made elsewhere, or by another user space
-│   └── BudgetError             a thread's budget doesn't allow what was asked for
-│       ├── InsufficientBudget      less is left than was asked for, or nothing more is held
+│   ├── StateLocked             another process held a lock for too long
+│   ├── UnattestedState         made elsewhere, or by another user space
+│   └── BudgetError             a thread's budget doesn't allow the request
+│       ├── InsufficientBudget      less is left than was requested
 │       └── BudgetNotRegistered     (also a LookupError)
-├── McpError                an MCP server can't be reached, or broke off
-│   └── McpToolChanged          a tool is not the one that was pinned
+├── McpError                an MCP server can't be reached, or hung up
+│   └── McpToolChanged          a tool differs from the one that was pinned
 ├── LlmError                a model's provider failed; `kind` says how
 ├── ToolCallError           a model's call of a tool can't be served
 │   ├── UnknownToolError        (also a LookupError) the model can correct it
@@ -82,7 +82,6 @@ from ryecore.errors.base import (
     RyeError,
 )
 from ryecore.errors.calls import (
-    AlreadyStarted,
     CallCancelled,
     InputError,
     InvalidInputs,
@@ -94,10 +93,7 @@ from ryecore.errors.calls import (
     NotApproved,
     NotAvailableYet,
     RyeClosed,
-    StateError,
     TextTooLong,
-    ThreadConflict,
-    ThreadNotFound,
     ToolFailed,
     UnsupportedExecution,
 )
@@ -135,14 +131,16 @@ from ryecore.errors.items import (
     UntrustedKey,
 )
 from ryecore.errors.state import (
-    StateLocked,
-    UnattestedState,
-)
-from ryecore.errors.threads import (
+    AlreadyStarted,
     BudgetError,
     BudgetNotRegistered,
     InsufficientBudget,
     LimitReached,
+    StateError,
+    StateLocked,
+    ThreadConflict,
+    ThreadNotFound,
+    UnattestedState,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Models, their tool calls, and the turns of an agent."""
+"""Errors of models, of their tool calls, and of the turns of an agent."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -30,25 +30,25 @@ LlmErrorKind: TypeAlias = Literal[
     "cancelled",
     "unknown",
 ]
-"""How a provider failed. `refused` is the host's own refusal, before anything was sent."""
+"""How a provider failed. `refused`: the host refused before anything was sent."""
 
 RETRYABLE_KINDS: Final[frozenset[LlmErrorKind]] = frozenset({"rate_limit", "unavailable"})
-"""What may go well when it is tried again.
+"""The kinds of failures that may pass when tried again.
 
 Source: docs/design/agent-node.md#failures; decision 50.
 """
 
 
 class LlmError(RyeError):
-    """A model's provider failed. It names no key: providers' texts are cleaned of them.
+    """A model's provider failed; `kind` says how. No text of it holds a key.
 
     Attributes:
-        kind: How it failed.
+        kind: The kind of failure.
         provider: The provider's id.
-        model: The model that was asked.
-        retry_after_s: How long the provider asks to wait, in seconds.
-        status: The HTTP status, where there was one.
-        code: Why the host refused, where it did.
+        model: The model that was called.
+        retry_after_s: The wait that the provider asks for, in seconds.
+        status: The HTTP status, if any.
+        code: The host's reason, where the host refused.
     """
 
     error_type = "llm"
@@ -61,7 +61,7 @@ class LlmError(RyeError):
 
     @property
     def retryable(self) -> bool:
-        """Whether it may go well when it is tried again."""
+        """Whether the same request may succeed later."""
         return self.kind in RETRYABLE_KINDS
 
 
@@ -76,21 +76,21 @@ class ToolCallError(RyeError):
 
 
 class UnknownToolError(ToolCallError, LookupError):
-    """The model called a tool that isn't there. It can correct that."""
+    """The model called a tool that doesn't exist. It can correct that."""
 
     error_type = "unknown_tool"
     known: tuple[str, ...] = ()
 
 
 class ToolArgsInvalidError(ToolCallError):
-    """The arguments are no JSON, or don't fit the tool's schema. The model can correct that."""
+    """The arguments aren't JSON, or don't fit the tool's schema. The model can correct that."""
 
     error_type = "tool_args_invalid"
     failures: tuple[str, ...] = ()
 
 
 class ToolPolicyError(ToolCallError):
-    """The call is denied: it isn't granted, breaks the tool's policy, or wasn't approved."""
+    """The call is denied: not granted, against the tool's policy, or not approved."""
 
     error_type = "tool_denied"
 
@@ -108,18 +108,18 @@ class ToolCancelledError(ToolCallError):
 
 
 class HostCapabilityMissing(ToolCallError):
-    """The tool needs something of the host that the host doesn't offer."""
+    """The host doesn't offer what the tool needs."""
 
     error_type = "host_capability_missing"
     capability: str
 
 
 class AgentTurnError(RyeError):
-    """An agent's turns ended without a result.
+    """An agent's turns ended without a result; `code` says why.
 
     Attributes:
         code: One of the closed set `ErrorCode`.
-        retryable: Whether the same run may go well later.
+        retryable: Whether the same run may succeed later.
     """
 
     error_type = "agent_turn"

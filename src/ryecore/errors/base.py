@@ -12,15 +12,15 @@ class RyeError(Exception):
     """The base of every ryecore error.
 
     Args:
-        message: What went wrong, one sentence.
-        next_step: What to do about it; empty where nothing sensible can be said.
+        message: What went wrong, in one sentence.
+        next_step: What to do about it; empty where there is nothing to do.
         **facts: The facts behind the message; each becomes an attribute.
 
     Attributes:
-        item_id: The item that was asked for, in canonical form, if known.
-        chain: The ids of the chain elements that had been found, head first.
-        trace: The events up to and with the failing one, when tracing was on.
-        duration_ms: How long the attempt took, where it was measured.
+        item_id: The requested item as a canonical ref, if known.
+        chain: The ids of the chain elements found so far, the tool first.
+        trace: The events up to the failing one, where tracing was on.
+        duration_ms: The duration of the attempt, where measured.
     """
 
     error_type: ClassVar[str] = "error"
@@ -56,7 +56,7 @@ class RyeError(Exception):
         trace: Sequence[Mapping[str, object]] = (),
         duration_ms: float | None = None,
     ) -> Self:
-        """Add what is known of the run that this error ended, and return the error itself."""
+        """Add the facts of the run that this error ended, and return the error."""
         self.item_id = self.item_id or item_id
         self.chain = self.chain or tuple(chain)
         self.trace = self.trace or tuple(trace)
@@ -64,7 +64,7 @@ class RyeError(Exception):
         return self
 
     def to_dict(self) -> dict[str, object]:
-        """The error object that models and MCP clients see.
+        """Return the error object that models and MCP clients see.
 
         Source: docs/design/execute.md#errors.
         """

@@ -1,4 +1,4 @@
-"""Calls that can't be served, and what they stand on."""
+"""Errors of requests: inputs, approval, MCP servers, extras and cancellation."""
 
 from collections.abc import Mapping
 
@@ -16,17 +16,14 @@ __all__ = [
     "NotApproved",
     "NotAvailableYet",
     "RyeClosed",
-    "StateError",
     "TextTooLong",
-    "ThreadConflict",
-    "ThreadNotFound",
     "ToolFailed",
     "UnsupportedExecution",
 ]
 
 
 class InputError(RyeError):
-    """The caller asked for something that can't be done."""
+    """A request can't be carried out as it was made."""
 
     error_type = "input"
 
@@ -38,7 +35,7 @@ class InvalidParameters(InputError):
     failures: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The error object, with every failure in `failures`."""
+        """Return the error object, with every failure in `failures`."""
         return super().to_dict() | {"failures": list(self.failures)}
 
 
@@ -53,7 +50,7 @@ class InvalidInputs(InputError):
     declared_inputs: tuple[Mapping[str, object], ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The error object, with what the directive declares."""
+        """Return the error object, with the inputs that the directive declares."""
         return super().to_dict() | {
             "failures": list(self.failures),
             "declared_inputs": [dict(one) for one in self.declared_inputs],
@@ -68,13 +65,13 @@ class InvalidQuery(InputError):
 
 
 class NotApproved(InputError):
-    """What was asked for needs the host's approval, which is missing or was refused."""
+    """The request needs the host's approval, which is missing or was refused."""
 
     error_type = "not_approved"
 
 
 class UnsupportedExecution(InputError):
-    """A cell of the execution matrix that is refused.
+    """The execution matrix refuses this combination of item, target and thread.
 
     Source: docs/design/execute.md#matrix.
     """
@@ -83,48 +80,21 @@ class UnsupportedExecution(InputError):
 
 
 class NotAvailableYet(InputError):
-    """A part of the matrix that this version lacks; the message names what is missing."""
+    """This version lacks a part of the execution matrix; `missing` names it."""
 
     error_type = "not_available_yet"
     missing: str
 
 
-class StateError(RyeError):
-    """The state below `.ai/state` can't be read, written or trusted."""
-
-    error_type = "state"
-
-
-class ThreadNotFound(StateError, LookupError):
-    """No thread has this id."""
-
-    error_type = "thread_not_found"
-    thread_id: str
-
-
-class ThreadConflict(StateError):
-    """The thread's status doesn't allow what was asked for: it has ended, or runs already."""
-
-    error_type = "thread_conflict"
-    thread_id: str
-    state: str
-
-
-class AlreadyStarted(ThreadConflict):
-    """A thread was started with the same idempotency key and request; `thread_id` is that one."""
-
-    error_type = "already_started"
-
-
 class McpError(RyeError):
-    """An MCP server can't be reached, broke off, or answered what is no answer."""
+    """An MCP server can't be reached, hung up, or sent an invalid response."""
 
     error_type = "mcp"
     server: str
 
 
 class McpToolChanged(McpError):
-    """A tool of an MCP server is not the one that was pinned.
+    """A tool of an MCP server differs from the one that was pinned.
 
     Attributes:
         difference: What changed, as the lines of a unified diff.
@@ -135,12 +105,12 @@ class McpToolChanged(McpError):
     difference: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The error object, with the difference."""
+        """Return the error object, with the difference."""
         return super().to_dict() | {"difference": list(self.difference)}
 
 
 class MissingExtra(RyeError):
-    """A part of ryecore needs a package that is not installed."""
+    """An optional dependency is not installed."""
 
     error_type = "missing_extra"
     extra: str
@@ -154,7 +124,7 @@ class ToolFailed(RyeError):
 
 
 class CallCancelled(RyeError):
-    """The caller's token cancelled the call; nothing of it runs any more."""
+    """The caller's token cancelled the call, and nothing of it still runs."""
 
     error_type = "cancelled"
 
@@ -164,7 +134,7 @@ class TextTooLong(RyeError):
 
     Attributes:
         pattern: The regular expression.
-        characters: How many characters the text has.
+        characters: The length of the text.
     """
 
     error_type = "text_too_long"

@@ -1,4 +1,4 @@
-"""State graphs that can't be used as they are written."""
+"""Errors of state graphs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +15,14 @@ _MAX_SHOWN = 50
 
 @frozen
 class GraphProblem:
-    """One thing that is wrong with a graph.
+    """A problem of a graph.
 
     Attributes:
-        message: What, in one sentence.
+        message: The problem, in one sentence.
         path: The graph's file.
-        line: Where in the file, counted from 1; None where that is not known.
-        node: The node, where it stands in one.
-        key: The path of the key, as in `config.nodes.load.next[0].to`.
+        line: The line, counted from 1; None where unknown.
+        node: The node that it belongs to, if any.
+        key: The path of the key, such as `config.nodes.load.next[0].to`.
     """
 
     message: str
@@ -37,7 +37,7 @@ class GraphProblem:
         return f"{named}: {self.message}"
 
     def to_dict(self) -> dict[str, object]:
-        """The problem as its JSON-ready form."""
+        """Return the problem in its JSON form."""
         return {
             "message": self.message,
             "path": str(self.path),
@@ -48,11 +48,11 @@ class GraphProblem:
 
 
 class GraphInvalid(ItemError):
-    """A graph is not written as graphs are; every problem is listed.
+    """A state graph has problems that keep it from running; each is listed.
 
     Attributes:
-        problems: What is wrong, by the order of the file.
-        warnings: What looks wrong, and would not have kept it from running.
+        problems: What keeps the graph from running, in the order of the file.
+        warnings: What looks wrong, but does not keep the graph from running.
     """
 
     error_type: ClassVar[str] = "graph_invalid"
@@ -66,7 +66,7 @@ class GraphInvalid(ItemError):
         problems: Sequence[GraphProblem],
         warnings: Sequence[GraphProblem] = (),
     ) -> "GraphInvalid":
-        """The error of a graph with these problems."""
+        """Make the error of a graph with these problems."""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         shown = [f"\n  {problem}" for problem in problems[:_MAX_SHOWN]]
         if len(problems) > _MAX_SHOWN:
@@ -83,5 +83,5 @@ class GraphInvalid(ItemError):
         return f"{self.message}{gap}{self.next_step}".rstrip()
 
     def to_dict(self) -> dict[str, object]:
-        """The error object, with its problems."""
+        """Return the error object, with its problems."""
         return super().to_dict() | {"problems": [one.to_dict() for one in self.problems]}

@@ -1,4 +1,4 @@
-"""Items that can't be found, verified or chained, and what lies below them."""
+"""Errors of items, signatures, chains, configuration and processes."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class ItemError(RyeError):
 
 
 class InvalidItemId(ItemError, ValueError):
-    """An item id, or a canonical ref, is not of the form that ids have."""
+    """An item id or canonical ref has an invalid form."""
 
     error_type = "invalid_item_id"
 
@@ -57,14 +57,14 @@ class ItemNotFound(ItemError, LookupError):
 
 
 class AmbiguousItem(ItemError):
-    """Two files of one stem, or two kinds of one id, answer to one name."""
+    """One name matches two files of one stem, or two kinds of one id."""
 
     error_type = "ambiguous"
     candidates: tuple[str, ...] = ()
 
 
 class MetadataError(ItemError):
-    """An item's source can't be read as what its extension says."""
+    """An item's source can't be parsed as its extension says."""
 
     error_type = "metadata"
     path: Path
@@ -72,7 +72,7 @@ class MetadataError(ItemError):
 
 
 class LinkLeavesSpace(ItemError):
-    """A file would be written through a link that leads out of its space. Nothing was written."""
+    """A write would follow a link that leads out of its space. Nothing was written."""
 
     error_type = "link"
     path: Path
@@ -80,7 +80,7 @@ class LinkLeavesSpace(ItemError):
 
 
 class IntegrityError(RyeError):
-    """What stands on disk is not what a trusted key signed. Nothing ran."""
+    """A file is not what a trusted key signed. Nothing ran."""
 
     error_type = "integrity"
     path: Path
@@ -91,15 +91,15 @@ class UnsignedItem(IntegrityError):
 
 
 class MalformedSignature(IntegrityError):
-    """A signature line stands there, but not of the form that signatures have."""
+    """The signature line has an invalid form."""
 
 
 class ContentChanged(IntegrityError):
-    """The content is not the content that was signed."""
+    """The content differs from the content that was signed."""
 
 
 class BadSignature(IntegrityError):
-    """The signature doesn't hold for this content at this place and time."""
+    """The signature is invalid for this content, place and time."""
 
 
 class UntrustedKey(IntegrityError):
@@ -121,7 +121,7 @@ class SigningError(RyeError):
 
 
 class ChainError(RyeError):
-    """The chain from tool to primitive does not hold."""
+    """The chain from tool to primitive is invalid."""
 
     error_type = "chain"
 
@@ -131,7 +131,7 @@ class ChainTooDeep(ChainError):
 
 
 class CircularDependency(ChainError):
-    """An element's executor, or what a directive extends, leads back to it."""
+    """An executor, or a directive that others extend, leads back to itself."""
 
 
 class ExecutorNotFound(ChainError, ValueError):
@@ -141,7 +141,7 @@ class ExecutorNotFound(ChainError, ValueError):
 
 
 class MissingExecutorId(ChainError):
-    """An element doesn't say which executor runs it."""
+    """An element names no executor."""
 
 
 class IncompatibleChain(ChainError):
@@ -151,7 +151,7 @@ class IncompatibleChain(ChainError):
 
 
 class InterpreterNotFound(ChainError):
-    """No interpreter that may be used was found."""
+    """No permitted interpreter was found."""
 
     tried: tuple[str, ...] = ()
 
@@ -161,13 +161,13 @@ class AnchorError(ChainError):
 
 
 class ConfigError(RyeError):
-    """A configuration file can't be used."""
+    """A configuration file or an option can't be used."""
 
     error_type = "config"
 
 
 class PlaceholderInScript(ConfigError):
-    """A placeholder stands within a program, where its value would become code.
+    """A placeholder stands inside a program, where its value would become code.
 
     Attributes:
         placeholder: Its name, or the expression.
@@ -187,7 +187,7 @@ class UnresolvedPlaceholder(ConfigError):
 
 
 class ProcessError(RyeError):
-    """An operation of the native layer failed."""
+    """An operation of the native extension failed."""
 
     error_type = "process"
 

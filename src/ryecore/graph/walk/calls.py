@@ -16,7 +16,7 @@ from ryecore.errors import (
     RyeError,
     SpawnFailed,
 )
-from ryecore.errors.threads import InsufficientBudget, LimitReached
+from ryecore.errors.state import InsufficientBudget, LimitReached
 from ryecore.graph.model import Action, ActionVertex, ForeachVertex
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, ForkOptions
