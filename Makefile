@@ -45,6 +45,7 @@ check: build ## format, lint, types, layers, table of rooms, clippy, stubs
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python .ci/rooms.py
+	@$(BIN)/python .ci/rust_modules.py
 	@cd native && cargo fmt --all --check
 	@cd native && cargo clippy --quiet --workspace --all-targets -- -D warnings
 	@$(BIN)/python -m mypy.stubtest ryecore._native

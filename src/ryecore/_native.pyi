@@ -1,12 +1,17 @@
 """The native half of `ryecore.lillux`.
 
-Everything raises OSError (with errno and filename) for what the system refuses, and ValueError for
-values that make no sense; `ryecore.lillux` turns both into errors of `ryecore.errors`.
+Functions raise OSError (with errno and filename) where the system refuses, and ValueError for
+values that make no sense; `ryecore.lillux` turns both into errors of `ryecore.errors`. A spec, an
+identity or a tree is read attribute by attribute. A report, an identity or the stats of a template
+come back as dictionaries of the fields of the `ryecore.lillux` class.
 """
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, final
+from typing import Literal, TypeAlias, TypedDict, final
+
+from ryecore.lillux.processes import ProcessId, ProcessSpec
+from ryecore.lillux.witness import TreeStat
 
 __all__ = [
     "ContentStore",
@@ -74,91 +79,73 @@ class Witness:
         cls,
         files: Sequence[tuple[_Path, str]],
         absent: Iterable[_Path],
-        trees: Sequence[tuple[_Path, Sequence[str] | None, Sequence[str], bool, str]],
+        trees: Sequence[TreeStat],
         /,
     ) -> Witness: ...
     def holds(self) -> bool: ...
     def broken(self) -> str | None: ...
 
-# warm starts: state, pid, spares, forks, memory_bytes, failures, reason
+# warm starts
 
-_Standing: TypeAlias = tuple[
-    Literal["starting", "ready", "failed", "refused"], int, int, int, int, int, str
-]
+class _TemplateStats(TypedDict):
+    state: Literal["starting", "ready", "failed", "refused"]
+    pid: int
+    spares: int
+    forks: int
+    memory_bytes: int
+    failures: int
+    reason: str
 
 @final
 class Pool:
     def __new__(cls, memory_bytes: int, /) -> Pool: ...
     def close(self) -> bool: ...
-    def stats(self) -> list[_Standing]: ...
+    def stats(self) -> list[_TemplateStats]: ...
 
-# runs: command, args, cwd, env, call_env, stdin, timeout_s, kill_grace_s, drain_s,
-# max_output_bytes, log, warm (pool, index of the argument, that argument in the template,
-# program, settings, sealed)
+# runs
 
-_Spec: TypeAlias = tuple[
-    str,
-    Sequence[str],
-    str,
-    dict[str, str],
-    dict[str, str],
-    bytes,
-    float | None,
-    float,
-    float,
-    int,
-    _Path | None,
-    tuple[Pool, int, str, bytes, bytes, Witness | None] | None,
-]
-# status, exit_code, signal, stdout, stderr, stdout_total_bytes, stderr_total_bytes, duration_ms,
-# pid, left_behind, warm, why_cold
-_Report: TypeAlias = tuple[
-    Literal["exited", "signaled", "timed_out", "cancelled", "unknown"],
-    int | None,
-    int | None,
-    bytes,
-    bytes,
-    int,
-    int,
-    float,
-    int,
-    tuple[int, ...],
-    bool,
-    str | None,
-]
+class _Report(TypedDict):
+    status: Literal["exited", "signaled", "timed_out", "cancelled", "unknown"]
+    exit_code: int | None
+    signal: int | None
+    stdout: bytes
+    stderr: bytes
+    stdout_total_bytes: int
+    stderr_total_bytes: int
+    duration_ms: float
+    pid: int
+    left_behind: tuple[int, ...]
+    warm: bool
+    why_cold: str | None
 
 @final
 class Mailbox:
     def __new__(cls) -> Mailbox: ...
     @property
     def fd(self) -> int: ...
-    def start(self, spec: _Spec, /) -> int: ...
+    def start(self, spec: ProcessSpec, /) -> int: ...
     def drain(self) -> list[tuple[int, _Report | OSError]]: ...
 
 def cancel(token: int, /) -> None: ...
-def run_blocking(spec: _Spec, /) -> _Report: ...
+def run_blocking(spec: ProcessSpec, /) -> _Report: ...
 
-# processes: boot_id, pid_namespace, pid, start_ticks
+# processes
 
-_ProcessId: TypeAlias = tuple[str, int, int, int]
+class _ProcessId(TypedDict):
+    boot_id: str
+    pid_namespace: int
+    pid: int
+    start_ticks: int
 
-def start_detached(
-    command: str,
-    args: Sequence[str],
-    cwd: str,
-    env: dict[str, str],
-    stdin: bytes,
-    log_path: _Path,
-    /,
-) -> _ProcessId: ...
+def start_detached(spec: ProcessSpec, log_path: _Path, /) -> _ProcessId: ...
 def kill_processes(
-    processes: Sequence[_ProcessId],
-    spared: Sequence[_ProcessId],
+    processes: Sequence[ProcessId],
+    spared: Sequence[ProcessId],
     marks: Sequence[bytes],
     grace_s: float,
     /,
 ) -> list[Literal["terminated", "killed", "already_dead"]]: ...
-def process_status(process: _ProcessId, /) -> Literal["running", "zombie", "dead"]: ...
+def process_status(process: ProcessId, /) -> Literal["running", "zombie", "dead"]: ...
 def current_process() -> _ProcessId: ...
 
 # schema

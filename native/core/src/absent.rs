@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Result;
-use crate::witness::{as_path, c_path};
+use crate::path::{as_path, c_path};
 
 /// A folder's stat tells of every later change once it is this old: time stamps have a grain, and
 /// a change within the same grain would not show.

@@ -14,6 +14,7 @@ mod absent;
 pub mod clock;
 pub mod digest;
 pub mod error;
+mod path;
 pub mod process;
 pub mod schema;
 pub mod store;

@@ -1,8 +1,7 @@
 //! What a cached decision saw on disk, and whether it still stands there.
 
 use std::cell::RefCell;
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,7 +10,8 @@ use rustix::io::Errno;
 
 use crate::absent::AbsentIn;
 use crate::digest::{Digest, Regular};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::path::{as_path, c_path};
 use crate::tree::{Filter, newest_change_ns, stat_and_count};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -127,15 +127,6 @@ impl Witness {
                 .map(|(tree, _)| tree)
         })
     }
-}
-
-pub(crate) fn c_path(path: PathBuf) -> Result<CString> {
-    CString::new(path.into_os_string().into_encoded_bytes())
-        .map_err(|_| Error::Invalid("a path contains a NUL".to_owned()))
-}
-
-pub(crate) fn as_path(path: &CString) -> &Path {
-    Path::new(OsStr::from_bytes(path.as_bytes()))
 }
 
 fn digest_now(path: &CString) -> std::result::Result<Digest, Errno> {

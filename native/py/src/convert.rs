@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use ryecore_core::{Error, OsFailure};
@@ -37,11 +38,20 @@ pub fn os_texts(values: &Bound<'_, PyAny>) -> PyResult<Vec<OsString>> {
     values.try_iter()?.map(|value| os_text(&value?)).collect()
 }
 
-pub fn os_pairs(values: &Bound<'_, PyDict>) -> PyResult<Vec<(OsString, OsString)>> {
-    let pairs = values.iter();
-    pairs
-        .map(|(name, value)| Ok((os_text(&name)?, os_text(&value)?)))
-        .collect()
+/// The names and values of a mapping.
+pub fn os_pairs(values: &Bound<'_, PyAny>) -> PyResult<Vec<(OsString, OsString)>> {
+    if let Ok(values) = values.cast::<PyDict>() {
+        let pairs = values.iter();
+        return pairs
+            .map(|(name, value)| Ok((os_text(&name)?, os_text(&value)?)))
+            .collect();
+    }
+    let pairs = values.call_method0(intern!(values.py(), "items"))?;
+    let pairs = pairs.try_iter()?.map(|pair| {
+        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+        Ok((os_text(&name)?, os_text(&value)?))
+    });
+    pairs.collect()
 }
 
 /// A text, or anything with `__fspath__`.

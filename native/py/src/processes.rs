@@ -4,44 +4,54 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
-use ryecore_core::process::{self as core, Killed, ProcessId, Standing};
+use ryecore_core::process::{self as core, Killed, ProcessId, ProcessStatus};
 
 use crate::convert::{duration, path, raise};
-use crate::runs::program;
+use crate::runs::Spec;
 
 const SLICE: Duration = Duration::from_millis(50);
 /// KILL needs no grace, and a host that ends must not hang.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-type Id = (String, u64, i32, u64);
-
-fn to_tuple(id: ProcessId) -> Id {
-    (id.boot_id, id.pid_namespace, id.pid, id.start_ticks)
+/// A `ryecore.lillux.processes.ProcessId`, read attribute by attribute.
+#[derive(FromPyObject)]
+struct Id {
+    boot_id: String,
+    pid_namespace: u64,
+    pid: i32,
+    start_ticks: u64,
 }
 
-fn from_tuple((boot_id, pid_namespace, pid, start_ticks): Id) -> ProcessId {
-    ProcessId {
-        boot_id,
-        pid_namespace,
-        pid,
-        start_ticks,
+impl From<Id> for ProcessId {
+    fn from(id: Id) -> Self {
+        Self {
+            boot_id: id.boot_id,
+            pid_namespace: id.pid_namespace,
+            pid: id.pid,
+            start_ticks: id.start_ticks,
+        }
     }
 }
 
+/// The fields of a `ryecore.lillux.processes.ProcessId`, by name, but for the time namespace.
+fn id_dict(py: Python<'_>, id: ProcessId) -> PyResult<Bound<'_, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("boot_id", id.boot_id)?;
+    fields.set_item("pid_namespace", id.pid_namespace)?;
+    fields.set_item("pid", id.pid)?;
+    fields.set_item("start_ticks", id.start_ticks)?;
+    Ok(fields)
+}
+
 #[pyfunction]
-#[pyo3(signature = (command, args, cwd, env, stdin, log_path, /))]
-fn start_detached(
-    py: Python<'_>,
-    command: &Bound<'_, PyAny>,
-    args: &Bound<'_, PyAny>,
-    cwd: &Bound<'_, PyAny>,
-    env: &Bound<'_, PyDict>,
-    stdin: &[u8],
-    log_path: &Bound<'_, PyAny>,
-) -> PyResult<Id> {
-    let program = program(command, args, cwd, env)?;
+#[pyo3(signature = (spec, log_path, /))]
+fn start_detached<'py>(
+    py: Python<'py>,
+    spec: Spec<'py>,
+    log_path: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
     let log = path(log_path)?;
-    let answer = core::start_detached(program, stdin, &log).map_err(raise)?;
+    let answer = core::start_detached(spec.program()?, spec.stdin(), &log).map_err(raise)?;
     // A start is short and can't be given up half-way.
     let started = py.detach(|| {
         loop {
@@ -50,7 +60,7 @@ fn start_detached(
             }
         }
     });
-    started.map(to_tuple).map_err(raise)
+    id_dict(py, started.map_err(raise)?)
 }
 
 #[pyfunction]
@@ -62,8 +72,8 @@ fn kill_processes(
     marks: Vec<Vec<u8>>,
     grace_s: f64,
 ) -> PyResult<Vec<&'static str>> {
-    let ids: Vec<_> = processes.into_iter().map(from_tuple).collect();
-    let spared: Vec<_> = spared.into_iter().map(from_tuple).collect();
+    let ids: Vec<_> = processes.into_iter().map(ProcessId::from).collect();
+    let spared: Vec<_> = spared.into_iter().map(ProcessId::from).collect();
     let grace = duration("grace_s", grace_s)?;
     let mut interruption = Ok(());
     let killed = py.detach(|| {
@@ -86,17 +96,17 @@ fn kill_processes(
 #[pyo3(signature = (process, /))]
 fn process_status(process: Id) -> PyResult<&'static str> {
     Ok(
-        match core::process_status(&from_tuple(process)).map_err(raise)? {
-            Standing::Running => "running",
-            Standing::Zombie => "zombie",
-            Standing::Dead => "dead",
+        match core::process_status(&process.into()).map_err(raise)? {
+            ProcessStatus::Running => "running",
+            ProcessStatus::Zombie => "zombie",
+            ProcessStatus::Dead => "dead",
         },
     )
 }
 
 #[pyfunction]
-fn current_process() -> PyResult<Id> {
-    ProcessId::current().map(to_tuple).map_err(raise)
+fn current_process(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    id_dict(py, ProcessId::current().map_err(raise)?)
 }
 
 #[pyfunction]

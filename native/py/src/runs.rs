@@ -17,70 +17,55 @@ use crate::warm::WarmStart;
 /// Between two looks at whether a signal wants the calling thread.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What is to be run, still in Python's values.
+/// A `ryecore.lillux.processes.ProcessSpec`, read attribute by attribute.
 #[derive(FromPyObject)]
-struct Spec<'py>(
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyDict>,
-    Bound<'py, PyDict>,
-    Bound<'py, PyBytes>,
-    Option<f64>,
-    f64,
-    f64,
-    i64,
-    Option<PathBuf>,
-    Option<WarmStart<'py>>,
-);
-
-impl Spec<'_> {
-    fn start(&self, inbox: Arc<dyn Inbox>) -> PyResult<Token> {
-        let Self(
-            command,
-            args,
-            cwd,
-            env,
-            own_env,
-            stdin,
-            timeout_s,
-            kill_grace_s,
-            drain_s,
-            max_bytes,
-            log,
-            warm,
-        ) = self;
-        let program = program(command, args, cwd, env)?;
-        let own_env = Program::variables(os_pairs(own_env)?).map_err(raise)?;
-        let limits = Limits {
-            timeout: timeout_s
-                .map(|time| duration("timeout_s", time))
-                .transpose()?,
-            kill_grace: duration("kill_grace_s", *kill_grace_s)?,
-            drain: duration("drain_s", *drain_s)?,
-            max_output_bytes: size("max_output_bytes", *max_bytes)?,
-        };
-        let warm = warm.as_ref().map(|warm| warm.on(&program)).transpose()?;
-        // The lock of the interpreter is held, so that no fork happens in the middle.
-        let stdin = stdin.as_bytes().to_vec();
-        process::start(program, own_env, stdin, limits, log.as_deref(), inbox, warm)
-            .map_err(raise_os)
-    }
+pub struct Spec<'py> {
+    command: Bound<'py, PyAny>,
+    args: Bound<'py, PyAny>,
+    cwd: Bound<'py, PyAny>,
+    env: Bound<'py, PyAny>,
+    call_env: Bound<'py, PyAny>,
+    stdin: Bound<'py, PyBytes>,
+    timeout_s: Option<f64>,
+    kill_grace_s: f64,
+    drain_s: f64,
+    max_output_bytes: i64,
+    log_path: Option<PathBuf>,
+    warm: Option<WarmStart<'py>>,
 }
 
-pub fn program(
-    command: &Bound<'_, PyAny>,
-    args: &Bound<'_, PyAny>,
-    cwd: &Bound<'_, PyAny>,
-    env: &Bound<'_, PyDict>,
-) -> PyResult<Program> {
-    Program::new(
-        os_text(command)?,
-        os_texts(args)?,
-        os_pairs(env)?,
-        os_text(cwd)?,
-    )
-    .map_err(raise)
+impl Spec<'_> {
+    pub fn program(&self) -> PyResult<Program> {
+        Program::new(
+            os_text(&self.command)?,
+            os_texts(&self.args)?,
+            os_pairs(&self.env)?,
+            os_text(&self.cwd)?,
+        )
+        .map_err(raise)
+    }
+
+    pub fn stdin(&self) -> &[u8] {
+        self.stdin.as_bytes()
+    }
+
+    fn start(&self, inbox: Arc<dyn Inbox>) -> PyResult<Token> {
+        let program = self.program()?;
+        let call_env = Program::variables(os_pairs(&self.call_env)?).map_err(raise)?;
+        let timeout = self.timeout_s.map(|time| duration("timeout_s", time));
+        let limits = Limits {
+            timeout: timeout.transpose()?,
+            kill_grace: duration("kill_grace_s", self.kill_grace_s)?,
+            drain: duration("drain_s", self.drain_s)?,
+            max_output_bytes: size("max_output_bytes", self.max_output_bytes)?,
+        };
+        let warm = self.warm.as_ref().map(|warm| warm.on(&program));
+        let warm = warm.transpose()?;
+        // The lock of the interpreter is held, so that no fork happens in the middle.
+        let stdin = self.stdin().to_vec();
+        let log = self.log_path.as_deref();
+        process::start(program, call_env, stdin, limits, log, inbox, warm).map_err(raise_os)
+    }
 }
 
 fn status<'py>(py: Python<'py>, ending: Ending) -> &'py Bound<'py, PyString> {
@@ -93,7 +78,8 @@ fn status<'py>(py: Python<'py>, ending: Ending) -> &'py Bound<'py, PyString> {
     }
 }
 
-fn report_tuple(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyTuple>> {
+/// The fields of a `ryecore.lillux.processes.ProcessResult`, by name.
+fn report_dict(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyDict>> {
     let Report {
         ending,
         exit_code,
@@ -108,21 +94,20 @@ fn report_tuple(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyTuple>> 
         warm,
         why_cold,
     } = report;
-    (
-        status(py, ending),
-        exit_code,
-        signal,
-        PyBytes::new(py, &stdout),
-        PyBytes::new(py, &stderr),
-        stdout_total_bytes,
-        stderr_total_bytes,
-        duration.as_secs_f64() * 1e3,
-        pid,
-        PyTuple::new(py, left_behind)?,
-        warm,
-        why_cold,
-    )
-        .into_pyobject(py)
+    let fields = PyDict::new(py);
+    fields.set_item(intern!(py, "status"), status(py, ending))?;
+    fields.set_item(intern!(py, "exit_code"), exit_code)?;
+    fields.set_item(intern!(py, "signal"), signal)?;
+    fields.set_item(intern!(py, "stdout"), PyBytes::new(py, &stdout))?;
+    fields.set_item(intern!(py, "stderr"), PyBytes::new(py, &stderr))?;
+    fields.set_item(intern!(py, "stdout_total_bytes"), stdout_total_bytes)?;
+    fields.set_item(intern!(py, "stderr_total_bytes"), stderr_total_bytes)?;
+    fields.set_item(intern!(py, "duration_ms"), duration.as_secs_f64() * 1e3)?;
+    fields.set_item(intern!(py, "pid"), pid)?;
+    fields.set_item(intern!(py, "left_behind"), PyTuple::new(py, left_behind)?)?;
+    fields.set_item(intern!(py, "warm"), warm)?;
+    fields.set_item(intern!(py, "why_cold"), why_cold)?;
+    Ok(fields)
 }
 
 fn failure_object(py: Python<'_>, failure: OsFailure) -> Bound<'_, PyAny> {
@@ -155,7 +140,7 @@ impl Mailbox {
         let list = PyList::empty(py);
         for (token, outcome) in self.0.drain() {
             let outcome = match outcome {
-                Ok(report) => report_tuple(py, report)?.into_any(),
+                Ok(report) => report_dict(py, report)?.into_any(),
                 Err(failure) => failure_object(py, failure),
             };
             list.append((PyInt::new(py, token), outcome))?;
@@ -172,12 +157,12 @@ fn cancel(token: Token) {
 
 #[pyfunction]
 #[pyo3(signature = (spec, /))]
-fn run_blocking<'py>(py: Python<'py>, spec: Spec<'py>) -> PyResult<Bound<'py, PyTuple>> {
+fn run_blocking<'py>(py: Python<'py>, spec: Spec<'py>) -> PyResult<Bound<'py, PyDict>> {
     let waiter = Arc::new(Waiter::<Outcome>::default());
     let token = spec.start(Arc::clone(&waiter) as Arc<dyn Inbox>)?;
     loop {
         if let Some(outcome) = py.detach(|| waiter.wait(SLICE)) {
-            return report_tuple(py, outcome.map_err(raise_os)?);
+            return report_dict(py, outcome.map_err(raise_os)?);
         }
         if let Err(interruption) = py.check_signals() {
             process::cancel(token);

@@ -2,13 +2,13 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use ryecore_core::process::{self, Program, TemplateStanding, Warm};
+use pyo3::types::{PyBytes, PyDict};
+use ryecore_core::process::{self, Program, TemplateStats, Warm};
 
 use crate::convert::{os_text, raise, size};
 use crate::witness::Witness;
@@ -16,10 +16,8 @@ use crate::witness::Witness;
 /// KILL needs no grace, and a host that closes must not hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Standing = (&'static str, i32, usize, u64, u64, u32, String);
-
 #[pyclass(frozen, module = "ryecore._native")]
-pub struct Pool(Arc<process::Pool>);
+pub struct Pool(process::Pool);
 
 #[pymethods]
 impl Pool {
@@ -34,44 +32,60 @@ impl Pool {
         py.detach(|| self.0.close(PATIENCE))
     }
 
-    fn stats(&self, py: Python<'_>) -> Vec<Standing> {
-        let standings = py.detach(|| self.0.stats());
-        standings.into_iter().map(to_tuple).collect()
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let stats = py.detach(|| self.0.stats());
+        stats.into_iter().map(|one| stats_dict(py, one)).collect()
     }
 }
 
-fn to_tuple(standing: TemplateStanding) -> Standing {
-    (
-        standing.state,
-        standing.pid,
-        standing.spares,
-        standing.forks,
-        standing.memory_bytes,
-        standing.failures,
-        standing.reason,
-    )
+/// The fields of a `ryecore.lillux.warm.TemplateStats`, by name.
+fn stats_dict(py: Python<'_>, stats: TemplateStats) -> PyResult<Bound<'_, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item(intern!(py, "state"), stats.state)?;
+    fields.set_item(intern!(py, "pid"), stats.pid)?;
+    fields.set_item(intern!(py, "spares"), stats.spares)?;
+    fields.set_item(intern!(py, "forks"), stats.forks)?;
+    fields.set_item(intern!(py, "memory_bytes"), stats.memory_bytes)?;
+    fields.set_item(intern!(py, "failures"), stats.failures)?;
+    fields.set_item(intern!(py, "reason"), stats.reason)?;
+    Ok(fields)
 }
 
-/// The part of a spec that says how it is warm.
+/// A `ryecore.lillux.warm.WarmStart`, read attribute by attribute.
 #[derive(FromPyObject)]
-pub struct WarmStart<'py>(
-    Bound<'py, Pool>,
-    usize,
-    Bound<'py, PyAny>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Option<Bound<'py, Witness>>,
-);
+pub struct WarmStart<'py> {
+    pool: WarmPool<'py>,
+    arg_index: usize,
+    arg: Bound<'py, PyAny>,
+    program: Bound<'py, PyBytes>,
+    settings: Bound<'py, PyBytes>,
+    sealed: Option<WitnessRef<'py>>,
+}
+
+/// A `ryecore.lillux.warm.WarmPool`.
+#[derive(FromPyObject)]
+struct WarmPool<'py> {
+    #[pyo3(attribute("_native"))]
+    native: Bound<'py, Pool>,
+}
+
+/// A `ryecore.lillux.witness.Witness`.
+#[derive(FromPyObject)]
+struct WitnessRef<'py> {
+    #[pyo3(attribute("_native"))]
+    native: Bound<'py, Witness>,
+}
 
 impl WarmStart<'_> {
     pub fn on(&self, program: &Program) -> PyResult<Warm> {
-        let Self(pool, arg_index, arg, script, settings, sealed) = self;
-        let arg = CString::new(os_text(arg)?.into_vec())
+        let arg = CString::new(os_text(&self.arg)?.into_vec())
             .map_err(|_| PyValueError::new_err("an argument contains a NUL character"))?;
-        let (script, settings) = (script.as_bytes(), settings.as_bytes());
-        let sealed = sealed.as_ref().map(|witness| witness.get().shared());
-        let pool = &pool.get().0;
-        Warm::new(pool, program, *arg_index, arg, script, settings, sealed).map_err(raise)
+        let (script, settings) = (self.program.as_bytes(), self.settings.as_bytes());
+        let sealed = self.sealed.as_ref();
+        let sealed = sealed.map(|witness| witness.native.get().shared());
+        let pool = &self.pool.native.get().0;
+        pool.start(program, self.arg_index, arg, script, settings, sealed)
+            .map_err(raise)
     }
 }
 

@@ -8,13 +8,21 @@ use ryecore_core::witness::{SeenTree, Witness as Core};
 
 use crate::convert::{self, path, paths, raise};
 
-type Tree<'py> = (
-    Bound<'py, PyAny>,
-    Option<Vec<String>>,
-    Vec<String>,
-    bool,
-    String,
-);
+/// A `ryecore.lillux.witness.TreeStat`, read attribute by attribute.
+#[derive(FromPyObject)]
+struct TreeStat<'py> {
+    root: Bound<'py, PyAny>,
+    filter: TreeFilter,
+    fingerprint: String,
+}
+
+/// A `ryecore.lillux.digests.TreeFilter`.
+#[derive(FromPyObject)]
+struct TreeFilter {
+    extensions: Option<Vec<String>>,
+    exclude_dirs: Vec<String>,
+    recursive: bool,
+}
 
 #[pyclass(frozen, module = "ryecore._native")]
 pub struct Witness(Arc<Core>);
@@ -32,18 +40,20 @@ impl Witness {
     fn new(
         files: Vec<(Bound<'_, PyAny>, String)>,
         absent: &Bound<'_, PyAny>,
-        trees: Vec<Tree<'_>>,
+        trees: Vec<TreeStat<'_>>,
     ) -> PyResult<Self> {
         let file = |(path, hex): (Bound<'_, PyAny>, String)| -> PyResult<_> {
             Ok((convert::path(&path)?, from_hex(&hex).map_err(raise)?))
         };
-        let tree = |(root, extensions, exclude_dirs, recursive, hex): Tree<'_>| -> PyResult<_> {
-            let filter = Filter::new(extensions, exclude_dirs, recursive);
-            Ok(SeenTree::new(
-                path(&root)?,
-                filter,
-                from_hex(&hex).map_err(raise)?,
-            ))
+        let tree = |TreeStat {
+                        root,
+                        filter,
+                        fingerprint,
+                    }: TreeStat<'_>|
+         -> PyResult<_> {
+            let filter = Filter::new(filter.extensions, filter.exclude_dirs, filter.recursive);
+            let fingerprint = from_hex(&fingerprint).map_err(raise)?;
+            Ok(SeenTree::new(path(&root)?, filter, fingerprint))
         };
         let files = files.into_iter().map(file).collect::<PyResult<_>>()?;
         let trees = trees.into_iter().map(tree).collect::<PyResult<_>>()?;

@@ -14,15 +14,16 @@ from anyio.lowlevel import RunVar, checkpoint_if_cancelled, current_token
 
 from ryecore import _native
 
-__all__ = ["Mailroom", "current_mailroom"]
+__all__ = ["LoopMailbox", "current_mailbox"]
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ryecore._native import _Report, _Spec  # pyright: ignore[reportPrivateUsage]
+    from ryecore._native import _Report  # pyright: ignore[reportPrivateUsage]
+    from ryecore.lillux.processes import ProcessSpec
 
 
-class Mailroom:
+class LoopMailbox:
     """The runs that the tasks of one event loop wait for."""
 
     __slots__ = ("_arrived", "_event", "_expected", "_followers", "_is_led", "_mailbox")
@@ -42,14 +43,14 @@ class Mailroom:
             # In a context of its own, for it outlives whoever waits first.
             Context().run(add_reader, self._mailbox.fd, self._sort)
 
-    async def run(self, spec: "_Spec") -> "_Report":
+    async def run(self, spec: "ProcessSpec") -> "_Report":
         """Start a run and wait for its end; a cancelled wait ends the run first.
 
         Args:
-            spec: What `_native.Mailbox.start` takes.
+            spec: The run.
 
         Returns:
-            What `_native.Mailbox.drain` gives.
+            The fields of its `ProcessResult`.
 
         Raises:
             OSError: The program can't be started.
@@ -122,13 +123,13 @@ class Mailroom:
                 follower.set()
 
 
-_mailrooms: RunVar[Mailroom] = RunVar("ryecore.lillux.mailroom")
+_mailboxes: RunVar[LoopMailbox] = RunVar("ryecore.lillux.mailbox")
 
 
-def current_mailroom() -> Mailroom:
-    """The mailroom of the running event loop."""
-    mailroom = _mailrooms.get(None)
-    if mailroom is None:
-        mailroom = Mailroom()
-        _mailrooms.set(mailroom)
-    return mailroom
+def current_mailbox() -> LoopMailbox:
+    """The mailbox of the running event loop."""
+    mailbox = _mailboxes.get(None)
+    if mailbox is None:
+        mailbox = LoopMailbox()
+        _mailboxes.set(mailbox)
+    return mailbox

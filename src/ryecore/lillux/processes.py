@@ -10,21 +10,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from errno import EINVAL, ENOENT, ENOEXEC
 from functools import cache
-from os import PathLike, fspath, register_at_fork
+from os import PathLike, register_at_fork
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn
 
 import anyio
 from attrs import field, frozen
 
 from ryecore import _native
 from ryecore.errors import ProcessError, SpawnFailed
-from ryecore.lillux.mailbox import current_mailroom
+from ryecore.lillux.mailbox import current_mailbox
 from ryecore.lillux.os_errors import failure_of
 from ryecore.lillux.warm import WarmStart
-
-if TYPE_CHECKING:
-    from ryecore._native import _ProcessId, _Spec  # pyright: ignore[reportPrivateUsage]
 
 __all__ = [
     "ProcessId",
@@ -144,10 +141,10 @@ async def run_process(spec: ProcessSpec) -> ProcessResult:
         SpawnFailed: It could not be started.
     """
     try:
-        report = await current_mailroom().run(_native_spec(spec))
+        report = await current_mailbox().run(spec)
     except (OSError, ValueError) as error:
         _raise_spawn_failed(spec, error)
-    return ProcessResult(*report)
+    return ProcessResult(**report)
 
 
 def run_process_sync(spec: ProcessSpec) -> ProcessResult:
@@ -164,10 +161,10 @@ def run_process_sync(spec: ProcessSpec) -> ProcessResult:
         KeyboardInterrupt: It was ended and reaped.
     """
     try:
-        report = _native.run_blocking(_native_spec(spec))
+        report = _native.run_blocking(spec)
     except (OSError, ValueError) as error:
         _raise_spawn_failed(spec, error)
-    return ProcessResult(*report)
+    return ProcessResult(**report)
 
 
 class RunningProcess:
@@ -186,7 +183,7 @@ class RunningProcess:
         self._result: ProcessResult | OSError | None = None
         self._waiting = anyio.Lock()
         try:
-            self._token = self._mailbox.start(_native_spec(spec))
+            self._token = self._mailbox.start(spec)
         except (OSError, ValueError) as error:
             _raise_spawn_failed(spec, error)
 
@@ -205,7 +202,7 @@ class RunningProcess:
                 if isinstance(outcome, OSError):
                     self._result = outcome
                 else:
-                    self._result = ProcessResult(*outcome)
+                    self._result = ProcessResult(**outcome)
         if isinstance(self._result, OSError):
             _raise_spawn_failed(self._spec, self._result)
         return self._result
@@ -238,12 +235,10 @@ def spawn_detached(spec: ProcessSpec, log_path: str | PathLike[str]) -> ProcessI
         SpawnFailed: It could not be started, or the log can't be written.
     """
     try:
-        identity = _native.start_detached(
-            spec.command, spec.args, spec.cwd, dict(spec.env), spec.stdin, fspath(log_path)
-        )
+        identity = _native.start_detached(spec, log_path)
     except (OSError, ValueError) as error:
         _raise_spawn_failed(spec, error)
-    return ProcessId(*identity, time_namespace=current_process().time_namespace)
+    return ProcessId(**identity, time_namespace=current_process().time_namespace)
 
 
 def kill_process(
@@ -295,8 +290,8 @@ def kill_processes(
         _check_time_namespace(process)
     try:
         return _native.kill_processes(
-            [_identity(one) for one in processes],
-            [_identity(one) for one in spared],
+            processes,
+            tuple(spared),
             [f"{name}={value}".encode() for name, value in marks],
             grace_s,
         )
@@ -318,7 +313,7 @@ def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
     """
     _check_time_namespace(process)
     try:
-        return _native.process_status(_identity(process))
+        return _native.process_status(process)
     except (OSError, ValueError) as error:
         raise _process_error((process,), error) from error
 
@@ -339,7 +334,7 @@ def current_process() -> ProcessId:
 
 @cache
 def _who_is() -> ProcessId:
-    return ProcessId(*_native.current_process(), time_namespace=_time_namespace())
+    return ProcessId(**_native.current_process(), time_namespace=_time_namespace())
 
 
 def _time_namespace() -> int:
@@ -350,27 +345,6 @@ def _time_namespace() -> int:
 
 
 register_at_fork(after_in_child=_who_is.cache_clear)
-
-
-def _native_spec(spec: ProcessSpec) -> "_Spec":
-    return (
-        spec.command,
-        spec.args,
-        spec.cwd,
-        dict(spec.env),
-        dict(spec.call_env),
-        spec.stdin,
-        spec.timeout_s,
-        spec.kill_grace_s,
-        spec.drain_s,
-        spec.max_output_bytes,
-        spec.log_path,
-        None if spec.warm is None else spec.warm.native(),
-    )
-
-
-def _identity(process: ProcessId) -> "_ProcessId":
-    return (process.boot_id, process.pid_namespace, process.pid, process.start_ticks)
 
 
 def _raise_spawn_failed(spec: ProcessSpec, error: OSError | ValueError | OverflowError) -> NoReturn:

@@ -60,7 +60,7 @@ class WarmPool:
 
     def stats(self) -> tuple[TemplateStats, ...]:
         """How each template stands."""
-        return tuple(TemplateStats(*standing) for standing in self._native.stats())
+        return tuple(TemplateStats(**stats) for stats in self._native.stats())
 
 
 @frozen
@@ -83,9 +83,3 @@ class WarmStart:
     program: bytes = field(repr=False)
     settings: bytes = field(repr=False)
     sealed: Witness | None = field(default=None, repr=False)
-
-    def native(self) -> "tuple[_native.Pool, int, str, bytes, bytes, _native.Witness | None]":
-        """What a native spec takes."""
-        pool = self.pool._native  # pyright: ignore[reportPrivateUsage]
-        sealed = None if self.sealed is None else self.sealed._native  # pyright: ignore[reportPrivateUsage]
-        return (pool, self.arg_index, self.arg, self.program, self.settings, sealed)

@@ -47,11 +47,7 @@ class Witness:
         absent: Iterable[str | PathLike[str]] = (),
         trees: Iterable[TreeStat] = (),
     ) -> None:
-        seen = [
-            (t.root, t.filter.extensions, t.filter.exclude_dirs, t.filter.recursive, t.fingerprint)
-            for t in trees
-        ]
-        self._native = _native.Witness(list(files), absent, seen)
+        self._native = _native.Witness(tuple(files), absent, tuple(trees))
 
     def holds(self) -> bool:
         """Whether everything stands as it was seen. Every file is read and hashed whole."""

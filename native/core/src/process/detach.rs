@@ -9,44 +9,22 @@ use rustix::fs::{MemfdFlags, SeekFrom, fcntl_add_seals, memfd_create, seek};
 use rustix::io::{Errno, write};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use super::launch::{Launched, SignalsBlocked, Stdio, launch};
-use super::mailbox::Waiter;
+use super::job::{Token, next_token};
+use super::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use super::procfs::ProcessId;
-use super::reactor::{self, Token, next_token};
-use super::run::Kit;
 use super::spec::Program;
 use super::streams::{above_stdio, open_log};
+use super::sync::Waiter;
 use crate::error::{Error, OsFailure, Result};
 
-/// A start that the reactor is asked for; the answer goes to `answer`.
+type Answer = Arc<Waiter<Result<ProcessId>>>;
+
+/// A requested start; its result goes to `answer`.
 pub(super) struct Detachment {
     program: Program,
     stdin: Option<OwnedFd>,
     log: OwnedFd,
-    answer: Arc<Waiter<Result<ProcessId>>>,
-}
-
-/// Asks for a detached start: `stdin` as a file of its own, both outputs appended to `log`.
-pub fn start_detached(
-    program: Program,
-    stdin: &[u8],
-    log: &Path,
-) -> Result<Arc<Waiter<Result<ProcessId>>>> {
-    let log = open_log(log)?;
-    let payload = if stdin.is_empty() {
-        None
-    } else {
-        let failed = |errno| Error::os("keep the input of", program.command(), errno);
-        Some(payload(stdin).map_err(failed)?)
-    };
-    let answer = Arc::new(Waiter::default());
-    reactor::detach(Detachment {
-        program,
-        stdin: payload,
-        log,
-        answer: Arc::clone(&answer),
-    })?;
-    Ok(answer)
+    answer: Answer,
 }
 
 /// An anonymous file that nobody can change any more, to be read from its beginning.
@@ -64,6 +42,25 @@ fn payload(bytes: &[u8]) -> std::result::Result<OwnedFd, Errno> {
 }
 
 impl Detachment {
+    /// A request, and where its result arrives.
+    pub(super) fn new(program: Program, stdin: &[u8], log: &Path) -> Result<(Self, Answer)> {
+        let log = open_log(log)?;
+        let stdin = if stdin.is_empty() {
+            None
+        } else {
+            let failed = |errno| Error::os("keep the input of", program.command(), errno);
+            Some(payload(stdin).map_err(failed)?)
+        };
+        let answer = Answer::default();
+        let detachment = Self {
+            program,
+            stdin,
+            log,
+            answer: Arc::clone(&answer),
+        };
+        Ok((detachment, answer))
+    }
+
     /// Starts the child and answers; gives what is to be kept for reaping it.
     pub(super) fn start(
         self,

@@ -5,9 +5,9 @@ use std::sync::MutexGuard;
 
 use rustix::fd::AsRawFd;
 
-use super::mailbox::lock;
 use super::reactor::{Reactor, forget, running};
 use super::serving::Serving;
+use super::sync::lock;
 
 type Held = (&'static Reactor, MutexGuard<'static, Option<Serving>>);
 

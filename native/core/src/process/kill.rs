@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 
-use super::below::Below;
-use super::procfs::{ProcessId, Snapshot, Stat, boot_id, pid_namespace, stat_of};
-use super::signal::{has_ended, signal_group};
+use super::descendants::Descendants;
+use super::held::hold;
+use super::procfs::ProcessId;
 use crate::error::{Error, Result};
 
 /// Between two looks at what the caller wants.
@@ -28,53 +28,19 @@ pub enum Killed {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProcessStatus {
     Running,
     Zombie,
     Dead,
 }
 
-/// A process whose identity was checked, held so that its number can't pass to another.
-pub(super) struct Held {
-    pub(super) pid: Pid,
-    pidfd: OwnedFd,
-    pub(super) stat: Stat,
-}
-
 /// How a process stands now. One of another boot is dead; of another pid namespace, nobody knows.
-pub fn process_status(id: &ProcessId) -> Result<Standing> {
+pub fn process_status(id: &ProcessId) -> Result<ProcessStatus> {
     Ok(match hold(id)? {
-        None => Standing::Dead,
-        Some(held) if held.stat.is_dead() => Standing::Zombie,
-        Some(_) => Standing::Running,
+        None => ProcessStatus::Dead,
+        Some(held) if held.stat.is_dead() => ProcessStatus::Zombie,
+        Some(_) => ProcessStatus::Running,
     })
-}
-
-fn hold(id: &ProcessId) -> Result<Option<Held>> {
-    let Some(pid) = (id.pid > 1).then(|| Pid::from_raw(id.pid)).flatten() else {
-        let message = format!("{} is not the number of a process to act on", id.pid);
-        return Err(Error::Invalid(message));
-    };
-    if id.boot_id != boot_id()? {
-        return Ok(None);
-    }
-    if id.pid_namespace != pid_namespace()? {
-        let path = format!("/proc/{}", id.pid);
-        return Err(Error::os(
-            "see into the other pid namespace of",
-            path,
-            Errno::XDEV,
-        ));
-    }
-    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => pidfd,
-        Err(Errno::SRCH) => return Ok(None),
-        Err(errno) => return Err(Error::os("hold", format!("/proc/{}", id.pid), errno)),
-    };
-    // First the handle, then the look: what is seen under the number is what is held, or the
-    // number has passed on in between and its start time differs.
-    let stat = stat_of(id.pid).filter(|stat| stat.start_ticks == id.start_ticks);
-    Ok(stat.map(|stat| Held { pid, pidfd, stat }))
 }
 
 /// Ends processes, their groups where they lead one, and all that they have started.
@@ -103,8 +69,8 @@ pub fn kill_processes(
             Err(error) => unseen = unseen.or(Some(error)),
         }
     }
-    let mut below = Below::new(roots.iter().map(|(_, held)| held), spared, marks)?;
-    below.look(false);
+    let mut descendants = Descendants::new(roots.iter().map(|(_, held)| held), spared, marks)?;
+    descendants.look(false);
     // The members are known by descriptor, so their end is an event and not a poll of numbers.
     let mut living = Vec::new();
     for (index, held) in &roots {
@@ -129,7 +95,7 @@ pub fn kill_processes(
         }
     }
     let mut looks = 0;
-    while below.look(true) && looks < MOST_LOOKS {
+    while descendants.look(true) && looks < MOST_LOOKS {
         looks += 1;
     }
     for (_, held) in &roots {
@@ -138,7 +104,7 @@ pub fn kill_processes(
             Err(errno) => return Err(held.failed(errno)),
         }
     }
-    living.extend(below.kill());
+    living.extend(descendants.kill());
     match wait_for_end(&mut living, KILL_PATIENCE, &mut go_on) {
         Wait::Ended => unseen.map_or(Ok(Some(outcomes)), Err),
         Wait::Stopped => Ok(None),
@@ -146,55 +112,6 @@ pub fn kill_processes(
             let pid = roots.first().map_or(0, |(_, held)| held.number());
             Err(Error::os("end", format!("/proc/{pid}"), Errno::TIMEDOUT))
         }
-    }
-}
-
-impl Held {
-    pub(super) fn number(&self) -> i32 {
-        self.pid.as_raw_nonzero().get()
-    }
-
-    fn failed(&self, errno: Errno) -> Error {
-        Error::os("end", format!("/proc/{}", self.number()), errno)
-    }
-
-    fn is_alive(&self) -> bool {
-        !has_ended(self.pidfd.as_fd())
-    }
-
-    /// From here on it starts nothing more.
-    fn freeze(&self) {
-        if self.pid != getpid() {
-            let _ = pidfd_send_signal(&self.pidfd, Signal::STOP);
-        }
-    }
-
-    fn leads(&self) -> bool {
-        self.stat.group == self.number()
-    }
-
-    fn signal(&self, signal: Signal) -> std::result::Result<(), Errno> {
-        if self.leads() {
-            signal_group(self.pidfd.as_fd(), self.pid, signal)
-        } else {
-            pidfd_send_signal(&self.pidfd, signal)
-        }
-    }
-
-    /// The others of the group.
-    fn members(&self) -> Vec<OwnedFd> {
-        if !self.leads() {
-            return Vec::new();
-        }
-        let leader = self.number();
-        let snapshot = Snapshot::take();
-        let others = snapshot.group(leader).filter(|pid| *pid != leader);
-        let held = others.filter_map(|pid| {
-            let held = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-            // Still the same one, now that it can't change any more.
-            (stat_of(pid)?.group == leader).then_some(held)
-        });
-        held.collect()
     }
 }
 
@@ -237,7 +154,10 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
+    use rustix::process::Pid;
+
     use super::*;
+    use crate::process::procfs::{Snapshot, stat_of};
 
     /// A shell that leads a group of its own, and has said that it is ready.
     fn shell(script: &str) -> (Child, ProcessId) {
@@ -265,15 +185,15 @@ mod tests {
     #[test]
     fn a_running_process_ends_by_term_with_its_group() {
         let (mut child, id) = shell("sleep 1000 & echo ready; wait");
-        assert_eq!(process_status(&id), Ok(Standing::Running));
+        assert_eq!(process_status(&id), Ok(ProcessStatus::Running));
         let members: Vec<_> = Snapshot::take().group(id.pid).collect();
         assert_eq!(members.len(), 2);
         assert_eq!(kill(&id, LATE), Killed::Terminated);
-        assert_eq!(process_status(&id), Ok(Standing::Zombie));
+        assert_eq!(process_status(&id), Ok(ProcessStatus::Zombie));
         assert_eq!(kill(&id, LATE), Killed::AlreadyDead);
         assert_eq!(Snapshot::take().group(id.pid).count(), 0);
         child.wait().unwrap();
-        assert_eq!(process_status(&id), Ok(Standing::Dead));
+        assert_eq!(process_status(&id), Ok(ProcessStatus::Dead));
         assert_eq!(kill(&id, LATE), Killed::AlreadyDead);
     }
 
@@ -296,7 +216,7 @@ mod tests {
             ..id.clone()
         };
         for gone in [reused, other_boot] {
-            assert_eq!(process_status(&gone), Ok(Standing::Dead));
+            assert_eq!(process_status(&gone), Ok(ProcessStatus::Dead));
             assert_eq!(kill(&gone, SOON), Killed::AlreadyDead);
         }
         let elsewhere = ProcessId {
@@ -306,7 +226,7 @@ mod tests {
         assert!(matches!(process_status(&elsewhere), Err(Error::Os(_))));
         let ids = [elsewhere, id.clone()];
         assert!(kill_processes(&ids[..1], &[], &[], SOON, || true).is_err());
-        assert_eq!(process_status(&id), Ok(Standing::Running));
+        assert_eq!(process_status(&id), Ok(ProcessStatus::Running));
         assert_eq!(kill(&id, LATE), Killed::Terminated);
         child.wait().unwrap();
     }
@@ -377,8 +297,8 @@ mod tests {
         let ids = std::slice::from_ref(&id);
         let spares = std::slice::from_ref(&spared);
         kill_processes(ids, spares, &[], SOON, || true).unwrap();
-        let below = Snapshot::take().group(inner).count();
-        assert_eq!(below, 2);
+        let descendants = Snapshot::take().group(inner).count();
+        assert_eq!(descendants, 2);
         kill(&spared, SOON);
         assert_eq!(Snapshot::take().group(inner).count(), 0);
         child.wait().unwrap();
@@ -392,7 +312,7 @@ mod tests {
         let marks = [b"MARK=of-this-test".to_vec()];
         kill_processes(&[], &[], &marks, SOON, || true).unwrap();
         assert!(!is_alive(inner) && is_alive(stranger));
-        assert_eq!(process_status(&id), Ok(Standing::Zombie));
+        assert_eq!(process_status(&id), Ok(ProcessStatus::Zombie));
         kill_processes(
             &[other_id],
             &[],

@@ -10,11 +10,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
 
 use super::spec::Program;
+use super::streams::above_stdio;
 use crate::error::OsFailure;
 
 const STACK_BYTES: usize = 64 * 1024;
@@ -100,6 +102,23 @@ impl Drop for Stack {
     fn drop(&mut self) {
         // SAFETY: the whole mapping of `new`, that nothing else refers to.
         let _ = unsafe { munmap(self.0, GUARD_BYTES + STACK_BYTES) };
+    }
+}
+
+/// The resources of every launch, made once.
+#[derive(Debug)]
+pub(super) struct Kit {
+    pub(super) stack: Stack,
+    pub(super) null: OwnedFd,
+}
+
+impl Kit {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(Self {
+            stack: Stack::new()?,
+            null: above_stdio(open("/dev/null", flags, Mode::empty())?)?,
+        })
     }
 }
 

@@ -1,19 +1,13 @@
-//! Where results arrive: a queue with a descriptor for an event loop, or one waiting thread.
+//! Inboxes for results: a mailbox with a descriptor for an event loop, or a waiting thread.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
 
-use super::run::{Inbox, Outcome};
-use crate::process::Token;
-
-/// A poisoned lock is taken all the same: what it guards is whole after every statement.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use super::job::{Inbox, Outcome, Token};
+use super::sync::{Waiter, lock};
 
 /// Results for one event loop. Its descriptor is readable while results wait.
 #[derive(Debug)]
@@ -57,39 +51,6 @@ impl Inbox for Mailbox<Outcome> {
     }
 }
 
-/// One result for one thread.
-#[derive(Debug)]
-pub struct Waiter<T> {
-    result: Mutex<Option<T>>,
-    arrived: Condvar,
-}
-
-impl<T> Default for Waiter<T> {
-    fn default() -> Self {
-        Self {
-            result: Mutex::new(None),
-            arrived: Condvar::new(),
-        }
-    }
-}
-
-impl<T> Waiter<T> {
-    /// The result, or `None` when it has not come after `patience`.
-    pub fn wait(&self, patience: Duration) -> Option<T> {
-        let waiting = lock(&self.result);
-        let (mut result, _) = self
-            .arrived
-            .wait_timeout_while(waiting, patience, |result| result.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        result.take()
-    }
-
-    pub(super) fn put(&self, result: T) {
-        *lock(&self.result) = Some(result);
-        self.arrived.notify_one();
-    }
-}
-
 impl Inbox for Waiter<Outcome> {
     fn deliver(&self, _token: Token, outcome: Outcome) {
         self.put(outcome);
@@ -127,15 +88,5 @@ mod tests {
         assert!(!rings(&mailbox));
         mailbox.put(3, b'c');
         assert!(rings(&mailbox));
-    }
-
-    #[test]
-    fn a_waiter_gets_its_result_or_goes_on() {
-        let waiter = Waiter::default();
-        assert_eq!(waiter.wait(Duration::ZERO), None);
-        std::thread::scope(|scope| {
-            scope.spawn(|| waiter.put(7));
-            assert_eq!(waiter.wait(Duration::from_secs(60)), Some(7));
-        });
     }
 }

@@ -1,9 +1,11 @@
 //! Child processes: one thread starts, feeds, reads, times and reaps all of them.
 
-mod below;
 mod child;
+mod descendants;
 mod detach;
 mod fork;
+mod held;
+mod job;
 mod kill;
 mod launch;
 mod mailbox;
@@ -15,14 +17,15 @@ mod serving;
 mod signal;
 mod spec;
 mod streams;
+mod sync;
 mod warm;
 
-pub use detach::start_detached;
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
-pub use kill::{Killed, Standing, kill_processes, process_status};
-pub use mailbox::{Mailbox, Waiter};
+pub use job::{Ending, Inbox, Outcome, Report, Token};
+pub use kill::{Killed, ProcessStatus, kill_processes, process_status};
+pub use mailbox::Mailbox;
 pub use procfs::ProcessId;
-pub use reactor::{Token, cancel, shut_down, start};
-pub use run::{Ending, Inbox, Outcome, Report};
+pub use reactor::{cancel, shut_down, start, start_detached};
 pub use spec::{Limits, Program};
-pub use warm::{Pool, Standing as TemplateStanding, Warm};
+pub use sync::Waiter;
+pub use warm::{Pool, TemplateStats, Warm};

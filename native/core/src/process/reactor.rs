@@ -5,7 +5,7 @@
 use std::ffi::CString;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -18,32 +18,20 @@ use rustix::io::{Errno, write};
 use rustix::process::{Pid, getpid};
 
 use super::detach::Detachment;
+use super::job::{Inbox, Job, Token, next_token};
 use super::launch::{SignalsBlocked, block_signals, restore_signals, without_signals};
-use super::mailbox::{Waiter, lock};
-use super::run::{Inbox, Job};
-use super::serving::{BELL, Serving, Turn};
+use super::procfs::ProcessId;
+use super::serving::{BELL, Command, Serving, Turn};
 use super::spec::{Limits, Program};
 use super::streams::Log;
+use super::sync::{Waiter, lock};
 use super::warm::Warm;
-use crate::error::OsFailure;
-
-/// Names a run for as long as the host lives.
-pub type Token = u64;
+use crate::error::{OsFailure, Result as CoreResult};
 
 const NAME: &str = "ryecore-reactor";
 const EVENTS_A_TURN: usize = 256;
 const THREAD_STACK_BYTES: usize = 256 * 1024;
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
-
-/// What other threads ask of the reactor.
-pub(super) enum Command {
-    Start(Job),
-    Cancel(Token),
-    Detach(Detachment),
-    ShutDown(Arc<Waiter<()>>),
-    /// What belongs to this pool; the waiter learns of the end.
-    ClosePool(u64, Option<Arc<Waiter<()>>>),
-}
 
 /// The reactor of this process. It is never freed: its thread lives as long as the process.
 pub(super) struct Reactor {
@@ -57,11 +45,6 @@ pub(super) struct Reactor {
 
 static REACTOR: AtomicPtr<Reactor> = AtomicPtr::new(ptr::null_mut());
 static STARTING: Mutex<()> = Mutex::new(());
-static LAST_TOKEN: AtomicU64 = AtomicU64::new(0);
-
-pub(super) fn next_token() -> Token {
-    LAST_TOKEN.fetch_add(1, Ordering::Relaxed) + 1
-}
 
 /// The reactor that runs in this process already.
 pub(super) fn running() -> Option<&'static Reactor> {
@@ -138,10 +121,10 @@ impl Reactor {
             }
             let commands = std::mem::take(&mut *lock(&self.commands));
             if !commands.is_empty() {
-                serving.look_again();
+                serving.begin_check_round();
             }
             for command in commands {
-                serving.obey(command, &turn);
+                serving.execute(command, &turn);
             }
             serving.on_time(&turn);
             serving.tend(&turn);
@@ -228,9 +211,15 @@ pub fn cancel(token: Token) {
     }
 }
 
-pub(super) fn detach(detachment: Detachment) -> Result<(), OsFailure> {
+/// Requests a detached start: `stdin` as a file of its own, both outputs appended to `log`.
+pub fn start_detached(
+    program: Program,
+    stdin: &[u8],
+    log: &Path,
+) -> CoreResult<Arc<Waiter<CoreResult<ProcessId>>>> {
+    let (detachment, answer) = Detachment::new(program, stdin, log)?;
     reactor()?.submit(Command::Detach(detachment));
-    Ok(())
+    Ok(answer)
 }
 
 /// Kills and reaps every run; whether all ended within `patience`.

@@ -1,87 +1,23 @@
-//! One run: the descriptors of a child, its phase, and what is reported at its end.
+//! One run: the descriptors of a child, its phase, and the report at its end.
 
-use std::ffi::CString;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::{Errno, ioctl_fionbio};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid,
 };
 
 use super::child::{Cause, Phase};
-use super::launch::{Launched, SignalsBlocked, Stack, Stdio, launch};
+use super::job::{Ending, Inbox, Job, Report, Token};
+use super::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use super::procfs::Snapshot;
-use super::reactor::Token;
-use super::signal::signal_group;
-use super::spec::{Limits, Program};
-use super::streams::{Capture, Feed, Log, above_stdio};
-use super::warm::{Child, Go, Key, Spare, Warm, Why};
+use super::signal::{reap, signal_group};
+use super::spec::Limits;
+use super::streams::{Capture, Feed, input_pipe, output_pipe};
+use super::warm::{Child, ColdReason, GoPipe, Key, Spare};
 use crate::error::OsFailure;
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    Exited,
-    Signaled,
-    TimedOut,
-    Cancelled,
-    /// Somebody else reaped the child: its status is lost.
-    Unknown,
-}
-
-/// What a run leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub ending: Ending,
-    pub exit_code: Option<i32>,
-    pub signal: Option<i32>,
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
-    pub stdout_total_bytes: u64,
-    pub stderr_total_bytes: u64,
-    pub duration: Duration,
-    /// 0 for a run that was cancelled before it started.
-    pub pid: i32,
-    /// Processes that left the group, and were seen at an untidy end.
-    pub left_behind: Vec<i32>,
-    /// Whether it ran in a child that a template had forked ahead.
-    pub warm: bool,
-    /// Why it did not, where it could have.
-    pub why_cold: Option<Why>,
-}
-
-pub type Outcome = std::result::Result<Report, OsFailure>;
-
-/// Where a run's outcome goes.
-pub trait Inbox: Send + Sync {
-    fn deliver(&self, token: Token, outcome: Outcome);
-}
-
-/// A run that was asked for.
-pub(super) struct Job {
-    pub(super) token: Token,
-    pub(super) program: Program,
-    /// Variables of this call alone, each `NAME=VALUE`: a template knows nothing of them.
-    pub(super) own_env: Vec<CString>,
-    pub(super) stdin: Arc<Vec<u8>>,
-    pub(super) limits: Limits,
-    pub(super) log: Option<Arc<Log>>,
-    pub(super) inbox: Arc<dyn Inbox>,
-    /// Until it is decided that it starts cold.
-    pub(super) warm: Option<Warm>,
-    pub(super) why_cold: Option<Why>,
-}
-
-/// What every launch needs, made once.
-#[derive(Debug)]
-pub(super) struct Kit {
-    pub(super) stack: Stack,
-    pub(super) null: OwnedFd,
-}
 
 pub(super) struct Run {
     pub(super) pid: Pid,
@@ -94,44 +30,17 @@ pub(super) struct Run {
     pub(super) stderr: Capture,
     pub(super) started: Instant,
     /// Of a run in a child that was forked ahead.
-    pub(super) loan: Option<Box<Loan>>,
-    why_cold: Option<Why>,
+    pub(super) lease: Option<Box<Lease>>,
+    why_cold: Option<ColdReason>,
     inbox: Arc<dyn Inbox>,
 }
 
 /// What a run needs that was given a spare: it may turn out that it never began.
-pub(super) struct Loan {
+pub(super) struct Lease {
     pub(super) job: Job,
     pub(super) key: Key,
-    go: Go,
+    go: GoPipe,
     is_taken_back: bool,
-}
-
-impl Kit {
-    pub(super) fn new() -> Result<Self, Errno> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        Ok(Self {
-            stack: Stack::new()?,
-            null: above_stdio(open("/dev/null", flags, Mode::empty())?)?,
-        })
-    }
-}
-
-pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((above_stdio(reader)?, above_stdio(writer)?))
-}
-
-pub(super) fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (ours, theirs) = pipe()?;
-    ioctl_fionbio(&ours, true)?;
-    Ok((ours, theirs))
-}
-
-pub(super) fn input_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (theirs, ours) = pipe()?;
-    ioctl_fionbio(&ours, true)?;
-    Ok((ours, theirs))
 }
 
 /// The pipes of one run: ours first, then the child's.
@@ -178,20 +87,20 @@ impl Run {
 
     /// Gives the job to a child that was forked ahead, if that is alive.
     pub(super) fn adopt(spare: Spare, key: Key, job: Job) -> Result<Self, Box<(Child, Job)>> {
-        let Spare { child, mut wires } = spare;
-        let feed = rest_of(wires.input, &job);
+        let Spare { child, mut pipes } = spare;
+        let feed = rest_of(pipes.input, &job);
         let started = Instant::now();
-        if !wires.go.tell(&job.own_env) {
+        if !pipes.go.tell(&job.own_env) {
             return Err(Box::new((child, job)));
         }
         let launched = Launched {
             pid: child.pid,
             pidfd: child.pidfd,
         };
-        let output = (wires.output, wires.error);
+        let output = (pipes.output, pipes.error);
         let mut run = Self::of(launched, feed, output, started, &job);
-        let go = wires.go;
-        run.loan = Some(Box::new(Loan {
+        let go = pipes.go;
+        run.lease = Some(Box::new(Lease {
             job,
             key,
             go,
@@ -220,7 +129,7 @@ impl Run {
             stdout: capture(stdout),
             stderr: capture(stderr),
             started,
-            loan: None,
+            lease: None,
             why_cold: job.why_cold.clone(),
             inbox: Arc::clone(&job.inbox),
         }
@@ -228,19 +137,19 @@ impl Run {
 
     /// Whether its child, dead now, never took the word to go on, and nobody ended it.
     pub(super) fn never_began(&self) -> bool {
-        let loan = self.loan.as_ref().filter(|_| self.phase.cause().is_none());
-        loan.is_some_and(|loan| loan.is_taken_back || !loan.go.was_taken())
+        let lease = self.lease.as_ref().filter(|_| self.phase.cause().is_none());
+        lease.is_some_and(|lease| lease.is_taken_back || !lease.go.was_taken())
     }
 
     /// Ends a child that has not taken the word to go on, and takes that back: it can't begin any
     /// more, whatever it was held up by.
     pub(super) fn end_unless_begun(&mut self) {
         let is_ending = self.phase.cause().is_some();
-        let loan = self.loan.as_mut().filter(|_| !is_ending);
-        if let Some(loan) = loan
-            && loan.go.take_back()
+        let lease = self.lease.as_mut().filter(|_| !is_ending);
+        if let Some(lease) = lease
+            && lease.go.take_back()
         {
-            loan.is_taken_back = true;
+            lease.is_taken_back = true;
             self.signal_group(Signal::KILL);
         }
     }
@@ -253,7 +162,7 @@ impl Run {
         // A group that is gone already is what the signal was for.
         let sent = signal_group(self.pidfd.as_fd(), self.pid, signal);
         // But a child that was forked ahead leads none before it has come to that.
-        if sent == Err(Errno::SRCH) && self.loan.is_some() {
+        if sent == Err(Errno::SRCH) && self.lease.is_some() {
             let _ = pidfd_send_signal(&self.pidfd, signal);
         }
     }
@@ -263,7 +172,7 @@ impl Run {
     pub(super) fn into_job(self) -> Option<(Job, Key)> {
         self.signal_group(Signal::KILL);
         reap(&self.pidfd);
-        let Loan { mut job, key, .. } = *self.loan?;
+        let Lease { mut job, key, .. } = *self.lease?;
         let waited = self.started.elapsed();
         let timeout = job.limits.timeout;
         job.limits.timeout = timeout.map(|time| time.saturating_sub(waited));
@@ -302,11 +211,11 @@ impl Run {
             duration: self.started.elapsed(),
             pid: self.pid.as_raw_nonzero().get(),
             left_behind,
-            warm: self.loan.is_some(),
+            warm: self.lease.is_some(),
             why_cold: self.why_cold,
         };
         // Descriptors go before the word: who has it finds none of them open.
-        drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd, self.loan));
+        drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd, self.lease));
         self.inbox.deliver(token, Ok(report));
     }
 }
@@ -317,12 +226,6 @@ fn rest_of(pipe: OwnedFd, job: &Job) -> Option<Feed> {
     (!feed.pump()).then_some(feed)
 }
 
-/// The status of a dead leader; `None` when somebody else has taken it.
-pub(super) fn reap(pidfd: &OwnedFd) -> Option<WaitIdStatus> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    waitid(WaitId::PidFd(pidfd.as_fd()), options).ok().flatten()
-}
-
 fn ending(cause: Option<Cause>, status: Option<&WaitIdStatus>) -> Ending {
     match (cause, status) {
         (Some(Cause::TimedOut), _) => Ending::TimedOut,
@@ -330,30 +233,5 @@ fn ending(cause: Option<Cause>, status: Option<&WaitIdStatus>) -> Ending {
         (None, None) => Ending::Unknown,
         (None, Some(status)) if status.exited() => Ending::Exited,
         (None, Some(_)) => Ending::Signaled,
-    }
-}
-
-impl Job {
-    pub(super) fn failed(self, failure: OsFailure) {
-        self.inbox.deliver(self.token, Err(failure));
-    }
-
-    /// The report of a run that was cancelled before it began.
-    pub(super) fn never_started(self) {
-        let report = Report {
-            ending: Ending::Cancelled,
-            exit_code: None,
-            signal: None,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            stdout_total_bytes: 0,
-            stderr_total_bytes: 0,
-            duration: Duration::ZERO,
-            pid: 0,
-            left_behind: Vec::new(),
-            warm: false,
-            why_cold: None,
-        };
-        self.inbox.deliver(self.token, Ok(report));
     }
 }

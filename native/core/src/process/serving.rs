@@ -12,14 +12,15 @@ use rustix::process::Signal;
 
 use super::child::{Action, Cause, Event, Phase};
 use super::detach::Detachment;
-use super::launch::SignalsBlocked;
-use super::mailbox::Waiter;
+use super::job::{Job, Token};
+use super::launch::{Kit, SignalsBlocked};
 use super::procfs::Snapshot;
-use super::reactor::{Command, Token};
 use super::room::{DESCRIPTORS_A_RUN, FEWEST_RUNS, allowed, is_shortage};
-use super::run::{Job, Kit, Run, reap};
+use super::run::Run;
+use super::signal::reap;
 use super::streams::{Capture, Feed};
-use super::warm::{Hand, Handed, Key, Spare, Standing as TemplateStanding, Start, Templates};
+use super::sync::Waiter;
+use super::warm::{Handovers, Key, Spare, Start, TemplateStats, Templates, TurnContext};
 use crate::error::OsFailure;
 
 const SCRATCH_BYTES: usize = 256 * 1024;
@@ -33,6 +34,16 @@ const STDERR: u64 = 3;
 /// The data of an event that is about no run; tokens begin at 1.
 pub(super) const BELL: u64 = 0;
 
+/// A request of another thread.
+pub(super) enum Command {
+    Start(Job),
+    Cancel(Token),
+    Detach(Detachment),
+    ShutDown(Arc<Waiter<()>>),
+    /// Ends the templates of a pool, and notifies the waiter of their end.
+    ClosePool(u64, Option<Arc<Waiter<()>>>),
+}
+
 /// Everything that the thread serves.
 pub(super) struct Serving {
     epoll: BorrowedFd<'static>,
@@ -44,7 +55,7 @@ pub(super) struct Serving {
     detached: HashMap<Token, OwnedFd>,
     deadlines: BTreeSet<(Instant, Token)>,
     templates: Templates,
-    handed: Handed,
+    handovers: Handovers,
     scratch: Vec<u8>,
     closing: Vec<Arc<Waiter<()>>>,
 }
@@ -74,7 +85,7 @@ impl Serving {
             detached: HashMap::new(),
             deadlines: BTreeSet::new(),
             templates: Templates::new(epoll),
-            handed: Handed::default(),
+            handovers: Handovers::default(),
             scratch: vec![0; SCRATCH_BYTES],
             closing: Vec::new(),
         })
@@ -83,12 +94,12 @@ impl Serving {
     /// How long nothing is due.
     pub(super) fn idle_time(&self) -> Option<Duration> {
         let first = self.deadlines.first().map(|(due, _)| *due);
-        let due = [first, self.templates.due(), self.handed.due()];
+        let due = [first, self.templates.due(), self.handovers.due()];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    pub(super) fn obey(&mut self, command: Command, turn: &Turn<'_>) {
+    pub(super) fn execute(&mut self, command: Command, turn: &Turn<'_>) {
         match command {
             Command::Start(job) => {
                 self.waiting.push_back(job);
@@ -102,8 +113,8 @@ impl Serving {
     }
 
     /// Jobs are coming that were asked for after what was looked at so far.
-    pub(super) fn look_again(&mut self) {
-        self.templates.look_again();
+    pub(super) fn begin_check_round(&mut self) {
+        self.templates.begin_check_round();
     }
 
     /// Whether a job can begin at once, without this thread.
@@ -113,9 +124,9 @@ impl Serving {
 
     /// Begins it; what it does not become by that is left to the next turn.
     pub(super) fn begin(&mut self, job: Job) {
-        self.look_again();
+        self.begin_check_round();
         self.templates.offer(job, Instant::now());
-        self.go_on();
+        self.start_released();
     }
 
     pub(super) fn on_ready(&mut self, event: Readiness, turn: &Turn<'_>) {
@@ -148,10 +159,10 @@ impl Serving {
             .due()
             .is_some_and(|due| due <= Instant::now())
         {
-            self.with_hand(turn, Templates::on_time);
+            self.with_context(turn, Templates::on_time);
         }
         let now = Instant::now();
-        while let Some(token) = self.handed.pop_due(now) {
+        while let Some(token) = self.handovers.pop_due(now) {
             if let Some(run) = self.runs.get_mut(&token) {
                 run.end_unless_begun();
             }
@@ -176,7 +187,7 @@ impl Serving {
             };
             if job.warm.is_some() {
                 self.templates.offer(job, Instant::now());
-                self.go_on();
+                self.start_released();
                 continue;
             }
             match Run::start(&self.kit, turn.proof, &job) {
@@ -206,38 +217,38 @@ impl Serving {
         allowed.saturating_sub(used)
     }
 
-    fn with_hand<T>(
+    fn with_context<T>(
         &mut self,
         turn: &Turn<'_>,
-        act: impl FnOnce(&mut Templates, &mut Hand<'_>) -> T,
+        act: impl FnOnce(&mut Templates, &mut TurnContext<'_>) -> T,
     ) -> T {
         let allowed = allowed();
-        let mut hand = Hand {
+        let mut context = TurnContext {
             kit: &self.kit,
             proof: turn.proof,
             allowed,
             room: self.room(allowed),
             scratch: &mut self.scratch,
-            runs: &self.runs,
+            is_run: &|pid| self.runs.values().any(|run| run.pid == pid),
             now: Instant::now(),
         };
-        act(&mut self.templates, &mut hand)
+        act(&mut self.templates, &mut context)
     }
 
     /// The end of a turn: what can wait until here.
     pub(super) fn tend(&mut self, turn: &Turn<'_>) {
         // Those who were answered come before anything else is asked for.
-        self.go_on();
-        if self.templates.is_stirred() {
-            self.with_hand(turn, Templates::tend);
-            self.go_on();
+        self.start_released();
+        if self.templates.is_dirty() {
+            self.with_context(turn, Templates::tend);
+            self.start_released();
         }
         self.start_waiting(turn);
     }
 
     /// Begins the jobs that the templates let go.
-    fn go_on(&mut self) {
-        while let Some(start) = self.templates.last_start() {
+    fn start_released(&mut self) {
+        while let Some(start) = self.templates.take_start() {
             match start {
                 Start::Cold(mut job, why) => {
                     job.warm = None;
@@ -255,7 +266,7 @@ impl Serving {
             Ok(run) => {
                 // From here on its end is the run's.
                 let _ = epoll::delete(self.epoll, &run.pidfd);
-                self.handed.add(token, Instant::now());
+                self.handovers.add(token, Instant::now());
                 self.serve(token, run);
             }
             Err(refused) => {
@@ -291,12 +302,12 @@ impl Serving {
         }
     }
 
-    pub(super) fn standings(&self, pool: u64) -> Vec<TemplateStanding> {
-        self.templates.standings(pool)
+    pub(super) fn stats(&self, pool: u64) -> Vec<TemplateStats> {
+        self.templates.stats(pool)
     }
 
     /// Whoever waits for the end of everything learns of it.
-    fn tell_if_empty(&mut self) {
+    fn notify_if_empty(&mut self) {
         if self.runs.is_empty() && self.templates.is_empty() {
             for waiter in self.closing.drain(..) {
                 waiter.put(());
@@ -306,8 +317,8 @@ impl Serving {
 
     fn serve(&mut self, token: Token, run: Run) {
         if let Err(errno) = self.register(token, &run) {
-            if let Some(loan) = &run.loan {
-                self.templates.returned(loan.key, true);
+            if let Some(lease) = &run.lease {
+                self.templates.returned(lease.key, true);
             }
             return run.give_up(token, OsFailure::new("watch", "a child's pipes", errno));
         }
@@ -351,10 +362,10 @@ impl Serving {
 
     /// About no run: a template, what it forked, or a detached child.
     fn on_other(&mut self, token: Token, source: u64, turn: &Turn<'_>) {
-        if self.with_hand(turn, |templates, hand| {
-            templates.on_ready(token, source, hand)
+        if self.with_context(turn, |templates, context| {
+            templates.on_ready(token, source, context)
         }) {
-            return self.tell_if_empty();
+            return self.notify_if_empty();
         }
         if let Some(pidfd) = self.detached.remove(&token) {
             let _ = epoll::delete(self.epoll, &pidfd);
@@ -412,14 +423,15 @@ impl Serving {
         for fd in [run.stdout.fd(), run.stderr.fd()].into_iter().flatten() {
             let _ = epoll::delete(self.epoll, fd);
         }
-        if let Some(loan) = &run.loan {
-            self.templates.returned(loan.key, true);
-            self.handed.settle(|token| !self.runs.contains_key(&token));
+        if let Some(lease) = &run.lease {
+            self.templates.returned(lease.key, true);
+            self.handovers
+                .settle(|token| !self.runs.contains_key(&token));
         }
         let look = || Arc::clone(turn.snapshot.get_or_init(|| Arc::new(Snapshot::take())));
         run.finish(token, look);
         self.start_waiting(turn);
-        self.tell_if_empty();
+        self.notify_if_empty();
     }
 
     fn cancel(&mut self, token: Token, turn: &Turn<'_>) {
@@ -445,12 +457,12 @@ impl Serving {
     /// Kills every run; detached children live on.
     fn shut_down(&mut self, waiter: Arc<Waiter<()>>, turn: &Turn<'_>) {
         self.templates.close(None);
-        self.go_on();
+        self.start_released();
         for job in self.waiting.drain(..) {
             job.never_started();
         }
         self.closing.push(waiter);
-        self.tell_if_empty();
+        self.notify_if_empty();
         let tokens: Vec<_> = self.runs.keys().copied().collect();
         for token in tokens {
             let Some(run) = self.runs.get_mut(&token) else {

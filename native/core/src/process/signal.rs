@@ -1,9 +1,11 @@
-//! Signals to a whole process group, by the descriptor of its leader.
+//! Signals to a process group, and the reaping of its leader, by the leader's descriptor.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
 
 use super::procfs::stat_of;
 
@@ -37,6 +39,12 @@ pub(super) fn has_ended(process: BorrowedFd<'_>) -> bool {
     };
     let mut look = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
     poll(&mut look, Some(&at_once)) != Ok(0)
+}
+
+/// The status of a dead leader; `None` when somebody else has taken it.
+pub(super) fn reap(pidfd: &OwnedFd) -> Option<WaitIdStatus> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    waitid(WaitId::PidFd(pidfd.as_fd()), options).ok().flatten()
 }
 
 /// Before a leader is reaped its number is nobody else's. Afterwards it is still the group's while

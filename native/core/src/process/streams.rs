@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fstat, open};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio, read, write};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::error::OsFailure;
 
@@ -24,6 +25,23 @@ pub(super) fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, Errno> {
         return Ok(fd);
     }
     fcntl_dupfd_cloexec(&fd, 3)
+}
+
+pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((above_stdio(reader)?, above_stdio(writer)?))
+}
+
+pub(super) fn output_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (ours, theirs) = pipe()?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+pub(super) fn input_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (theirs, ours) = pipe()?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
 }
 
 /// A log to append to, made for its owner alone where it is missing.

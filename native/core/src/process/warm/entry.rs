@@ -5,19 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::handle::{Standing, Warm, Way};
-use super::policy::{Demand, RESTS, Trouble, Why};
+use super::policy::{Demand, Trouble};
+use super::start::{ColdReason, Key, Origin, RESTS, TemplateStats, Warm};
 use super::template::Template;
-use crate::process::reactor::Token;
-use crate::process::run::{Job, Run};
+use crate::process::job::Job;
 use crate::process::spec::Program;
-
-/// One start of one pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::process) struct Key {
-    pub(super) pool: u64,
-    pub(super) start: u64,
-}
 
 pub(super) struct Entry {
     pub(super) origin: Origin,
@@ -29,31 +21,8 @@ pub(super) struct Entry {
     /// Jobs that wait for the next fork.
     pub(super) queue: VecDeque<Job>,
     /// Runs that are served by children of its templates.
-    pub(super) lent: usize,
+    pub(super) leased: usize,
     pub(super) bound_bytes: u64,
-}
-
-/// What the templates of one start are made from.
-#[derive(Debug)]
-pub(super) struct Origin {
-    pub(super) program: Program,
-    pub(super) way: Way,
-}
-
-impl Origin {
-    /// Whether a start of this program is that very one; the key is but a hash of it.
-    pub(super) fn is_of(&self, program: &Program, warm: &Warm) -> bool {
-        self.way == warm.way && self.program == *program
-    }
-}
-
-impl Key {
-    pub(super) fn of(warm: &Warm) -> Self {
-        Self {
-            pool: warm.pool.id,
-            start: warm.start,
-        }
-    }
 }
 
 impl Entry {
@@ -62,14 +31,14 @@ impl Entry {
         Self {
             origin: Origin {
                 program: program.clone(),
-                way: warm.way.clone(),
+                applied: warm.applied.clone(),
             },
             demand: Demand::new(gap, now),
             trouble: Trouble::default(),
             template: None,
             is_wanted: true,
             queue: VecDeque::new(),
-            lent: 0,
+            leased: 0,
             bound_bytes: warm.pool.memory_bytes,
         }
     }
@@ -80,7 +49,7 @@ impl Entry {
     }
 
     /// Why a call starts cold that comes while nobody can serve it.
-    pub(super) fn why_cold(&self) -> Why {
+    pub(super) fn why_cold(&self) -> ColdReason {
         match &self.template {
             Some(template) if template.ready_at.is_some() => RESTS,
             None if self.trouble.failures > 0 => self.trouble.why_cold(),
@@ -98,9 +67,9 @@ impl Entry {
         self.template.as_ref()?.due(&self.demand)
     }
 
-    pub(super) fn standing(&self) -> Option<Standing> {
+    pub(super) fn stats(&self) -> Option<TemplateStats> {
         let trouble = &self.trouble;
-        let standing = Standing {
+        let standing = TemplateStats {
             state: "failed",
             pid: 0,
             spares: 0,
@@ -110,7 +79,7 @@ impl Entry {
             reason: trouble.reason.clone(),
         };
         match &self.template {
-            Some(template) => Some(Standing {
+            Some(template) => Some(TemplateStats {
                 state: if template.ready_at.is_some() {
                     "ready"
                 } else {
@@ -122,7 +91,7 @@ impl Entry {
                 memory_bytes: template.bytes(),
                 ..standing
             }),
-            None if trouble.is_refused => Some(Standing {
+            None if trouble.is_refused => Some(TemplateStats {
                 state: "refused",
                 ..standing
             }),
@@ -131,10 +100,11 @@ impl Entry {
     }
 }
 
-/// Whether a process has its place already, so that no template can have just forked it.
+/// Whether a process is a run, a template or a spare already, so that no template can have just
+/// forked it.
 pub(super) fn is_known(
     entries: &HashMap<Key, Entry>,
-    runs: &HashMap<Token, Run>,
+    is_run: &dyn Fn(Pid) -> bool,
     pid: Pid,
 ) -> bool {
     let mut templates = entries.values().filter_map(|entry| entry.template.as_ref());
@@ -142,5 +112,5 @@ pub(super) fn is_known(
         let mut spares = template.spares.iter();
         template.pid == pid || spares.any(|spare| spare.child.pid == pid)
     };
-    runs.values().any(|run| run.pid == pid) || templates.any(is_in)
+    is_run(pid) || templates.any(is_in)
 }

@@ -4,20 +4,21 @@
 //! There it forks with `CLONE_PARENT`, so that what it forks are children of the host. All of this
 //! lives on the reactor's thread, and nothing here ever waits.
 
+mod conditions;
 mod entry;
-mod grave;
-mod handed;
 mod handle;
+mod handover;
 mod policy;
 mod pool;
+mod reaper;
 mod spare;
+mod start;
 mod template;
 mod upkeep;
-mod witness;
 
-pub(super) use entry::Key;
-pub(super) use handed::Handed;
-pub use handle::{Pool, Standing, Warm};
-pub(super) use policy::Why;
-pub(super) use pool::{Hand, Start, Templates};
-pub(super) use spare::{Child, Go, Spare};
+pub use handle::Pool;
+pub(super) use handover::Handovers;
+pub(super) use pool::{Start, Templates, TurnContext};
+pub(super) use spare::{Child, GoPipe, Spare};
+pub(super) use start::{ColdReason, Key};
+pub use start::{TemplateStats, Warm};

@@ -1,12 +1,8 @@
 //! When there are templates and spares, how many, and until when: pure decisions.
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Why a job that could have been warm is not, in words for its trace.
-pub(in crate::process) type Why = Cow<'static, str>;
-
-pub(super) const RESTS: Why = Cow::Borrowed("its template can't fork at present");
+use super::start::ColdReason;
 
 /// A second call within that time shows demand.
 const REPEATED_WITHIN: Duration = Duration::from_secs(60);
@@ -120,7 +116,7 @@ impl Trouble {
     }
 
     /// In words for the trace of a call.
-    pub(super) fn why_cold(&self) -> Why {
+    pub(super) fn why_cold(&self) -> ColdReason {
         let what = if self.is_refused {
             "no template can be made of it"
         } else {

@@ -8,24 +8,23 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::entry::{Entry, Key, is_known};
-use super::grave::Grave;
-use super::handle::{Standing, Warm};
-use super::policy::{self, RESTS, Why};
+use super::conditions::Surroundings;
+use super::entry::{Entry, is_known};
+use super::policy;
+use super::reaper::Reaper;
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
-use super::template::{CONTROL, LEADER, Said, hear, reason_of};
-use super::witness::Surroundings;
-use crate::process::launch::SignalsBlocked;
-use crate::process::mailbox::Waiter;
-use crate::process::reactor::{Token, next_token};
-use crate::process::run::{Job, Kit, Run};
+use super::start::{ColdReason, Key, RESTS, TemplateStats, Warm};
+use super::template::{CONTROL, LEADER, Message, reason_of, receive};
+use crate::process::job::{Job, Token, next_token};
+use crate::process::launch::{Kit, SignalsBlocked};
 use crate::process::spec::Program;
+use crate::process::sync::Waiter;
 
 /// Descriptors of a template, of a spare or one that was asked for, and how many more a run has
 /// that was served by one.
 const OF_A_TEMPLATE: usize = 3;
 pub(super) const OF_A_SPARE: usize = 5;
-const OF_A_LOAN: usize = 1;
+const OF_A_LEASE: usize = 1;
 
 const READ_TOO_LATE: &str = "something that it has read is younger than it";
 const MOST_SEEN: usize = 1024;
@@ -33,16 +32,17 @@ const MOST_ENTRIES: usize = 64;
 
 /// How a job goes on.
 pub(in crate::process) enum Start {
-    Cold(Job, Why),
+    Cold(Job, ColdReason),
     Warm(Job, Spare, Key),
 }
 
 /// What the thread lends.
-pub(in crate::process) struct Hand<'turn> {
+pub(in crate::process) struct TurnContext<'turn> {
     pub(in crate::process) kit: &'turn Kit,
     pub(in crate::process) proof: &'turn SignalsBlocked,
     pub(in crate::process) scratch: &'turn mut [u8],
-    pub(in crate::process) runs: &'turn HashMap<Token, Run>,
+    /// Whether a process is one of the runs.
+    pub(in crate::process) is_run: &'turn dyn Fn(Pid) -> bool,
     /// Descriptors that may be used, and how many of them are left.
     pub(in crate::process) allowed: u64,
     pub(in crate::process) room: u64,
@@ -56,9 +56,9 @@ pub(in crate::process) struct Templates {
     pub(super) entries: HashMap<Key, Entry>,
     /// Whose template or spare an event is about.
     pub(super) owners: HashMap<Token, Key>,
-    pub(super) grave: Grave,
+    pub(super) reaper: Reaper,
     /// Entries for which something is to be done.
-    pub(super) stirred: Vec<Key>,
+    pub(super) dirty: Vec<Key>,
     /// Jobs that are to go on.
     outbox: VecDeque<Start>,
     pub(super) around: Option<Surroundings>,
@@ -72,8 +72,8 @@ impl Templates {
             seen: HashMap::new(),
             entries: HashMap::new(),
             owners: HashMap::new(),
-            grave: Grave::new(epoll),
-            stirred: Vec::new(),
+            reaper: Reaper::new(epoll),
+            dirty: Vec::new(),
             outbox: VecDeque::new(),
             around: None,
             look: 1,
@@ -81,7 +81,7 @@ impl Templates {
     }
 
     /// From here on jobs are offered that a look made before does not cover.
-    pub(in crate::process) fn look_again(&mut self) {
+    pub(in crate::process) fn begin_check_round(&mut self) {
         self.look += 1;
     }
 
@@ -114,8 +114,8 @@ impl Templates {
             let why = "another start has its place";
             return self.outbox.push_back(Start::Cold(job, why.into()));
         }
-        stir(&mut self.stirred, key);
-        entry.demand.call(entry.lent + entry.queue.len() + 1, now);
+        mark_dirty(&mut self.dirty, key);
+        entry.demand.call(entry.leased + entry.queue.len() + 1, now);
         match &entry.template {
             Some(template) if template.serves_at(now) => {
                 entry.queue.push_back(job);
@@ -132,7 +132,7 @@ impl Templates {
     }
 
     /// The first call is counted alone. Gives the reason why it starts cold.
-    fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) -> Why {
+    fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) -> ColdReason {
         let since = |time| now.saturating_duration_since(time);
         let gap = self.seen.insert(key, now).map(since);
         if let Some(gap) = gap.filter(|gap| policy::shows_demand(*gap)) {
@@ -140,7 +140,7 @@ impl Templates {
             self.make_room_for_entry();
             self.entries
                 .insert(key, Entry::new(program, warm, gap, now));
-            stir(&mut self.stirred, key);
+            mark_dirty(&mut self.dirty, key);
             return "its template starts beside this call".into();
         }
         if self.seen.len() > MOST_SEEN {
@@ -177,7 +177,7 @@ impl Templates {
         }
         // Who waits came before this look began; one is enough for all of them.
         if template.looked != self.look {
-            if let Some(why) = template.witness.broken(around) {
+            if let Some(why) = template.conditions.broken(around) {
                 return self.retire(key, why.into());
             }
             template.looked = self.look;
@@ -188,7 +188,7 @@ impl Templates {
             };
             if let Some(job) = entry.queue.pop_front() {
                 self.owners.remove(&spare.child.token);
-                entry.lent += 1;
+                entry.leased += 1;
                 self.outbox.push_back(Start::Warm(job, spare, key));
             }
         }
@@ -196,7 +196,7 @@ impl Templates {
 
     /// A spare turned out to be dead before its go could be said.
     pub(in crate::process) fn refuse(&mut self, child: Child, key: Key) {
-        self.grave.take_child(key.pool, child);
+        self.reaper.take_child(key.pool, child);
         self.returned(key, false);
     }
 
@@ -205,11 +205,11 @@ impl Templates {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
-        entry.lent = entry.lent.saturating_sub(1);
+        entry.leased = entry.leased.saturating_sub(1);
         if let Some(template) = &mut entry.template {
             template.stillborn = if has_begun { 0 } else { template.stillborn + 1 };
             if !has_begun {
-                stir(&mut self.stirred, key);
+                mark_dirty(&mut self.dirty, key);
             }
         }
     }
@@ -227,7 +227,7 @@ impl Templates {
         &mut self,
         token: Token,
         source: u64,
-        hand: &mut Hand<'_>,
+        context: &mut TurnContext<'_>,
     ) -> bool {
         let Some(&key) = self.owners.get(&token) else {
             if source != LEADER {
@@ -235,8 +235,8 @@ impl Templates {
                 return true;
             }
             let entries = &self.entries;
-            let is_known = |pid| is_known(entries, hand.runs, pid);
-            return self.grave.on_death(token, hand.scratch, &is_known);
+            let is_known = |pid| is_known(entries, context.is_run, pid);
+            return self.reaper.on_death(token, context.scratch, &is_known);
         };
         let template = self
             .entries
@@ -245,11 +245,11 @@ impl Templates {
         match template {
             Some(template) if template.token != token => self.on_spare_death(key, token),
             Some(template) => match source {
-                LEADER => self.on_template_death(key, hand),
-                CONTROL => self.listen(key, hand),
+                LEADER => self.on_template_death(key, context),
+                CONTROL => self.listen(key, context),
                 _ => {
                     if let Some(reason) = template.printed(self.epoll) {
-                        self.fail(key, reason, hand.now);
+                        self.fail(key, reason, context.now);
                     }
                 }
             },
@@ -259,13 +259,13 @@ impl Templates {
     }
 
     /// What it has said before its end counts: a reason, say.
-    fn on_template_death(&mut self, key: Key, hand: &mut Hand<'_>) {
-        self.listen(key, hand);
+    fn on_template_death(&mut self, key: Key, context: &mut TurnContext<'_>) {
+        self.listen(key, context);
         if let Some(Entry {
             template: Some(_), ..
         }) = self.entries.get(&key)
         {
-            self.fail(key, "it ended".to_owned(), hand.now);
+            self.fail(key, "it ended".to_owned(), context.now);
         }
     }
 
@@ -281,39 +281,39 @@ impl Templates {
             .iter()
             .position(|spare| spare.child.token == token);
         if let Some(spare) = position.and_then(|position| template.spares.remove(position)) {
-            self.grave.take_child(key.pool, spare.child);
+            self.reaper.take_child(key.pool, spare.child);
         }
-        stir(&mut self.stirred, key);
+        mark_dirty(&mut self.dirty, key);
     }
 
-    pub(super) fn listen(&mut self, key: Key, hand: &mut Hand<'_>) {
+    pub(super) fn listen(&mut self, key: Key, context: &mut TurnContext<'_>) {
         loop {
             let entry = self.entries.get_mut(&key);
             let Some(template) = entry.and_then(|entry| entry.template.as_mut()) else {
                 return;
             };
             let is_ready = template.ready_at.is_some();
-            let failure = match hear(&template.socket, hand.scratch) {
+            let failure = match receive(&template.socket, context.scratch) {
                 None => return,
-                Some(Said::Ready(paths)) if !is_ready => {
-                    if template.witness.take_in(paths) {
-                        self.on_template_ready(key, hand.now)
+                Some(Message::Ready(paths)) if !is_ready => {
+                    if template.conditions.take_in(paths) {
+                        self.on_template_ready(key, context.now)
                     } else {
                         Some(READ_TOO_LATE.to_owned())
                     }
                 }
-                Some(Said::No(reason)) if !is_ready => Some(reason_of(reason)),
-                Some(Said::No(_)) => {
-                    let is_answer = template.answered(hand.now).is_some();
-                    self.rest(key, hand.now);
+                Some(Message::No(reason)) if !is_ready => Some(reason_of(reason)),
+                Some(Message::No(_)) => {
+                    let is_answer = template.answered(context.now).is_some();
+                    self.rest(key, context.now);
                     (!is_answer).then(|| "it answers what nobody has asked".to_owned())
                 }
-                Some(Said::Forked(pid)) if is_ready => self.on_forked(key, pid, hand),
-                Some(Said::Gone) => Some("it ended".to_owned()),
+                Some(Message::Forked(pid)) if is_ready => self.on_forked(key, pid, context),
+                Some(Message::Gone) => Some("it ended".to_owned()),
                 Some(_) => Some("it says what makes no sense".to_owned()),
             };
             if let Some(reason) = failure {
-                return self.fail(key, reason, hand.now);
+                return self.fail(key, reason, context.now);
             }
         }
     }
@@ -326,8 +326,8 @@ impl Templates {
             return Some(reason);
         }
         // What it has read by now stays in it: it must have been what was verified.
-        if let Some(sealed) = &entry.origin.way.recipe.sealed {
-            if !template.witness.is_younger_than_all_of(sealed) {
+        if let Some(sealed) = &entry.origin.applied.recipe.sealed {
+            if !template.conditions.is_younger_than_all_of(sealed) {
                 return Some(READ_TOO_LATE.to_owned());
             }
             if sealed.broken().is_some() {
@@ -336,23 +336,23 @@ impl Templates {
         }
         template.ready_at = Some(now);
         template.measure();
-        stir(&mut self.stirred, key);
+        mark_dirty(&mut self.dirty, key);
         self.keep_within_memory(key);
         None
     }
 
     /// Gives the reason why it is unfit.
-    fn on_forked(&mut self, key: Key, pid: Pid, hand: &Hand<'_>) -> Option<String> {
-        let is_known = is_known(&self.entries, hand.runs, pid) || self.grave.holds(pid);
+    fn on_forked(&mut self, key: Key, pid: Pid, context: &TurnContext<'_>) -> Option<String> {
+        let is_known = is_known(&self.entries, context.is_run, pid) || self.reaper.holds(pid);
         let template = self.entries.get_mut(&key)?.template.as_mut()?;
-        let Some(wires) = template.answered(hand.now).filter(|_| !is_known) else {
+        let Some(pipes) = template.answered(context.now).filter(|_| !is_known) else {
             return Some("it names a process that it was not asked for".to_owned());
         };
         let pidfd = match hold(pid) {
             Ok(pidfd) => pidfd,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
                 kill_and_reap(pid);
-                self.rest(key, hand.now);
+                self.rest(key, context.now);
                 return None;
             }
             Err(_) => return Some("it names a process that is not the host's child".to_owned()),
@@ -361,16 +361,16 @@ impl Templates {
         let child = Child { token, pid, pidfd };
         if watch(self.epoll, token, LEADER, child.pidfd.as_fd()).is_err() {
             kill_and_reap(pid);
-            self.rest(key, hand.now);
+            self.rest(key, context.now);
             return None;
         }
         template.forks += 1;
         let look = policy::look_after(template.looks);
-        template.look_at.get_or_insert(hand.now + look);
-        template.spares.push_back(Spare { child, wires });
+        template.look_at.get_or_insert(context.now + look);
+        template.spares.push_back(Spare { child, pipes });
         self.owners.insert(token, key);
         self.serve_queue(key);
-        stir(&mut self.stirred, key);
+        mark_dirty(&mut self.dirty, key);
         None
     }
 
@@ -381,7 +381,7 @@ impl Templates {
         };
         let coming = entry.template.as_mut().map_or(0, |template| {
             template.rests_until = now.checked_add(policy::REST);
-            template.asked.len() + template.spares.len()
+            template.pending_forks.len() + template.spares.len()
         });
         while entry.queue.len() > coming {
             let job = entry.queue.pop_back();
@@ -400,7 +400,7 @@ impl Templates {
     }
 
     /// Ends a template and its spares; who waits for them starts cold, and is told why.
-    pub(super) fn retire(&mut self, key: Key, why: Why) {
+    pub(super) fn retire(&mut self, key: Key, why: ColdReason) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -411,16 +411,16 @@ impl Templates {
             for spare in &template.spares {
                 self.owners.remove(&spare.child.token);
             }
-            self.grave.take_template(key.pool, template);
+            self.reaper.take_template(key.pool, template);
         }
     }
 
-    pub(in crate::process) fn is_stirred(&self) -> bool {
-        !self.stirred.is_empty()
+    pub(in crate::process) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// A job that is to go on; the last one comes first.
-    pub(in crate::process) fn last_start(&mut self) -> Option<Start> {
+    pub(in crate::process) fn take_start(&mut self) -> Option<Start> {
         self.outbox.pop_back()
     }
 
@@ -429,17 +429,17 @@ impl Templates {
         let of_entry = |entry: &Entry| {
             let of_template = entry.template.as_ref().map_or(0, |template| {
                 OF_A_TEMPLATE
-                    + template.witness.descriptors()
-                    + (template.spares.len() + template.asked.len()) * OF_A_SPARE
+                    + template.conditions.descriptors()
+                    + (template.spares.len() + template.pending_forks.len()) * OF_A_SPARE
             });
-            of_template + entry.lent * OF_A_LOAN
+            of_template + entry.leased * OF_A_LEASE
         };
         let standing: usize = self.entries.values().map(of_entry).sum();
-        (standing + self.grave.len()) as u64
+        (standing + self.reaper.len()) as u64
     }
 
     pub(in crate::process) fn is_empty(&self) -> bool {
-        self.grave.len() == 0 && self.entries.values().all(|entry| entry.template.is_none())
+        self.reaper.len() == 0 && self.entries.values().all(|entry| entry.template.is_none())
     }
 
     /// Ends what belongs to a pool, or everything.
@@ -455,17 +455,17 @@ impl Templates {
 
     /// Takes the word when nothing of a pool is left.
     pub(in crate::process) fn wait(&mut self, pool: u64, waiter: Arc<Waiter<()>>) {
-        self.grave.wait(pool, waiter);
+        self.reaper.wait(pool, waiter);
     }
 
-    pub(in crate::process) fn standings(&self, pool: u64) -> Vec<Standing> {
+    pub(in crate::process) fn stats(&self, pool: u64) -> Vec<TemplateStats> {
         let of_pool = self.entries.iter().filter(|(key, _)| key.pool == pool);
-        of_pool.filter_map(|(_, entry)| entry.standing()).collect()
+        of_pool.filter_map(|(_, entry)| entry.stats()).collect()
     }
 }
 
-fn stir(stirred: &mut Vec<Key>, key: Key) {
-    if !stirred.contains(&key) {
-        stirred.push(key);
+fn mark_dirty(dirty: &mut Vec<Key>, key: Key) {
+    if !dirty.contains(&key) {
+        dirty.push(key);
     }
 }

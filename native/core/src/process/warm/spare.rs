@@ -10,28 +10,28 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
 };
 
-use crate::process::Token;
-use crate::process::run::{input_pipe, output_pipe, pipe};
+use crate::process::job::Token;
+use crate::process::streams::{input_pipe, output_pipe, pipe};
 
 /// The host's ends of what a forked child is wired to.
 #[derive(Debug)]
-pub(in crate::process) struct Wires {
+pub(in crate::process) struct SparePipes {
     pub(in crate::process) input: OwnedFd,
     pub(in crate::process) output: OwnedFd,
     pub(in crate::process) error: OwnedFd,
-    pub(in crate::process) go: Go,
+    pub(in crate::process) go: GoPipe,
 }
 
 /// The pipe through which a child is told to go on, and the length of what it was told.
 #[derive(Debug)]
-pub(in crate::process) struct Go(OwnedFd, usize);
+pub(in crate::process) struct GoPipe(OwnedFd, usize);
 
 /// A pipe takes so much in one piece.
 const MOST_TOLD: usize = libc::PIPE_BUF;
 
 /// The child's ends, in the order of the protocol.
 #[derive(Debug)]
-pub(super) struct Sent([OwnedFd; 4]);
+pub(super) struct ChildEnds([OwnedFd; 4]);
 
 /// Who it is.
 #[derive(Debug)]
@@ -45,29 +45,29 @@ pub(in crate::process) struct Child {
 #[derive(Debug)]
 pub(in crate::process) struct Spare {
     pub(in crate::process) child: Child,
-    pub(in crate::process) wires: Wires,
+    pub(in crate::process) pipes: SparePipes,
 }
 
 /// Four pipes, made before anybody waits for them.
-pub(super) fn wires() -> Result<(Wires, Sent), Errno> {
+pub(super) fn open_pipes() -> Result<(SparePipes, ChildEnds), Errno> {
     let (input, output, error) = (input_pipe()?, output_pipe()?, output_pipe()?);
     let (waiting, go) = pipe()?;
-    let ours = Wires {
+    let ours = SparePipes {
         input: input.0,
         output: output.0,
         error: error.0,
-        go: Go(go, 0),
+        go: GoPipe(go, 0),
     };
-    Ok((ours, Sent([input.1, output.1, error.1, waiting])))
+    Ok((ours, ChildEnds([input.1, output.1, error.1, waiting])))
 }
 
-impl Sent {
+impl ChildEnds {
     pub(super) fn fds(&self) -> [BorrowedFd<'_>; 4] {
         self.0.each_ref().map(AsFd::as_fd)
     }
 }
 
-impl Go {
+impl GoPipe {
     /// Whether the child could be told, and with it the variables of its call.
     pub(in crate::process) fn tell(&mut self, own_env: &[CString]) -> bool {
         let mut word = vec![b'g'];

@@ -16,15 +16,14 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-use super::entry::Origin;
+use super::conditions::{LaunchConditions, Surroundings};
 use super::policy::{self, Demand};
-use super::spare::{Sent, Spare, Wires, watch, wires};
-use super::witness::{Surroundings, Witness};
-use crate::process::Token;
-use crate::process::launch::{Launched, SignalsBlocked, Stdio, launch};
-use crate::process::run::{Kit, output_pipe};
+use super::spare::{ChildEnds, Spare, SparePipes, open_pipes, watch};
+use super::start::Origin;
+use crate::process::job::Token;
+use crate::process::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use crate::process::spec::Program;
-use crate::process::streams::above_stdio;
+use crate::process::streams::{above_stdio, output_pipe};
 
 /// What a template's events are about; a spare has the first alone.
 pub(super) const LEADER: u64 = 0;
@@ -36,8 +35,8 @@ const REASON_CHARS: usize = 200;
 
 /// A fork that the template was asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) wires: Wires,
+pub(super) struct PendingFork {
+    pub(super) pipes: SparePipes,
     at: Instant,
 }
 
@@ -50,8 +49,8 @@ pub(super) struct Template {
     /// What it prints; nothing, or it is none.
     pub(super) output: Option<OwnedFd>,
     pub(super) ready_at: Option<Instant>,
-    pub(super) witness: Witness,
-    pub(super) asked: VecDeque<Asked>,
+    pub(super) conditions: LaunchConditions,
+    pub(super) pending_forks: VecDeque<PendingFork>,
     pub(super) spares: VecDeque<Spare>,
     pub(super) forks: u64,
     /// Spares in a row that died before their call began.
@@ -73,7 +72,7 @@ pub(super) struct Template {
 
 /// What a template says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said<'message> {
+pub(super) enum Message<'message> {
     Ready(&'message [u8]),
     No(&'message [u8]),
     Forked(Pid),
@@ -84,7 +83,7 @@ pub(super) enum Said<'message> {
 
 /// Why a fork was not asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unasked {
+pub(super) enum ForkRefusal {
     /// It has enough before it.
     Busy,
     /// The host has no descriptors left.
@@ -93,15 +92,15 @@ pub(super) enum Unasked {
     Gone,
 }
 
-fn understand(message: &[u8]) -> Said<'_> {
+fn parse_message(message: &[u8]) -> Message<'_> {
     if let Some(paths) = message.strip_prefix(b"ready\0") {
-        return Said::Ready(paths);
+        return Message::Ready(paths);
     }
     if message == b"ready" {
-        return Said::Ready(b"");
+        return Message::Ready(b"");
     }
     if let Some(reason) = message.strip_prefix(b"no\0") {
-        return Said::No(reason);
+        return Message::No(reason);
     }
     let number = std::str::from_utf8(message).ok();
     let number = number
@@ -109,23 +108,23 @@ fn understand(message: &[u8]) -> Said<'_> {
         .filter(|pid| *pid > 1);
     number
         .and_then(Pid::from_raw)
-        .map_or(Said::Nonsense, Said::Forked)
+        .map_or(Message::Nonsense, Message::Forked)
 }
 
 /// The next message; `None` while there is none.
-pub(super) fn hear<'scratch>(
+pub(super) fn receive<'scratch>(
     socket: &OwnedFd,
     scratch: &'scratch mut [u8],
-) -> Option<Said<'scratch>> {
+) -> Option<Message<'scratch>> {
     loop {
         match recv(socket, &mut *scratch, RecvFlags::TRUNC) {
-            Ok((0, 0)) => return Some(Said::Gone),
-            Ok((count, whole)) if whole <= count => return Some(understand(&scratch[..count])),
-            Ok(_) => return Some(Said::Nonsense),
+            Ok((0, 0)) => return Some(Message::Gone),
+            Ok((count, whole)) if whole <= count => return Some(parse_message(&scratch[..count])),
+            Ok(_) => return Some(Message::Nonsense),
             // Who ends without having read all leaves an error before the last message, once.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return None,
-            Err(_) => return Some(Said::Gone),
+            Err(_) => return Some(Message::Gone),
         }
     }
 }
@@ -143,7 +142,7 @@ impl Template {
     /// Starts the program with its other argument, and sends it what it runs there.
     pub(super) fn launch(
         token: Token,
-        Origin { program, way }: &Origin,
+        Origin { program, applied }: &Origin,
         around: &Surroundings,
         kit: &Kit,
         proof: &SignalsBlocked,
@@ -151,9 +150,9 @@ impl Template {
         let failed = |what: &str, errno: Errno| format!("{what}: {errno}");
         let (socket, control) = sockets().map_err(|errno| failed("it got no socket", errno))?;
         let (output, printed) = output_pipe().map_err(|errno| failed("it got no pipe", errno))?;
-        let witness = Witness::before_launch(&program.path, &program.cwd, around)
+        let conditions = LaunchConditions::before_launch(&program.path, &program.cwd, around)
             .map_err(|errno| failed("its program can't be looked at", errno))?;
-        let program = program.with_argument(way.arg_index, way.recipe.arg.clone());
+        let program = program.with_argument(applied.arg_index, applied.recipe.arg.clone());
         let stdio = Stdio {
             stdin: kit.null.as_fd(),
             stdout: printed.as_fd(),
@@ -171,8 +170,8 @@ impl Template {
             socket,
             output: Some(output),
             ready_at: None,
-            witness,
-            asked: VecDeque::new(),
+            conditions,
+            pending_forks: VecDeque::new(),
             spares: VecDeque::new(),
             forks: 0,
             stillborn: 0,
@@ -187,7 +186,7 @@ impl Template {
             last_answer: launched_at,
         };
         // One that does not take them never gets ready.
-        for content in [&way.recipe.program, &way.recipe.settings] {
+        for content in [&applied.recipe.program, &applied.recipe.settings] {
             let _ = send(&template.socket, content, SendFlags::NOSIGNAL);
         }
         Ok(template)
@@ -227,31 +226,31 @@ impl Template {
     }
 
     /// Asks for another child.
-    pub(super) fn ask(&mut self, now: Instant) -> Result<(), Unasked> {
-        if self.asked.len() >= policy::MOST_UNANSWERED {
-            return Err(Unasked::Busy);
+    pub(super) fn request_fork(&mut self, now: Instant) -> Result<(), ForkRefusal> {
+        if self.pending_forks.len() >= policy::MOST_UNANSWERED {
+            return Err(ForkRefusal::Busy);
         }
-        let (ours, theirs) = wires().map_err(|_| Unasked::Shortage)?;
+        let (ours, theirs) = open_pipes().map_err(|_| ForkRefusal::Shortage)?;
         match send_fork(&self.socket, &theirs) {
             Ok(()) => {
-                self.asked.push_back(Asked {
-                    wires: ours,
+                self.pending_forks.push_back(PendingFork {
+                    pipes: ours,
                     at: now,
                 });
                 Ok(())
             }
-            Err(Errno::AGAIN) if !self.asked.is_empty() => Err(Unasked::Busy),
+            Err(Errno::AGAIN) if !self.pending_forks.is_empty() => Err(ForkRefusal::Busy),
             Err(Errno::AGAIN | Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
-                Err(Unasked::Shortage)
+                Err(ForkRefusal::Shortage)
             }
-            Err(_) => Err(Unasked::Gone),
+            Err(_) => Err(ForkRefusal::Gone),
         }
     }
 
     /// The first fork that was asked for is answered now.
-    pub(super) fn answered(&mut self, now: Instant) -> Option<Wires> {
+    pub(super) fn answered(&mut self, now: Instant) -> Option<SparePipes> {
         self.last_answer = now;
-        self.asked.pop_front().map(|asked| asked.wires)
+        self.pending_forks.pop_front().map(|asked| asked.pipes)
     }
 
     pub(super) fn served(&self, now: Instant) -> Duration {
@@ -264,7 +263,7 @@ impl Template {
         if self.ready_at.is_none() {
             return self.launched_at.checked_add(policy::READY_WITHIN);
         }
-        let asked = self.asked.front()?;
+        let asked = self.pending_forks.front()?;
         asked
             .at
             .max(self.last_answer)
@@ -315,7 +314,7 @@ fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((above_stdio(ours)?, above_stdio(theirs)?))
 }
 
-fn send_fork(socket: &OwnedFd, sent: &Sent) -> Result<(), Errno> {
+fn send_fork(socket: &OwnedFd, sent: &ChildEnds) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds = sent.fds();
@@ -360,20 +359,20 @@ mod tests {
 
     #[test]
     fn messages() {
-        let pid = |number| Said::Forked(Pid::from_raw(number).unwrap());
-        let cases: [(&[u8], Said<'_>); 9] = [
-            (b"ready\0/a\0/b", Said::Ready(b"/a\0/b")),
-            (b"ready\0", Said::Ready(b"")),
-            (b"ready", Said::Ready(b"")),
-            (b"no\0two threads", Said::No(b"two threads")),
+        let pid = |number| Message::Forked(Pid::from_raw(number).unwrap());
+        let cases: [(&[u8], Message<'_>); 9] = [
+            (b"ready\0/a\0/b", Message::Ready(b"/a\0/b")),
+            (b"ready\0", Message::Ready(b"")),
+            (b"ready", Message::Ready(b"")),
+            (b"no\0two threads", Message::No(b"two threads")),
             (b"4711", pid(4711)),
-            (b"1", Said::Nonsense),
-            (b"-4", Said::Nonsense),
-            (b"hello", Said::Nonsense),
-            (b"\xff", Said::Nonsense),
+            (b"1", Message::Nonsense),
+            (b"-4", Message::Nonsense),
+            (b"hello", Message::Nonsense),
+            (b"\xff", Message::Nonsense),
         ];
         for (message, said) in cases {
-            assert_eq!(understand(message), said);
+            assert_eq!(parse_message(message), said);
         }
     }
 
@@ -390,7 +389,10 @@ mod tests {
         send(&theirs, b"no\0two threads", SendFlags::empty()).unwrap();
         drop(theirs);
         let mut scratch = [0; 64];
-        assert_eq!(hear(&ours, &mut scratch), Some(Said::No(b"two threads")));
-        assert_eq!(hear(&ours, &mut scratch), Some(Said::Gone));
+        assert_eq!(
+            receive(&ours, &mut scratch),
+            Some(Message::No(b"two threads"))
+        );
+        assert_eq!(receive(&ours, &mut scratch), Some(Message::Gone));
     }
 }

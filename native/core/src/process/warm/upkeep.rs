@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::entry::{Entry, Key};
+use super::conditions::Surroundings;
+use super::entry::Entry;
 use super::policy::{self, Excess, Tenant};
-use super::pool::{Hand, OF_A_SPARE, Templates};
+use super::pool::{OF_A_SPARE, Templates, TurnContext};
 use super::spare::kill_and_reap;
-use super::template::{Template, Unasked};
-use super::witness::Surroundings;
-use crate::process::reactor::next_token;
+use super::start::Key;
+use super::template::{ForkRefusal, Template};
+use crate::process::job::next_token;
 
 const MAKES_WAY: &str = "another template took its memory";
 /// What a fork takes while it is asked for.
@@ -16,25 +17,25 @@ const WHILE_ASKED: u64 = 9;
 
 impl Templates {
     /// Does what was put off during the turn.
-    pub(in crate::process) fn tend(&mut self, hand: &mut Hand<'_>) {
-        for key in std::mem::take(&mut self.stirred) {
+    pub(in crate::process) fn tend(&mut self, context: &mut TurnContext<'_>) {
+        for key in std::mem::take(&mut self.dirty) {
             let Some(entry) = self.entries.get_mut(&key) else {
                 continue;
             };
             if std::mem::take(&mut entry.is_wanted) {
-                self.start_template(key, hand);
+                self.start_template(key, context);
             }
-            self.replenish(key, hand);
+            self.replenish(key, context);
         }
     }
 
-    fn start_template(&mut self, key: Key, hand: &Hand<'_>) {
+    fn start_template(&mut self, key: Key, context: &TurnContext<'_>) {
         let tenants = self.tenants(key.pool);
         let Some(entry) = self.entries.get(&key) else {
             return;
         };
         if policy::is_full(&tenants, entry.bound_bytes) {
-            match policy::makes_way(&tenants, entry.demand.gap(), hand.now) {
+            match policy::makes_way(&tenants, entry.demand.gap(), context.now) {
                 Some(other) => self.retire(other, MAKES_WAY.into()),
                 None => return,
             }
@@ -49,7 +50,7 @@ impl Templates {
             return;
         };
         let token = next_token();
-        let launched = Template::launch(token, &entry.origin, around, hand.kit, hand.proof);
+        let launched = Template::launch(token, &entry.origin, around, context.kit, context.proof);
         let launched = launched.and_then(|template| match template.watch(self.epoll) {
             Ok(()) => Ok(template),
             Err(errno) => {
@@ -62,12 +63,12 @@ impl Templates {
                 self.owners.insert(token, key);
                 entry.template = Some(template);
             }
-            Err(reason) => entry.trouble.fail(reason, Duration::ZERO, hand.now),
+            Err(reason) => entry.trouble.fail(reason, Duration::ZERO, context.now),
         }
     }
 
     /// Asks for as many forks as are wanted.
-    fn replenish(&mut self, key: Key, hand: &mut Hand<'_>) {
+    fn replenish(&mut self, key: Key, context: &mut TurnContext<'_>) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -75,33 +76,33 @@ impl Templates {
             return;
         };
         if policy::is_barren(template.stillborn) {
-            return self.fail(key, "what it forks dies".to_owned(), hand.now);
+            return self.fail(key, "what it forks dies".to_owned(), context.now);
         }
-        if !template.forks_at(hand.now) {
+        if !template.forks_at(context.now) {
             return;
         }
         let waiting = entry.queue.len();
-        let wanted = waiting + entry.demand.spares_wanted(hand.now);
+        let wanted = waiting + entry.demand.spares_wanted(context.now);
         loop {
-            let coming = template.spares.len() + template.asked.len();
+            let coming = template.spares.len() + template.pending_forks.len();
             if coming >= wanted {
                 return;
             }
             let is_ahead = coming >= waiting;
-            if is_ahead && hand.room < hand.allowed / 2 {
+            if is_ahead && context.room < context.allowed / 2 {
                 return;
             }
-            let asked = if hand.room < WHILE_ASKED {
-                Err(Unasked::Shortage)
+            let asked = if context.room < WHILE_ASKED {
+                Err(ForkRefusal::Shortage)
             } else {
-                template.ask(hand.now)
+                template.request_fork(context.now)
             };
             match asked {
-                Ok(()) => hand.room -= OF_A_SPARE as u64,
-                Err(Unasked::Busy) => return,
-                Err(Unasked::Shortage) => return self.rest(key, hand.now),
-                Err(Unasked::Gone) => {
-                    return self.fail(key, "it ended".to_owned(), hand.now);
+                Ok(()) => context.room -= OF_A_SPARE as u64,
+                Err(ForkRefusal::Busy) => return,
+                Err(ForkRefusal::Shortage) => return self.rest(key, context.now),
+                Err(ForkRefusal::Gone) => {
+                    return self.fail(key, "it ended".to_owned(), context.now);
                 }
             }
         }
@@ -112,20 +113,20 @@ impl Templates {
         self.entries.values().filter_map(Entry::due).min()
     }
 
-    pub(in crate::process) fn on_time(&mut self, hand: &mut Hand<'_>) {
-        let now = hand.now;
+    pub(in crate::process) fn on_time(&mut self, context: &mut TurnContext<'_>) {
+        let now = context.now;
         let is_due = |entry: &Entry| entry.due().is_some_and(|due| due <= now);
         let due = self.entries.iter().filter(|(_, entry)| is_due(entry));
         let due: Vec<_> = due.map(|(key, _)| *key).collect();
         for key in due {
-            self.on_due(key, hand);
+            self.on_due(key, context);
         }
     }
 
-    fn on_due(&mut self, key: Key, hand: &mut Hand<'_>) {
+    fn on_due(&mut self, key: Key, context: &mut TurnContext<'_>) {
         // What it has said already counts, however late this thread comes to it.
-        self.listen(key, hand);
-        let now = hand.now;
+        self.listen(key, context);
+        let now = context.now;
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -144,7 +145,7 @@ impl Templates {
         if idle >= policy::SPARES_IDLE {
             for spare in template.spares.drain(..) {
                 self.owners.remove(&spare.child.token);
-                self.grave.take_child(key.pool, spare.child);
+                self.reaper.take_child(key.pool, spare.child);
             }
         }
         if template.look_at.is_some_and(|time| time <= now) {

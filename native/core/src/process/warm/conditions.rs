@@ -206,7 +206,7 @@ fn scheduling(tid: libc::pid_t) -> (i32, i32) {
 
 /// What one template was made from.
 #[derive(Debug)]
-pub(super) struct Witness {
+pub(super) struct LaunchConditions {
     launched_ns: i64,
     program: (CString, Seen),
     /// Where it was found: of a virtual environment that is replaced, the program may be the same.
@@ -217,7 +217,7 @@ pub(super) struct Witness {
     files: Vec<(CString, Option<Seen>)>,
 }
 
-impl Witness {
+impl LaunchConditions {
     /// Right before the launch.
     pub(super) fn before_launch(
         program: &CStr,
@@ -326,10 +326,10 @@ mod tests {
         CString::new(path.as_os_str().as_bytes()).unwrap()
     }
 
-    fn witness(scratch: &Scratch, around: &Surroundings, files: &[&str]) -> Witness {
+    fn witness(scratch: &Scratch, around: &Surroundings, files: &[&str]) -> LaunchConditions {
         scratch.write("cwd/some", b"");
         let cwd = c_string(&scratch.path("cwd"));
-        let mut witness = Witness::before_launch(c"/bin/sh", &cwd, around).unwrap();
+        let mut witness = LaunchConditions::before_launch(c"/bin/sh", &cwd, around).unwrap();
         // As if the launch had been later than it was, and the files older.
         witness.launched_ns += 1_000_000_000;
         let paths: Vec<_> = files
@@ -383,7 +383,7 @@ mod tests {
             std::os::unix::fs::symlink("/bin/sh", link).unwrap();
         }
         let program = c_string(&scratch.path("now/bin/sh"));
-        let seen = Witness::before_launch(&program, c"/", &around).unwrap();
+        let seen = LaunchConditions::before_launch(&program, c"/", &around).unwrap();
         assert_eq!(seen.broken(&around), None);
         std::fs::rename(scratch.path("now"), scratch.path("before")).unwrap();
         std::fs::rename(scratch.path("next"), scratch.path("now")).unwrap();
@@ -419,7 +419,7 @@ mod tests {
         let scratch = Scratch::new();
         let around = Surroundings::of_this_thread().unwrap();
         let file = c_string(&scratch.write("file", b"1"));
-        let mut seen = Witness::before_launch(c"/bin/sh", c"/", &around).unwrap();
+        let mut seen = LaunchConditions::before_launch(c"/bin/sh", c"/", &around).unwrap();
         assert!(seen.take_in(b""));
         assert!(!seen.take_in(file.as_bytes()));
     }

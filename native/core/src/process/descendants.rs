@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-use super::kill::Held;
+use super::held::HeldProcess;
 use super::procfs::{ProcessId, Snapshot, Stat, carries, stat_of};
 use crate::error::Result;
 
 /// The processes below some roots, as far as the looks so far have found them.
-pub(super) struct Below<'a> {
+pub(super) struct Descendants<'a> {
     /// The roots, the spared and the killer itself, by number and start.
     roots: HashSet<(i32, u64)>,
     spared: HashSet<(i32, u64)>,
@@ -24,9 +24,9 @@ pub(super) struct Below<'a> {
     found: HashMap<(i32, u64), OwnedFd>,
 }
 
-impl<'a> Below<'a> {
+impl<'a> Descendants<'a> {
     pub(super) fn new<'h>(
-        roots: impl Iterator<Item = &'h Held>,
+        roots: impl Iterator<Item = &'h HeldProcess>,
         spared: &[ProcessId],
         marks: &'a [Vec<u8>],
     ) -> Result<Self> {

@@ -9,12 +9,11 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, Signal};
 
 use super::spare::{Child, hold, is_own_child, kill, kill_and_reap, watch};
-use super::template::{Asked, LEADER, Said, Template, hear};
-use crate::process::mailbox::Waiter;
+use super::template::{LEADER, Message, PendingFork, Template, receive};
+use crate::process::job::{Token, next_token};
 use crate::process::procfs::forked_children;
-use crate::process::reactor::{Token, next_token};
-use crate::process::run::reap;
-use crate::process::signal::signal_group;
+use crate::process::signal::{reap, signal_group};
+use crate::process::sync::Waiter;
 
 /// A process that was killed.
 struct Dying {
@@ -27,17 +26,17 @@ struct Dying {
 
 struct Unheard {
     socket: OwnedFd,
-    asked: VecDeque<Asked>,
+    pending_forks: VecDeque<PendingFork>,
 }
 
 /// Who was killed and is not reaped yet.
-pub(super) struct Grave {
+pub(super) struct Reaper {
     epoll: BorrowedFd<'static>,
     dying: HashMap<Token, Dying>,
     waiting: Vec<(u64, Arc<Waiter<()>>)>,
 }
 
-impl Grave {
+impl Reaper {
     pub(super) fn new(epoll: BorrowedFd<'static>) -> Self {
         Self {
             epoll,
@@ -91,7 +90,7 @@ impl Grave {
             pidfd: template.pidfd,
             unheard: Some(Unheard {
                 socket: template.socket,
-                asked: template.asked,
+                pending_forks: template.pending_forks,
             }),
         };
         self.dying.insert(template.token, dying);
@@ -137,17 +136,17 @@ impl Grave {
         scratch: &mut [u8],
         is_known: &dyn Fn(Pid) -> bool,
     ) {
-        while !unheard.asked.is_empty() {
-            match hear(&unheard.socket, scratch) {
-                Some(Said::Forked(pid)) if !is_known(pid) && !self.holds(pid) => {
+        while !unheard.pending_forks.is_empty() {
+            match receive(&unheard.socket, scratch) {
+                Some(Message::Forked(pid)) if !is_known(pid) && !self.holds(pid) => {
                     self.take_pid(pool, pid);
                 }
-                Some(Said::Gone) | None => break,
+                Some(Message::Gone) | None => break,
                 Some(_) => {}
             }
-            unheard.asked.pop_front();
+            unheard.pending_forks.pop_front();
         }
-        if unheard.asked.is_empty() {
+        if unheard.pending_forks.is_empty() {
             return;
         }
         // The reactor's other children have all become their programs.

@@ -1,18 +1,18 @@
-//! Calls that were handed to a forked child: has it begun with them?
+//! Calls that were handovers to a forked child: has it begun with them?
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::process::Token;
+use crate::process::job::Token;
 
 /// A child that has not begun by then is stopped, or starves: its call is better off without it.
 const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The calls by age, the oldest first.
 #[derive(Debug, Default)]
-pub(in crate::process) struct Handed(VecDeque<(Instant, Token)>);
+pub(in crate::process) struct Handovers(VecDeque<(Instant, Token)>);
 
-impl Handed {
+impl Handovers {
     pub(in crate::process) fn add(&mut self, token: Token, now: Instant) {
         self.0.push_back((now + BEGUN_WITHIN, token));
     }
@@ -43,20 +43,20 @@ mod tests {
     #[test]
     fn each_is_looked_at_once_in_its_turn() {
         let start = Instant::now();
-        let mut handed = Handed::default();
-        assert_eq!(handed.due(), None);
+        let mut handovers = Handovers::default();
+        assert_eq!(handovers.due(), None);
         for token in 1..=4 {
-            handed.add(
+            handovers.add(
                 token,
                 start + Duration::from_millis(100) * u32::try_from(token).unwrap(),
             );
         }
-        handed.settle(|token| token != 2);
-        assert_eq!(handed.due(), Some(start + Duration::from_millis(1200)));
-        assert_eq!(handed.pop_due(start + Duration::from_millis(1199)), None);
+        handovers.settle(|token| token != 2);
+        assert_eq!(handovers.due(), Some(start + Duration::from_millis(1200)));
+        assert_eq!(handovers.pop_due(start + Duration::from_millis(1199)), None);
         let later = start + Duration::from_millis(1300);
-        assert_eq!(handed.pop_due(later), Some(2));
-        assert_eq!(handed.pop_due(later), Some(3));
-        assert_eq!(handed.pop_due(later), None);
+        assert_eq!(handovers.pop_due(later), Some(2));
+        assert_eq!(handovers.pop_due(later), Some(3));
+        assert_eq!(handovers.pop_due(later), None);
     }
 }

@@ -1,0 +1,99 @@
+//! Runs that are requested, and their results: the types that all parts of the reactor share.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::spec::{Limits, Program};
+use super::streams::Log;
+use super::warm::{ColdReason, Warm};
+use crate::error::OsFailure;
+
+/// Identifies a run, and whatever else the reactor watches, for the life of the host.
+pub type Token = u64;
+
+static LAST_TOKEN: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn next_token() -> Token {
+    LAST_TOKEN.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Exited,
+    Signaled,
+    TimedOut,
+    Cancelled,
+    /// Somebody else reaped the child: its status is lost.
+    Unknown,
+}
+
+/// What a run leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub ending: Ending,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub stdout_total_bytes: u64,
+    pub stderr_total_bytes: u64,
+    pub duration: Duration,
+    /// 0 for a run that was cancelled before it started.
+    pub pid: i32,
+    /// Processes that left the group, and were seen at an untidy end.
+    pub left_behind: Vec<i32>,
+    /// Whether it ran in a child that a template had forked ahead.
+    pub warm: bool,
+    /// Why it did not, where it could have.
+    pub why_cold: Option<ColdReason>,
+}
+
+pub type Outcome = std::result::Result<Report, OsFailure>;
+
+/// Where a run's outcome goes.
+pub trait Inbox: Send + Sync {
+    fn deliver(&self, token: Token, outcome: Outcome);
+}
+
+/// A run that was asked for.
+pub(super) struct Job {
+    pub(super) token: Token,
+    pub(super) program: Program,
+    /// Variables of this call alone, each `NAME=VALUE`: a template knows nothing of them.
+    pub(super) own_env: Vec<CString>,
+    pub(super) stdin: Arc<Vec<u8>>,
+    pub(super) limits: Limits,
+    pub(super) log: Option<Arc<Log>>,
+    pub(super) inbox: Arc<dyn Inbox>,
+    /// Until it is decided that it starts cold.
+    pub(super) warm: Option<Warm>,
+    pub(super) why_cold: Option<ColdReason>,
+}
+
+impl Job {
+    pub(super) fn failed(self, failure: OsFailure) {
+        self.inbox.deliver(self.token, Err(failure));
+    }
+
+    /// The report of a run that was cancelled before it began.
+    pub(super) fn never_started(self) {
+        let report = Report {
+            ending: Ending::Cancelled,
+            exit_code: None,
+            signal: None,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            stdout_total_bytes: 0,
+            stderr_total_bytes: 0,
+            duration: Duration::ZERO,
+            pid: 0,
+            left_behind: Vec::new(),
+            warm: false,
+            why_cold: None,
+        };
+        self.inbox.deliver(self.token, Ok(report));
+    }
+}
