@@ -53,7 +53,7 @@ async def main() -> None:
             clerk = Agent(name="clerk", provider="p", model=model, tools=["acme__stock", "price"])
             session = AgentSession(clerk, deps, on_event=lambda event: print(" ", event.to_dict()))
             reply = await session.send("What do all our lamps cost?")
-            print(f"\n{reply} ({reply.turns} turns, ${reply.cost_microcents / 1e8:.6f})")
+            print(f"\n{reply} ({reply.turns} turns, ${reply.cost_usd:.6f})")
 
 
 anyio.run(main)

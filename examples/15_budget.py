@@ -50,5 +50,5 @@ with tempfile.TemporaryDirectory() as home:
         thread = rye.start("directive:book/read_all")
         print(thread.result(), "", thread, "", sep="\n")
         for one in rye.threads.ledger.charges(thread.thread_id):
-            held, spent = one.held.spend_microcents / 1e8, one.actual.spend_microcents / 1e8
+            held, spent = one.held.spend_usd, one.actual.spend_usd
             print(f"  turn {one.turn:<2}  held ${held:.4f}  spent ${spent:.4f}  {one.mark}")

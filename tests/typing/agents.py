@@ -1,6 +1,7 @@
 """What a type checker sees of models, tools and agents. Checked by mypy and pyright, never run."""
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Literal, assert_never, assert_type
 
 from ryecore import (
@@ -107,8 +108,8 @@ async def async_tools_stay_async(ctx: ToolContext) -> None:
 
 def on_cost(record: AttemptRecord) -> None:
     tracker = CostTracker(lambda provider, model: Price("3", "15") if model == "m" else None)
-    assert_type(tracker.record(record).cost_microcents, int)
-    assert_type(tracker.cost_microcents, int)
+    assert_type(tracker.record(record).cost_usd, Decimal)
+    assert_type(tracker.cost_usd, Decimal)
 
 
 async def refresh(provider_id: str) -> bool:
@@ -175,7 +176,7 @@ def told(event: AgentEvent) -> str:
         case AgentToolCall() | AgentToolResult():
             return event.tool_id
         case CostUpdated():
-            return str(event.cost_microcents)
+            return str(event.cost_usd)
         case _:
             assert_never(event)
 

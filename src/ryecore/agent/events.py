@@ -4,9 +4,12 @@ Source: docs/design/agent-node.md#events.
 """
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import ClassVar, Literal, TypeAlias
 
 from attrs import frozen
+
+from ryecore.convert.money import to_usd
 
 __all__ = ["AgentEvent", "AgentToken", "AgentToolCall", "AgentToolResult", "CostUpdated", "Emit"]
 
@@ -142,6 +145,16 @@ class CostUpdated:
     priced: bool = True
     estimated: bool = False
     attempt_number: int | None = None
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """The cost of the try in US dollars."""
+        return to_usd(self.cost_microcents)
+
+    @property
+    def cumulative_cost_usd(self) -> Decimal:
+        """The total in US dollars."""
+        return to_usd(self.cumulative_cost_microcents)
 
     def to_dict(self) -> dict[str, object]:
         """The event as it goes over the wire."""

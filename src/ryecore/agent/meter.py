@@ -1,12 +1,14 @@
 """Count what a run's tries cost, and tell it as it happens."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 from attrs import frozen
 
 from ryecore.agent.events import CostUpdated, Emit
 from ryecore.agent.observer import AgentObserver
 from ryecore.agent.outcome import TokensUsed
+from ryecore.convert.money import to_usd
 from ryecore.llm.cost import AttemptCost, CostTracker, is_uncounted
 from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.plan import AttemptRecord
@@ -30,6 +32,11 @@ class Spent:
     cost_microcents: int
     unpriced: int
     estimated: int = 0
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """The cost in US dollars."""
+        return to_usd(self.cost_microcents)
 
     def since(self, before: "Spent") -> "Spent":
         """What came after an earlier look."""

@@ -6,6 +6,7 @@ Source: docs/design/agent-node.md#layers; decision 49.
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from inspect import iscoroutinefunction
 from typing import Final, Self, TypeAlias
 
@@ -77,9 +78,9 @@ class Reply:
         return self.spent.tokens_used
 
     @property
-    def cost_microcents(self) -> int:
-        """What they cost; 1 microcent is 1e-8 USD. A try without a price costs zero."""
-        return self.spent.cost_microcents
+    def cost_usd(self) -> Decimal:
+        """The cost of the reply in US dollars; a try without a price costs zero."""
+        return self.spent.cost_usd
 
     def __str__(self) -> str:
         return self.text
@@ -172,9 +173,9 @@ class AgentSession:
         return self.spent.tokens_used
 
     @property
-    def cost_microcents(self) -> int:
-        """What the whole conversation cost; 1 microcent is 1e-8 USD."""
-        return self.spent.cost_microcents
+    def cost_usd(self) -> Decimal:
+        """The cost of the whole conversation in US dollars."""
+        return self.spent.cost_usd
 
     async def send(
         self,
@@ -451,7 +452,7 @@ def _made(result: TurnResult, spent: Spent) -> Reply:
 
 def _figures(spent: Spent) -> str:
     used = spent.tokens_used
-    cost = f"${spent.cost_microcents / 1e8:.6f}{' and what has no price' * bool(spent.unpriced)}"
+    cost = f"${spent.cost_usd:.6f}{' and what has no price' * bool(spent.unpriced)}"
     about = "about " * used.estimated
     return f"{about}{used.input:,} tokens in, {used.output:,} out, {about}{cost}, {used.model}"
 

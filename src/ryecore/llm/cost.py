@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from ryecore.convert.money import to_usd
 from ryecore.errors import ConfigError
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
@@ -136,6 +137,11 @@ class AttemptCost:
     estimated: bool
     usage: Usage = _NOTHING
 
+    @property
+    def cost_usd(self) -> Decimal:
+        """The cost in US dollars."""
+        return to_usd(self.cost_microcents)
+
 
 class CostTracker:
     """Adds up what attempts cost: one tracker for one run.
@@ -166,6 +172,11 @@ class CostTracker:
         self.cost_microcents = 0
         self.unpriced = 0
         self.estimated = 0
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """The whole cost in US dollars."""
+        return to_usd(self.cost_microcents)
 
     @property
     def usage(self) -> Usage:

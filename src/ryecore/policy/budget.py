@@ -3,9 +3,12 @@
 Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
 
+from decimal import Decimal
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
+
+from ryecore.convert.money import to_usd
 
 __all__ = [
     "MOST",
@@ -42,6 +45,11 @@ class Amount:
 
     spend_microcents: int = 0
     tokens: int = 0
+
+    @property
+    def spend_usd(self) -> Decimal:
+        """The money in US dollars."""
+        return to_usd(self.spend_microcents)
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.spend_microcents + other.spend_microcents, self.tokens + other.tokens)

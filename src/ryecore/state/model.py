@@ -4,10 +4,12 @@ Source: docs/design/threads.md#states; decisions 35, 37 and 39.
 """
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Final, Literal, Self, get_args
 
 from attrs import frozen
 
+from ryecore.convert.money import to_usd
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
 
@@ -81,6 +83,11 @@ class Cost:
     output_tokens: int = 0
     spend_microcents: int = 0
     estimated: bool = False
+
+    @property
+    def spend_usd(self) -> Decimal:
+        """The money in US dollars."""
+        return to_usd(self.spend_microcents)
 
 
 @frozen

@@ -1,5 +1,7 @@
 """A conversation that keeps its messages, through errors too."""
 
+from decimal import Decimal
+
 import anyio
 import pytest
 
@@ -25,10 +27,10 @@ async def test_a_conversation_keeps_its_messages_and_adds_up_its_cost():
     session = studio.session()
     first = await session.send("1 + 2?")
     assert (first.text, first.output, first.turns) == ("3", "3", 2)
-    assert (first.tokens_used.input, first.cost_microcents) == (30, 3300)
+    assert (first.tokens_used.input, first.cost_usd) == (30, Decimal("0.000033"))
     second = await session.send("Sure?")
-    assert (second.tokens_used.input, second.cost_microcents) == (40, 4400)
-    assert (session.tokens_used.input, session.cost_microcents) == (70, 7700)
+    assert (second.tokens_used.input, second.cost_usd) == (40, Decimal("0.000044"))
+    assert (session.tokens_used.input, session.cost_usd) == (70, Decimal("0.000077"))
     assert [message.role for message in session.messages] == [
         "user", "assistant", "tool", "assistant", "user", "assistant",
     ]  # fmt: skip
