@@ -30,7 +30,7 @@ COMMAND = (
     "importlib.metadata",
     "ruamel.yaml",
     "ryecore.cli.commands",
-    "ryecore.cli.graphs_live",
+    "ryecore.graph.live",
     "ryecore.display",
     "ryecore.host_factory",
     "ryecore.state.registry",

@@ -1,21 +1,39 @@
-"""The commands that read items: fetch and search."""
+"""The commands on items: fetch, search, sign and verify."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 import click
 
 from ryecore.actions.fetch import FetchedItem
-from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import errors_shown, show, show_json
-from ryecore.cli.signals import stopped_by_signals
+from ryecore.actions.sign import SignReport
+from ryecore.actions.verify import VerifyReport
+from ryecore.cli.options import (
+    json_option,
+    project_option,
+)
+from ryecore.cli.output import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    errors_shown,
+    show,
+    show_json,
+)
+from ryecore.cli.projects import stopped_by_signals
+from ryecore.directives.parser import parse_directive
 from ryecore.display.text import StyledText
+from ryecore.errors import RyeError
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
+from ryecore.items.packages import lock_packages
+from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
 from ryecore.search.model import SearchResults
 
-__all__ = ["fetch", "search"]
+__all__ = ["fetch", "search", "sign", "verify"]
 
 
 @click.command(short_help="Show an item, or copy it to another space.")
@@ -134,3 +152,131 @@ def search(
 async def _search(project_path: str, query: str, **options: Any) -> SearchResults:
     async with Rye.open(project_path) as opened:
         return await opened.search(query, **options)
+
+
+# Signatures
+
+
+@click.command(short_help="Sign an item, or all that a glob matches.")
+@click.argument("pattern", metavar="REF|GLOB|FILE")
+@project_option
+@click.option("--user", is_flag=True, help="Sign in user space, not in the project.")
+@click.option("--packages", is_flag=True, help="Lock a package folder such as node_modules.")
+@json_option
+def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: bool) -> None:
+    """Sign an item, or all that a glob such as 'tool:acme/*' matches, with your key.
+
+    A glob is compared with the path below the kind's folder, with its extension and without.
+    """
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        if packages:
+            report = SignReport((lock_packages(Path(pattern), opened.keys.load()),))
+        else:
+            report = opened.sign(pattern, space="user" if user else "project")
+        if as_json:
+            show_json(report.to_dict())
+        else:
+            text = StyledText()
+            for one in report.signed:
+                text.line(("✓ ", "good"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
+                if problem := _unreadable(one.kind, one.path):
+                    text.line((f"  ! signed, but won't run: {problem}", "warn"))
+            for path, error in report.failed:
+                text.line(("✗ ", "bad"), str(path), (f"  {error}", "bad"))
+            text.line(
+                f"{len(report.signed)} of {len(report.signed) + len(report.failed)} signed"
+                + (
+                    f" with the key {report.signed[0].signature.fingerprint}"
+                    if report.signed
+                    else ""
+                )
+                + (f"; {report.skipped_text}" if report.skipped else "")
+            )
+            show(text)
+        if report.failed:
+            sys.exit(EXIT_FAILED)
+
+
+def _unreadable(kind: str, path: Path) -> str:
+    """Return why a signed document or directive can't be read; empty where it can."""
+    try:
+        if kind == "directive" and path.suffix == ".md":
+            parse_directive(path.read_bytes(), path)
+        elif kind == "tool" and path.suffix in DOCUMENT_EXTENSIONS:
+            parse_document(path.read_bytes(), path)
+    except RyeError as error:
+        return error.message.partition("\n")[0]
+    return ""
+
+
+@click.command(short_help="Verify an item, or all that a glob matches.")
+@click.argument("ref", metavar="REF|GLOB|FILE")
+@project_option
+@click.option("--user", is_flag=True, help="With a glob: in user space, not in the project.")
+@json_option
+def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
+    """Verify an item, or all that a glob such as 'tool:acme/*' matches; run nothing.
+
+    A glob is compared with the path below the kind's folder, with its extension and without.
+    """
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        if any(mark in ref for mark in "*?["):
+            report = opened.verify_all(ref, space="user" if user else "project")
+            _show_report(report, as_json=as_json)
+            return
+        item = opened.verify(ref)
+        source = item.source
+        document = {
+            "status": "success",
+            "item_id": str(source.ref),
+            "path": str(source.path),
+            "space": source.space.label,
+            "integrity": item.integrity,
+            "key_fp": item.fingerprint,
+        }
+        if as_json:
+            show_json(document)
+            return
+        text = StyledText()
+        text.line(*_seal(item), (f"  {source.space.label}", "dim"))
+        text.line(("  file  ", "dim"), str(source.path))
+        text.line(("  hash  ", "dim"), item.integrity)
+        text.line(("  key   ", "dim"), str(item.fingerprint))
+        show(text)
+
+
+def _show_report(report: VerifyReport, *, as_json: bool) -> None:
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        text = StyledText()
+        for item in report.verified:
+            text.line(*_seal(item), (f"  {item.source.path}", "dim"))
+        for path, error in report.failed:
+            text.line(("✗ ", "bad"), (str(path), "strong"))
+            text.line("  ", (error.message, "bad"))
+            text.line(("  next: ", "dim"), error.next_step)
+        text.line(f"{len(report.verified)} of {len(report.verified) + len(report.failed)} verified")
+        for path, error in report.failed_records:
+            text.line(("! ", "warn"), (str(path), "strong"), ("  record", "warn"))
+            text.line("  ", (error.message, "warn"))
+            text.line(("  next: ", "dim"), error.next_step)
+        if report.records or report.failed_records:
+            total = len(report.records) + len(report.failed_records)
+            text.line(
+                (f"{len(report.records)} of {total} records of threads attested by you", "dim")
+            )
+        show(text)
+    if report.failed:
+        sys.exit(EXIT_REFUSED)
+
+
+def _seal(item: VerifiedItem) -> tuple[tuple[str, str], ...]:
+    verified = item.is_verified
+    return (
+        ("✓ ", "good") if verified else ("! ", "warn"),
+        (str(item.source.ref), "strong"),
+        ("  verified", "good") if verified else ("  unverified (dev mode)", "warn"),
+    )

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 
 import anyio
 
-from ryecore.cli.output import show
+from ryecore.cli.output import show, tell
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
+from ryecore.policy.budget import NOTHING, Amount
 from ryecore.rye import Rye
 from ryecore.state.waiting import run_in_thread
 from ryecore.threads.rendering import render_change, render_tree
 from ryecore.threads.tree import TreeNode
 
 if TYPE_CHECKING:
+    from ryecore.graph.result import GraphResult
+    from ryecore.graph.run import GraphRun
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread
 
@@ -29,6 +32,7 @@ __all__ = [
     "LiveText",
     "LiveTree",
     "can_redraw",
+    "graph_to_its_end",
     "run_to_end",
     "size_of",
     "to_its_end",
@@ -42,6 +46,10 @@ _LAST_LOOK_S: Final = 2.0
 """How long the end of a thread may take to be drawn."""
 _OTHER_ROWS: Final = 9
 """What a tree needs beside its threads: a head, totals, notes, and the line of the cursor."""
+_QUIET: Final = "RYE_GRAPH_QUIET"
+_ROWS_BESIDE_NODES: Final = 4
+_DRAW_EVERY_S: Final = 0.1
+_COUNT_EVERY_S: Final = 1.0
 
 
 def can_redraw(out: TextIO | None) -> bool:
@@ -207,3 +215,88 @@ async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | No
     if not result:
         raise failed or KeyboardInterrupt
     return result[0]
+
+
+# A graph's run
+
+
+async def graph_to_its_end(run: "GraphRun", *, quiet: bool) -> "GraphResult":
+    """Wait for a run's end, in view of whoever sits at the terminal.
+
+    Args:
+        run: The run.
+        quiet: Whether nothing is told; nor is it where RYE_GRAPH_QUIET is 1.
+
+    Raises:
+        RyeError: It ended, but that could not be written.
+        KeyboardInterrupt: There was a second signal.
+    """
+    if quiet or sys.stderr is None or os.environ.get(_QUIET) == "1":
+        return await to_its_end(run, None)
+
+    async def view() -> None:
+        with suppress(RyeError):
+            if can_redraw(sys.stderr):
+                await _draw(run)
+            else:
+                await _tell(run)
+
+    return await to_its_end(run, view)
+
+
+async def _tell(run: "GraphRun") -> None:
+    from ryecore.graph.live import ProgressLines  # noqa: PLC0415 - to run graphs alone
+
+    lines = ProgressLines(len(run.graph.nodes))
+    async for event in run.events():
+        line = lines.line(event)
+        if line is not None:
+            text = StyledText()
+            text.line(line)
+            tell(text)
+
+
+async def _draw(run: "GraphRun") -> None:
+    from ryecore.graph.live import render_live  # noqa: PLC0415 - to run graphs alone
+    from ryecore.graph.projection import RunSight  # noqa: PLC0415
+
+    sight = RunSight()
+    with LiveText(sys.stderr) as live:
+        cost, counted_at = NOTHING, 0.0
+
+        def draw() -> None:
+            nonlocal cost, counted_at
+            if time.monotonic() - counted_at >= _COUNT_EVERY_S:
+                cost, counted_at = _cost(run), time.monotonic()
+            columns, rows = size_of(sys.stderr)
+            live.redraw(
+                render_live(
+                    run.graph,
+                    sight.seen(),
+                    width=columns - 1,
+                    rows=max(rows - _ROWS_BESIDE_NODES, 1),
+                    now=time.time(),
+                    cost=cost,
+                )
+            )
+
+        async def keep_drawing() -> None:
+            while True:
+                draw()
+                await anyio.sleep(_DRAW_EVERY_S)
+
+        async with anyio.create_task_group() as drawing:
+            drawing.start_soon(keep_drawing)
+            try:
+                async for event in run.events():
+                    sight.take(event)
+            finally:
+                drawing.cancel_scope.cancel()
+        counted_at = 0.0
+        draw()
+
+
+def _cost(run: "GraphRun") -> Amount:
+    with suppress(RyeError):
+        return run.cost
+    return NOTHING

@@ -11,7 +11,7 @@ import click
 from ryecore.chain.model import ExecutionResult
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
-from ryecore.cli.signals import stopped_by_signals
+from ryecore.cli.projects import stopped_by_signals
 from ryecore.display.text import StyledText
 from ryecore.errors import ConfigError, SigningError
 from ryecore.items.files import writable_folder

@@ -1,10 +1,48 @@
-"""The options that several commands share."""
+"""The options and arguments that commands share, and what they mean."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from ryecore.cli.arguments import find_project
+from ryecore.errors import InputError
+from ryecore.strict_json import read_json
 
-__all__ = ["json_option", "project_option"]
+__all__ = [
+    "HintedGroup",
+    "TakesParameters",
+    "find_project",
+    "json_option",
+    "project_option",
+    "read_object",
+    "read_overrides",
+    "read_pairs",
+]
+
+
+def find_project() -> str:
+    """The project that a command means when it names none.
+
+    Returns:
+        The current folder, or the nearest above it that holds `.ai`; the user's own space, which
+        stands in the home folder by default, is no project.
+    """
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return "."
+    # os.path, because pathlib raises for the home folder of nobody and for what can't be looked at.
+    user_space = Path(os.path.expanduser(os.environ.get("USER_SPACE") or "~")).absolute()  # noqa: PTH111
+    for folder in (here, *here.parents):
+        if folder != user_space and os.path.isdir(folder / ".ai"):  # noqa: PTH112
+            return str(folder)
+    return str(here)
+
 
 project_option = click.option(
     "--project",
@@ -14,3 +52,133 @@ project_option = click.option(
     help="The project's folder; by default this one, or the nearest above that holds .ai.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+# Arguments
+
+
+_INSTEAD: Final = {
+    "revoke": "rye keys trust FILE --revoke",
+    "version": "rye --version",
+}
+"""What to write for a command that people expect, and that is an option."""
+
+
+class HintedGroup(click.Group):
+    """A group of commands: who names one that is an option elsewhere is told which."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command as click does, and name the option where there is none."""
+        instead = _INSTEAD.get(args[0])
+        if instead is not None and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(f"There is no command {args[0]!r}. Write: {instead}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class TakesParameters(click.Command):
+    """A command with KEY=VALUE arguments: who writes `--name Alice` is told `name=Alice`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, and name the parameter where an option is unknown."""
+        written = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as unknown:
+            meant = _meant(unknown.option_name, written)
+            hint = f"A parameter is written {meant}, without dashes."
+            if unknown.possibilities:
+                hint += f" Of the options, you may mean {', '.join(unknown.possibilities)}."
+            raise click.UsageError(
+                f"There is no option {unknown.option_name}. {hint}", ctx
+            ) from None
+
+
+def _meant(option: str, arguments: Sequence[str]) -> str:
+    """The parameter that somebody meant who wrote an option: `--name Alice`, `--name=Alice`."""
+    key = option.lstrip("-").replace("-", "_")
+    for at, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name != option:
+            continue
+        if not equals:
+            following = arguments[at + 1] if at + 1 < len(arguments) else ""
+            value = "true" if not following or following.startswith("-") else following
+        return shlex.join([f"{key}={value}"])
+    return f"{key}=VALUE"
+
+
+def read_object(text: str | None, option: str) -> dict[str, Any]:
+    """Read an option that is one JSON object; `-` reads it from the standard input.
+
+    Args:
+        text: What was given; None where nothing was.
+        option: The option's name, for errors.
+
+    Raises:
+        InputError: It isn't a JSON object.
+    """
+    if text is None:
+        return {}
+    try:
+        given = json.loads(sys.stdin.read() if text == "-" else text)
+    except (ValueError, RecursionError) as problem:
+        raise InputError(
+            f"{option} isn't JSON: {problem}.", next_step='Write an object: {"path": "x"}.'
+        ) from None
+    if not isinstance(given, dict):
+        raise InputError(f"{option} isn't a JSON object.", next_step='Write {"path": "x"}.')
+    return given
+
+
+def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Read KEY=VALUE arguments.
+
+    Args:
+        pairs: The arguments.
+        schema: The schema of the tool's parameters or the directive's inputs, if there is one.
+
+    Returns:
+        Text where the schema says string; else JSON where the value reads as JSON; else text.
+
+    Raises:
+        InputError: An argument has no key or no `=`.
+    """
+    properties = (schema or {}).get("properties", {})
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(
+                f"{pair!r} isn't a parameter.", next_step="Write KEY=VALUE, such as path=sales.csv."
+            )
+        part = properties.get(key)
+        wants_text = isinstance(part, Mapping) and part.get("type") == "string"
+        given[key] = value if wants_text else _json_or_text(value)
+    return given
+
+
+def read_overrides(pairs: Sequence[str]) -> dict[str, Any] | None:
+    """Read the limits that are given as NAME=NUMBER; None where there are none.
+
+    Raises:
+        InputError: One has no name or no `=`, or is named twice.
+    """
+    limits: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or name in limits:
+            raise InputError(
+                f"--limit {pair!r} isn't NAME=NUMBER, or names a limit twice.",
+                next_step="Write such as --limit turns=8.",
+            )
+        limits[name] = value
+    return limits or None
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return read_json(value)
+    except ValueError:
+        return value

@@ -1,31 +1,36 @@
 """The commands of `rye threads`: what runs, and ran, beside the command that started it."""
 
+import shutil
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import anyio
 import click
 
 from ryecore.actions.threads import ThreadReport, Threads
-from ryecore.cli.opened import with_threads
+from ryecore.cli.live import ChangeLines, LiveTree, can_redraw
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece, tell
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.threads_adopt import adopt
-from ryecore.cli.threads_going_on import fork, handoff, resume
-from ryecore.cli.threads_proof import replay, verify
-from ryecore.cli.threads_prune import prune
-from ryecore.cli.threads_recover import recover
-from ryecore.cli.threads_view import transcript, tree, watch
+from ryecore.cli.projects import with_threads
+from ryecore.cli.threads_records import adopt, prune, replay, verify
+from ryecore.cli.threads_resume import fork, handoff, recover, resume
+from ryecore.cli.threads_transcript import transcript
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.threads.rendering import add_more, thread_line
+from ryecore.threads.rendering import add_more, render_tree, thread_line
+from ryecore.threads.tree import TreeNode
 
 __all__ = ["threads"]
+
+_MAX_ROWS: Final = 200
+_MAX_TREES: Final = 20
 
 
 @click.group(short_help="What runs, and ran: directives' threads and detached tools.")
@@ -233,6 +238,60 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     if not found:
         text.line("no threads" if ended_too else "nothing runs; the ended ones: --all")
     return text
+
+
+# Trees
+
+
+@threads.command(short_help="Draw threads with all that they have started.")
+@click.argument("thread_id", metavar="[ID]", required=False)
+@drawing_options
+@project_option
+@json_option
+def tree(thread_id: str | None, project_path: str, drawing: Drawing, as_json: bool) -> None:
+    """Draw a thread, or all that run, with what they have used of their limits."""
+    with errors_shown(as_json=as_json):
+
+        async def load(threads: Threads) -> list[TreeNode]:
+            if thread_id is not None:
+                return [await threads.tree(thread_id)]
+            running = await threads.list(limit=1000)
+            ids = {one.thread_id for one in running}
+            tops = [one for one in running if one.parent_id not in ids]
+            return [await threads.tree(one.thread_id) for one in tops[:_MAX_TREES]]
+
+        found = with_threads(project_path, load)
+        if as_json:
+            show_json({"status": "success", "threads": [one.to_dict() for one in found]})
+        elif drawing.is_wanted:
+            drawing.show_threads(found)
+        elif found:
+            width = shutil.get_terminal_size().columns
+            show(render_tree(found, width=width, now=time.time(), max_rows=_MAX_ROWS))
+        else:
+            text = StyledText()
+            text.line("nothing runs; the ended ones: rye threads list --all")
+            show(text)
+
+
+@threads.command(short_help="Draw a thread's tree while it runs.")
+@click.argument("thread_id", metavar="ID")
+@project_option
+def watch(thread_id: str, project_path: str) -> None:
+    """Draw a thread and all that it has started, until all of them have ended.
+
+    On a terminal the tree is drawn in place; elsewhere there is a line for each change.
+    """
+    with errors_shown(as_json=False):
+
+        async def draw(threads: Threads) -> None:
+            if can_redraw(sys.stdout):
+                with LiveTree(sys.stdout) as live:
+                    await threads.watch(thread_id, live.draw)
+            else:
+                await threads.watch(thread_id, ChangeLines().draw)
+
+        with_threads(project_path, draw)
 
 
 for _command in (

@@ -1,16 +1,71 @@
-"""How a command gets models: from `--deps`, or from the keys in its environment."""
+"""The project of a command: opened, with models where it needs them, and closed in the end."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
+from typing import TypeVar
 
+import anyio
 import click
 
 from ryecore.actions.settings import OpenOptions
+from ryecore.actions.threads import Threads
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
-__all__ = ["deps_option", "missing_models", "models_of", "opened_with_models"]
+__all__ = [
+    "deps_option",
+    "missing_models",
+    "models_of",
+    "opened_with_models",
+    "stopped_by_signals",
+    "with_threads",
+]
+
+T = TypeVar("T")
+
+
+def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
+    """Open a project, use its threads, and close it."""
+
+    async def run() -> T:
+        async with Rye.open(project_path) as rye:
+            return await use(rye.threads)
+
+    with stopped_by_signals():
+        return anyio.run(run)
+
+
+# Signals
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Have TERM, HUP and QUIT stop a run as Ctrl-C does, unless they are ignored."""
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in numbers:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)  # the event loop cancels what runs
+
+
+# Models
+
 
 deps_option = click.option(
     "--deps",

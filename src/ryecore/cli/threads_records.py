@@ -1,4 +1,4 @@
-"""`rye threads adopt`: take over threads that were restored, copied or made elsewhere."""
+"""`rye threads verify`, `replay`, `adopt` and `prune`: prove, take over and remove records."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.projects import with_threads
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, SigningError
 from ryecore.lillux.keys import PublicKey, SigningKey
@@ -15,7 +16,49 @@ from ryecore.state.adoption import StateProof, adopt_state, prove_state, refusal
 from ryecore.state.attestation import alone_in, set_aside
 from ryecore.state.model import THREADS_FOLDER
 
-__all__ = ["adopt"]
+__all__ = ["adopt", "prune", "replay", "verify"]
+
+
+@click.command(short_help="Prove a thread's transcript, turn by turn.")
+@click.argument("thread_id", metavar="ID")
+@project_option
+@json_option
+def verify(thread_id: str, project_path: str, as_json: bool) -> None:
+    """Prove a thread's transcript: say which turn was altered, cut, or never attested.
+
+    Exits with 1 where the transcript isn't what was signed.
+    """
+    with errors_shown(as_json=as_json):
+        report = with_threads(project_path, lambda threads: threads.verify(thread_id))
+        if as_json:
+            show_json({"status": "success" if report.ok else "error", **report.to_dict()})
+        else:
+            show(report.render(thread_id))
+    if not report.ok:
+        sys.exit(EXIT_FAILED)
+
+
+@click.command(short_help="Decide again what a thread decided; run nothing.")
+@click.argument("thread_id", metavar="ID")
+@project_option
+@json_option
+def replay(thread_id: str, project_path: str, as_json: bool) -> None:
+    """Decide again what was decided in a thread, from its transcript, and run nothing.
+
+    Limits, holds, permissions, hook conditions and outputs are judged again. Exits with 1 where
+    one comes out otherwise than it was recorded.
+    """
+    with errors_shown(as_json=as_json):
+        report = with_threads(project_path, lambda threads: threads.replay(thread_id))
+        if as_json:
+            show_json({"status": "success" if report.ok else "error", **report.to_dict()})
+        else:
+            show(report.render())
+    if not report.ok:
+        sys.exit(EXIT_FAILED)
+
+
+# Records of others
 
 
 @click.command(short_help="Take over threads that were restored, copied or made elsewhere.")
@@ -151,3 +194,56 @@ def _read_key(path: Path) -> PublicKey:
         return PublicKey.from_pem(pem)
     except SigningError:
         return SigningKey.from_pem(pem).public
+
+
+# Old records
+
+
+@click.command(short_help="Forget threads that ended long ago.")
+@click.option(
+    "--older-than", metavar="AGE", help="How long ago they ended: 12h, 30d, 8w; 15m is minutes."
+)
+@click.option("--keep", type=int, metavar="N", help="Keep the latest N, whatever their age.")
+@click.option(
+    "--include-resumable",
+    is_flag=True,
+    help="Also those that failed or were killed and may be resumed; else they stay twice as long.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would go, and remove nothing.")
+@project_option
+@json_option
+def prune(
+    older_than: str | None,
+    keep: int | None,
+    include_resumable: bool,
+    dry_run: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Forget threads and graph runs that ended long ago: rows, transcripts, results and exports.
+
+    Threads that belong together (children, continuations, forks) go together, once the last of them
+    has ended for so long. Without --older-than, the signed agent/retention.yaml says how long.
+    """
+    with errors_shown(as_json=as_json):
+        is_watched = sys.stderr.isatty() and not as_json
+
+        def on_progress(gone: int, total: int) -> None:
+            click.echo(f"\r{gone} of {total} threads", nl=False, err=True)
+
+        report = with_threads(
+            project_path,
+            lambda threads: threads.prune(
+                older_than=older_than,
+                keep=keep,
+                include_resumable=include_resumable or None,
+                dry_run=dry_run,
+                on_progress=on_progress if is_watched else None,
+            ),
+        )
+        if is_watched and report.thread_ids and not dry_run:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        if as_json:
+            show_json(report.to_dict())
+        else:
+            show(report.render())

@@ -1,14 +1,76 @@
-"""A record of a transcript as lines for people. Pure."""
+"""`rye threads transcript`: what was said and done in a thread, as lines for people."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from ryecore.display.text import Span, StyledText
-from ryecore.threads.events import ThreadEvent
+import click
 
-__all__ = ["record_lines"]
+from ryecore.actions.threads import Threads
+from ryecore.cli.options import project_option
+from ryecore.cli.output import errors_shown, show, show_piece
+from ryecore.cli.projects import with_threads
+from ryecore.display.text import Span, StyledText
+from ryecore.errors import InputError
+from ryecore.threads.events import RECORD_TYPES, ThreadEvent
+
+__all__ = ["record_lines", "transcript"]
+
+_FOR_PROGRAMS: Final = frozenset({"token_delta", "model_call", "checkpoint"})
+"""What people are shown only when they ask for it by name."""
+
+
+@click.command(short_help="Print what was said and done in a thread.")
+@click.argument("thread_id", metavar="ID")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the thread has ended.")
+@click.option(
+    "--types", metavar="TYPE,...", help="These records alone, such as cognition_out,hook."
+)
+@project_option
+@click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
+def transcript(
+    thread_id: str, follow: bool, types: str | None, project_path: str, as_json: bool
+) -> None:
+    """Print what was said and done in a directive's thread; whether it is true, verify says."""
+    with errors_shown(as_json=as_json):
+        wanted = _types(types, as_json=as_json)
+
+        async def print_it(threads: Threads) -> None:
+            thread = await threads.thread(thread_id)
+            async for event in thread.events(follow=follow):
+                if event.type not in wanted:
+                    continue
+                if as_json:
+                    show_piece(json.dumps(event.to_dict(), ensure_ascii=True) + "\n")
+                    continue
+                lines = record_lines(event)
+                if lines.lines:
+                    show(lines)
+
+        with_threads(project_path, print_it)
+
+
+def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
+    """The wanted types of records; where none is named, those that say something to the reader.
+
+    Raises:
+        InputError: There is none of a name.
+    """
+    if given is None:
+        return frozenset(RECORD_TYPES) - (frozenset() if as_json else _FOR_PROGRAMS)
+    names = [one.strip() for one in given.split(",") if one.strip()]
+    unknown = [one for one in names if one not in RECORD_TYPES]
+    if unknown or not names:
+        raise InputError(
+            f"There are no records of the type {', '.join(unknown) or given!r}.",
+            next_step=f"The types are {', '.join(RECORD_TYPES)}.",
+        )
+    return frozenset(names)
+
+
+# A record as lines
+
 
 _MAX_LINES: Final = 12
 _MAX_CHARS: Final = 400

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.cli.arguments import read_pairs
+from ryecore.cli.options import read_pairs
 from ryecore.errors import InputError
 
 SCHEMA = {

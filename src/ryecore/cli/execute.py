@@ -1,0 +1,193 @@
+"""`rye execute` and `rye trace`: run an item through its verified chain, or show that chain."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import anyio
+import click
+
+from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.chain.rendering import render_result
+from ryecore.cli.live import can_redraw, run_to_end
+from ryecore.cli.options import (
+    TakesParameters,
+    json_option,
+    project_option,
+    read_object,
+    read_overrides,
+    read_pairs,
+)
+from ryecore.cli.output import (
+    EXIT_FAILED,
+    errors_shown,
+    show,
+    show_json,
+    show_text,
+)
+from ryecore.cli.pictures import Drawing, drawing_options
+from ryecore.cli.projects import deps_option, missing_models, models_of, stopped_by_signals
+from ryecore.errors import RyeError
+from ryecore.rye import Rye
+
+__all__ = ["execute", "trace"]
+
+
+@click.command(cls=TakesParameters, short_help="Execute a tool, or print a directive's directions.")
+@click.argument("ref")
+@click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
+@click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
+@project_option
+@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
+@click.option("--model", metavar="MODEL", help="A directive's: provider/model, a tier or a name.")
+@click.option(
+    "--limit", "limits", multiple=True, metavar="NAME=N", help="A directive's: turns=8; repeatable."
+)
+@click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
+@click.option("--target", default="local", metavar="WHERE", help="local, remote or remote:NAME.")
+@click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")
+@click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
+@click.option("--idempotency-key", metavar="KEY", help="A start that is repeated finds its run.")
+@click.option("--trace", is_flag=True, help="Show every decision.")
+@deps_option
+@json_option
+def execute(
+    ref: str,
+    parameters: Sequence[str],
+    params: str | None,
+    project_path: str,
+    timeout_s: float | None,
+    model: str | None,
+    limits: Sequence[str],
+    dry_run: bool,
+    target: str,
+    thread: str,
+    async_: bool,
+    idempotency_key: str | None,
+    trace: bool,
+    deps: str | None,
+    as_json: bool,
+) -> None:
+    """Execute a tool through its verified chain, or print a directive's directions.
+
+    With --thread fork a directive runs in a thread of its own, with a model. On a terminal its
+    tree is shown while it runs; Ctrl-C asks it to stop.
+
+    KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
+    """
+    with errors_shown(as_json=as_json):
+        run = partial(
+            _execute, project_path, ref, parameters, read_object(params, "--params"), deps,
+            is_shown=not as_json and can_redraw(sys.stderr),
+            timeout_s=timeout_s, model=model, limits=read_overrides(limits),
+            dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
+            idempotency_key=idempotency_key,
+        )  # fmt: skip
+        with stopped_by_signals():
+            done = anyio.run(run)
+        document = done.to_dict()
+        if as_json:
+            show_json(document)
+        elif "your_directions" in document and not trace:
+            show_text(str(document["your_directions"]), done.render())
+        else:
+            show(done.render())
+        if not done.success:
+            sys.exit(EXIT_FAILED)
+
+
+@click.command(short_help="Show a tool's chain and what leads to it.")
+@click.argument("ref")
+@drawing_options
+@project_option
+@json_option
+def trace(ref: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
+    """Show a tool's chain and every decision that leads to it; run nothing."""
+    with errors_shown(as_json=as_json):
+        with stopped_by_signals():
+            done = anyio.run(_trace, project_path, ref)
+        if drawing.is_wanted:
+            drawing.show_chain(done)
+        elif as_json:
+            show_json(done.to_dict())
+        else:
+            show(render_result(done.to_dict()))
+
+
+async def _trace(project_path: str, ref: str) -> ChainTrace:
+    async with Rye.open(project_path) as opened:
+        return await opened.trace(ref)
+
+
+async def _execute(
+    project_path: str,
+    ref: str,
+    pairs: Sequence[str],
+    params: dict[str, Any],
+    deps: str | None,
+    *,
+    is_shown: bool,
+    **options: Any,
+) -> ExecutionResult:
+    forks = options["thread"] == "fork"
+    models = models_of(deps, are_wanted=forks)
+    async with Rye.open(project_path, **models) as opened:
+        schema = None
+        if pairs:
+            # What refuses the schema refuses the execution too, with the trace if it was wished.
+            with suppress(RyeError):
+                schema = await opened.schema(ref)
+        given = params | read_pairs(pairs, schema)
+        if forks and not options["dry_run"]:
+            has_models = "agent" in models
+            return await _execute_fork(
+                opened, ref, given, options, has_models=has_models, is_shown=is_shown
+            )
+        return await opened.execute(ref, given, **options)
+
+
+async def _execute_fork(
+    rye: Rye,
+    ref: str,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    has_models: bool,
+    is_shown: bool,
+) -> ExecutionResult:
+    """Run a directive in a thread, and wait for it unless it is asynchronous.
+
+    Args:
+        rye: The project.
+        ref: The directive.
+        inputs: Its inputs.
+        options: Those of `Rye.execute`.
+        has_models: Whether the project was opened with models.
+        is_shown: Whether its tree is drawn on the standard error while it runs.
+
+    Raises:
+        RyeError: Nothing ran.
+    """
+    if not has_models:
+        # Whatever else is wrong with the call is said first.
+        await rye.execute(
+            ref, inputs, **{**options, "dry_run": True, "async_": False, "idempotency_key": None}
+        )
+        raise missing_models()
+    is_plain = options["target"] == "local" and options["timeout_s"] is None
+    if options["async_"] or not is_plain or ref.startswith("tool:"):
+        return await rye.execute(ref, inputs, **options)
+    return await run_to_end(
+        rye,
+        lambda ctx: rye.start(
+            ref,
+            inputs,
+            model=options["model"],
+            limits=options["limits"],
+            idempotency_key=options["idempotency_key"],
+            ctx=ctx,
+        ),
+        is_shown=is_shown,
+    )

@@ -1,0 +1,182 @@
+"""`rye keys` and `rye trust-project`: whose signatures and which interpreters you trust."""
+
+import getpass
+from pathlib import Path
+
+import click
+
+from ryecore.cli.options import (
+    HintedGroup,
+    json_option,
+    project_option,
+)
+from ryecore.cli.output import (
+    errors_shown,
+    show,
+    show_json,
+)
+from ryecore.display.text import StyledText
+from ryecore.errors import SigningError
+from ryecore.items.documents import parse_document
+from ryecore.items.trust import ListedKey
+from ryecore.lillux.keys import PublicKey
+from ryecore.rye import Rye
+
+__all__ = ["keys", "trust_project"]
+
+
+@click.group(cls=HintedGroup)
+def keys() -> None:
+    """Make your signing key, and say whose keys you trust."""
+
+
+@keys.command()
+@click.option("--owner", default="", help="Whose key it is; your login name by default.")
+@json_option
+def generate(owner: str, as_json: bool) -> None:
+    """Make your signing key and trust it in your user space."""
+    with errors_shown(as_json=as_json):
+        author = Rye.open(".").keys
+        key = author.generate(owner or _login())
+        _done(
+            {
+                "status": "success",
+                "fingerprint": key.public.fingerprint,
+                "path": str(author.folder),
+            },
+            f"key {key.public.fingerprint} made in {author.folder}; it is trusted in user space",
+            as_json=as_json,
+        )
+
+
+@keys.command("list")
+@project_option
+@json_option
+def list_keys(project_path: str, as_json: bool) -> None:
+    """List the keys that there are, and whether they count."""
+    with errors_shown(as_json=as_json):
+        listed = Rye.open(project_path).trust.listed()
+        if as_json:
+            show_json({"status": "success", "keys": [_key_fields(one) for one in listed]})
+            return
+        text = StyledText()
+        owner_width = max((len(one.owner) for one in listed), default=0)
+        for one in listed:
+            until = f"  until {one.not_after}" if one.not_after else ""
+            text.line(
+                (one.key.fingerprint, "id"),
+                (f"  {one.status:<9}", "good" if one.status == "trusted" else "warn"),
+                f"  {one.space:<7}  {one.owner:<{owner_width}}",
+                (f"{until}  {one.path or ''}", "dim"),
+            )
+        if not listed:
+            text.line("no key is trusted yet; make yours with: rye keys generate")
+        show(text)
+
+
+def _key_fields(one: ListedKey) -> dict[str, object]:
+    return {
+        "fingerprint": one.key.fingerprint,
+        "owner": one.owner,
+        "space": one.space,
+        "status": one.status,
+        "path": str(one.path) if one.path else None,
+        "not_after": one.not_after,
+        "reason": one.reason or None,
+    }
+
+
+@keys.command()
+@click.argument("key_file", metavar="PUBLIC_KEY.pem|KEY.toml", type=click.Path(dir_okay=False))
+@click.option("--owner", default="", help="Whose key it is.")
+@click.option("--not-after", metavar="UTC", help="When it stops counting: 2027-01-31T00:00:00Z.")
+@click.option("--revoke", is_flag=True, help="Write that the key counts no more.")
+@click.option("--in-project", is_flag=True, help="Vouch for it in this project's folder alone.")
+@click.option("--reinstate", is_flag=True, help="Trust it again although it was revoked.")
+@project_option
+@json_option
+def trust(
+    key_file: str,
+    owner: str,
+    not_after: str | None,
+    revoke: bool,
+    in_project: bool,
+    reinstate: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Trust somebody's public key: what it signs may run here."""
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        key, found_owner = _read_public_key(Path(key_file))
+        if not (owner := owner or found_owner):
+            # A project's file could claim any owner.
+            own = [one for one in opened.trust.listed() if one.space == "user"]
+            owner = next((one.owner for one in own if one.key == key), "")
+        path = opened.keys.trust(
+            key,
+            owner,
+            space=opened.spaces.project if in_project else None,
+            not_after=not_after,
+            revoked=revoke,
+            reinstate=reinstate,
+        )
+        _done(
+            {"status": "success", "fingerprint": key.fingerprint, "path": str(path)},
+            f"key {key.fingerprint} is {'revoked' if revoke else 'trusted'}: {path}",
+            as_json=as_json,
+        )
+
+
+@click.command("trust-project", short_help="Trust a project's own interpreters.")
+@project_option
+@json_option
+def trust_project(project_path: str, as_json: bool) -> None:
+    """Trust a project's own interpreters, such as its .venv/bin/python."""
+    with errors_shown(as_json=as_json):
+        opened = Rye.open(project_path)
+        path = opened.trust_project()
+        _done(
+            {"status": "success", "project": str(opened.project), "path": str(path)},
+            f"interpreters inside {opened.project} may run; to take that back, remove {path}",
+            as_json=as_json,
+        )
+
+
+def _done(document: dict[str, object], sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(document)
+    else:
+        text = StyledText()
+        text.line(("✓ ", "good"), sentence)
+        show(text)
+
+
+def _read_public_key(path: Path) -> tuple[PublicKey, str]:
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise SigningError(
+            f"{path} can't be read: {problem.strerror}.",
+            next_step="Name the file of a public key. rye keys list shows where each key's stands.",
+        ) from None
+    pem, owner = content, ""
+    if path.suffix == ".toml":
+        document = parse_document(content, path)
+        table = document.get("public_key")
+        pem = str(table.get("pem") if isinstance(table, dict) else None).encode()
+        owner = str(document.get("owner", ""))
+    try:
+        return PublicKey.from_pem(pem), owner
+    except SigningError as problem:
+        raise SigningError(
+            f"{path} holds no public key: {problem.message}",
+            next_step="Name a public_key.pem, or the .toml file of a trusted key.",
+        ) from None
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
