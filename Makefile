@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc | awk '{ print $$1 < 4 ? $$1 + 1 : 4 }')
 RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' \) -print)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Compiled test modules are kept for the next run; without them each worker compiles all of them.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help build demo test check format bench docs seal soak release-check clean
 
@@ -65,9 +67,8 @@ docs: build ## the documentation site, into site/
 seal: build ## sign the system bundle and this project's own items with a throwaway key
 	@$(BIN)/python -m ryecore.items.seal src/ryecore/system .
 
-soak: build ## the long fault runs
-	@RYE_SOAK=1 $(BIN)/python -m pytest tests/integration tests/conformance \
-	  tests/unit/runtimes tests/unit/threads/test_big_tree.py --timeout=1200
+soak: build ## every test with all its cases, on both event loops, and the long fault runs
+	@RYE_SOAK=1 $(BIN)/python -m pytest --timeout=1200
 
 release-check: build ## whether this repository can be released; TAG=v1.2.3 asks for the tag too
 	@$(BIN)/python .ci/release_check.py $(TAG)

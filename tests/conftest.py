@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.forking import forking_python
+from tests.loops import choose_loops
 from tests.workspace import Workspace
 
 # Who starts the tests in the background has signals ignored, and children would inherit that.
@@ -52,10 +53,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Both event loops that the library promises."""
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the event loops of each async test."""
+    choose_loops(metafunc)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of a test, where `choose_loops` has chosen none."""
+    return "asyncio"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 import pytest
 
-__all__ = ["ON_BOTH_LOOPS", "LoopLoad", "loop_load", "one_loop_each"]
+__all__ = ["ON_BOTH_LOOPS", "LoopLoad", "choose_loops", "loop_load"]
 
 ON_BOTH_LOOPS: Final = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 """A test that is to run on both all the same. The module says `asyncio` by its own fixture."""
@@ -21,18 +21,22 @@ _LOOPS: Final = ["asyncio", "trio"]
 _BEAT_S: Final = 0.001
 
 
-def one_loop_each(metafunc: pytest.Metafunc) -> None:
-    """Run each test on one of the loops, half of them on either; in the soak, on both.
+def choose_loops(metafunc: pytest.Metafunc) -> None:
+    """Run an async test on one of the loops, half of the tests on either; in the soak, on both.
 
-    For modules whose tests try another process: `pytest_generate_tests = one_loop_each`.
+    Tests marked `both_loops` always run on both: those of code that waits, cancels, starts tasks
+    or ends what it started. A module may choose by a fixture `anyio_backend` of its own.
     """
     marks = metafunc.definition.iter_markers("parametrize")
-    if "anyio_backend" in metafunc.fixturenames and not any(
-        "anyio_backend" in mark.args[0] for mark in marks
+    if (
+        "anyio_backend" not in metafunc.fixturenames
+        or hasattr(metafunc.module, "anyio_backend")
+        or any("anyio_backend" in mark.args[0] for mark in marks)
     ):
-        turn = zlib.crc32(metafunc.function.__name__.encode()) % 2
-        loops = _LOOPS if os.environ.get("RYE_SOAK") else [_LOOPS[turn]]
-        metafunc.parametrize("anyio_backend", loops)
+        return
+    on_both = os.environ.get("RYE_SOAK") or metafunc.definition.get_closest_marker("both_loops")
+    turn = zlib.crc32(metafunc.definition.nodeid.encode()) % 2
+    metafunc.parametrize("anyio_backend", _LOOPS if on_both else [_LOOPS[turn]])
 
 
 class LoopLoad:

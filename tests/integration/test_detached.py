@@ -34,12 +34,10 @@ from tests.detached import (
     run_rye,
     until_printed,
 )
-from tests.loops import one_loop_each
 from tests.unit.lillux.system import is_alive, wait_until_dead
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
-pytest_generate_tests = one_loop_each
 
 
 async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(workspace: Workspace) -> None:

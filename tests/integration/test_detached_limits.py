@@ -18,12 +18,10 @@ from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
-from tests.loops import one_loop_each
 from tests.unit.lillux.system import is_alive
 from tests.workspace import PYTHON, Workspace
 
 pytestmark = pytest.mark.anyio
-pytest_generate_tests = one_loop_each
 
 PATIENCE_S = 60
 

@@ -13,11 +13,9 @@ from tests.detached import (
     launch,
     pids_of,
 )
-from tests.loops import one_loop_each
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
-pytest_generate_tests = one_loop_each
 
 
 FACTORY = """

@@ -18,12 +18,10 @@ from ryecore.state.model import Predecessor, Status
 from ryecore.state.start_keys import IdempotencyKey
 from tests.forking import Forked
 from tests.graphs import graph
-from tests.loops import one_loop_each
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
-pytest_generate_tests = one_loop_each
 PATIENCE_S = 60.0
 
 STARTS = """

@@ -9,7 +9,7 @@ from ryecore.testing import ScriptedProvider, call, fail, say, think
 from ryecore.tools import tool
 from tests.unit.agent.studio import Studio
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class Steps:

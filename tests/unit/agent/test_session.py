@@ -14,7 +14,7 @@ from ryecore.testing import call, fail, hang, say
 from ryecore.tools import tool
 from tests.unit.agent.studio import Studio
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_conversation_keeps_its_messages_and_adds_up_its_cost():

@@ -37,7 +37,7 @@ from ryecore.testing import call, fail, say
 from ryecore.tools import tool
 from tests.unit.agent.studio import Studio
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class Thread(TurnPolicy):

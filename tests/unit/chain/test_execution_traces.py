@@ -253,6 +253,7 @@ async def started(workspace: Workspace) -> int:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_cancelled_task_leaves_no_process(workspace):
     ref = workspace.shell("a/t", WAIT.replace('trap "" TERM; ', ""))
     async with workspace.open() as rye:
@@ -265,6 +266,7 @@ async def test_a_cancelled_task_leaves_no_process(workspace):
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_ends(workspace):
     token = CancelToken()
     ref = workspace.shell("a/t", WAIT)
@@ -284,6 +286,7 @@ async def test_a_token_cancels_from_another_thread_and_a_tool_that_ignores_term_
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_token_that_was_cancelled_before_runs_nothing(workspace):
     token = CancelToken()
     token.cancel()
@@ -295,6 +298,7 @@ async def test_a_token_that_was_cancelled_before_runs_nothing(workspace):
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_token_cancelled_after_the_end_changes_nothing(workspace):
     token = CancelToken()
     async with workspace.open() as rye:
@@ -306,6 +310,7 @@ async def test_a_token_cancelled_after_the_end_changes_nothing(workspace):
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_one_token_cancels_many_calls(workspace):
     token = CancelToken()
     ref = workspace.shell("a/t", "read -r -t 60 < <(sleep 60)")

@@ -15,7 +15,7 @@ from ryecore.testing import call, fail, hang, say
 from ryecore.tools import ToolContext, tool
 from tests.unit.graph.asking import Asking, agent, asks, gives
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 DOUBLE = "def execute(params, project_path):\n    return {'n': params['n'] * 2}"
 

@@ -8,7 +8,7 @@ from ryecore.graph.walk.foreach import for_each
 from tests.graphs import ALL_OF_ACME, graph
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

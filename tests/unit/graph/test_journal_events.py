@@ -14,7 +14,7 @@ from ryecore.state.model import Durability
 from ryecore.state.transcript_check import read_records
 from tests.unit.graph.small_run import RUN, live
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 KEY = SigningKey.generate()
 
 

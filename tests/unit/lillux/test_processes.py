@@ -30,7 +30,7 @@ from ryecore.lillux import (
 
 from .system import PATH, children, is_alive, open_fds, shell, wait_until_dead
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 MIB = 1024 * 1024
 

@@ -207,6 +207,7 @@ def test_unique_items_are_those_that_json_schema_calls_unique() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_the_event_loop_turns_while_a_validation_is_heavy() -> None:
     schema, instance = _HEAVY["repetitions"]
     items = SchemaValidator(json.dumps({**schema, "maxItems": 10_000_000}))
@@ -227,6 +228,7 @@ async def test_the_event_loop_turns_while_a_validation_is_heavy() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_heavy_validation_can_be_given_up() -> None:
     validator = SchemaValidator(json.dumps({"items": {"multipleOf": 1e-300}}))
     instance = json.dumps([1.7976931348623157e308] * 400_000)
@@ -243,6 +245,7 @@ async def test_a_heavy_validation_can_be_given_up() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_small_validations_stay_on_the_loop() -> None:
     validator = SchemaValidator(json.dumps(SCHEMA))
     with anyio.CancelScope() as scope:

@@ -8,7 +8,7 @@ import pytest
 
 from ryecore.lillux import wait_for_change, watch
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_file_is_written_replaced_removed_and_made_again(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ryecore import CancelToken
 from ryecore.llm import GO, Capabilities, FallbackPlanEntry, LlmError, StreamEnd, TextDelta, Usage
 from tests.unit.llm.providers import HELLO, Asked, Provider, failing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @coroutine

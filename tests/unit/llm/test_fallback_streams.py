@@ -18,7 +18,7 @@ from ryecore.llm import (
 )
 from tests.unit.llm.providers import HELLO, REQUEST, Asked, Provider
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 BROKEN = LlmError("The connection broke.", kind="unavailable")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ryecore.errors import ConfigError, McpError, McpToolChanged, RyeError
 from ryecore.mcp_client.wire import error_from, receive_frame, refusal_of, send_frame
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

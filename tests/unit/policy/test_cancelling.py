@@ -10,7 +10,7 @@ import pytest
 from ryecore import CancelToken
 from ryecore.policy.cancelling import cancelled_by
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_token_cancels_what_waits_in_its_scope():

@@ -9,7 +9,7 @@ import pytest
 
 from ryecore.policy.cancelling import watched
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class _Told:

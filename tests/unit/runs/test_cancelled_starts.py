@@ -14,7 +14,7 @@ from tests.graphs import graph
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 PATIENCE_S = 60.0
 Start: TypeAlias = Callable[[Rye], Awaitable[object]]

@@ -7,7 +7,7 @@ import pytest
 
 from ryecore.runs.tasks import Tasks
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_who_stops_the_tasks_leaves_alone_what_the_user_does() -> None:

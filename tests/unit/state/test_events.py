@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ryecore.errors import InputError
 from ryecore.state.events import Envelope, EventBus, EventsMissed, EventStream
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @frozen

@@ -14,7 +14,7 @@ from ryecore.state.transcript_check import Record, read_records
 from ryecore.state.waiting import INLINE_BYTES
 from tests.loops import loop_load
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 LONG = 20_000
 """Records of a long transcript."""

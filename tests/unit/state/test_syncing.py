@@ -31,6 +31,7 @@ class SlowSync:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_writers_that_wait_at_once_share_a_sync() -> None:
     sync = SlowSync()
     group = GroupSync(sync)
@@ -58,6 +59,7 @@ async def test_writers_that_wait_at_once_share_a_sync() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_who_is_cancelled_during_a_sync_is_so_behind_it() -> None:
     sync = SlowSync()
     group = GroupSync(sync)
@@ -80,6 +82,7 @@ async def test_who_is_cancelled_during_a_sync_is_so_behind_it() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_sync_that_fails_is_tried_again_by_the_next() -> None:
     failures = [OSError(5, "Input/output error")]
 
@@ -97,6 +100,7 @@ async def test_a_sync_that_fails_is_tried_again_by_the_next() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_cancelled_wait_leaves_the_write_and_its_sync(tmp_path: Path) -> None:
     database = Database(tmp_path / "some.db", [["CREATE TABLE one (x)"]], durability="machine")
     await database.synced()
@@ -111,6 +115,7 @@ async def test_a_cancelled_wait_leaves_the_write_and_its_sync(tmp_path: Path) ->
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 @pytest.mark.parametrize(("durability", "is_here"), [("process", True), ("machine", False)])
 async def test_files_are_written_off_the_loop_where_that_waits_for_the_disk(
     durability: str, is_here: bool

@@ -142,6 +142,7 @@ def test_a_transcript_names_who_writes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 @pytest.mark.usefixtures("short_waits")
 async def test_an_event_loop_runs_while_a_task_waits_for_the_lock(tmp_path: Path) -> None:
     found = database(tmp_path)
@@ -164,6 +165,7 @@ async def test_an_event_loop_runs_while_a_task_waits_for_the_lock(tmp_path: Path
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 @pytest.mark.parametrize("how", ["a deadline of the loop", "a thread's deadline"])
 async def test_a_deadline_ends_a_wait_at_once(tmp_path: Path, how: str) -> None:
     found = database(tmp_path)

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from ryecore.state.waiting import run_in_thread, run_off_loop
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 BURST = 500
 

@@ -21,7 +21,7 @@ from ryecore.testing import FunctionProvider, call, say
 from ryecore.tools import ToolContext, tool
 from tests.scripted_host import ScriptedHost
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 NODES = 1_000 if os.environ.get("RYE_SOAK") else 300
 SLACK = 50  # what is below a node that is cancelled, or has overspent, may never be started

@@ -14,7 +14,7 @@ from ryecore.policy.budget import NOTHING
 from ryecore.testing import say
 from tests.scripted_host import ScriptedHost
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class HeldSync:

@@ -22,7 +22,7 @@ from ryecore.state.transcript_check import verify_transcript
 from ryecore.testing import call, fail, say
 from tests.scripted_host import TOTAL, ScriptedHost
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_directive_runs_its_tools_and_returns_its_outputs(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.unit.system.tools import RYE
 from tests.unit.threads.thread_tree import Starter, ThreadTree
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 HOST = CallContext()
 OPERATIONS = PARAMETERS["properties"]["operation"]["enum"]

@@ -18,7 +18,7 @@ from tests.graphs import graph
 from tests.scripted_host import ScriptedHost
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def aged(host: ScriptedHost, *, days: int = 40) -> str:

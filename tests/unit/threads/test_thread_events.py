@@ -10,7 +10,7 @@ from ryecore.testing import call, hang, say
 from ryecore.threads.events import ThreadEvent
 from tests.scripted_host import TOTAL, ScriptedHost
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def kinds(events: list[ThreadEvent]) -> list[tuple[str, Any]]:

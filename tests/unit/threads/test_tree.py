@@ -12,7 +12,7 @@ from ryecore.threads.tree import TreeNode, load_tree, watch_tree
 from tests.unit.threads.thread_tree import ThreadTree
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from ryecore.tools import (
 )
 from tests.unit.tools.calls import asked, called, refused
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 _STEPS = 40
 

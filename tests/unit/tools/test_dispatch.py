@@ -27,7 +27,7 @@ from ryecore.tools import (
 )
 from tests.unit.tools.calls import asked, called, refused, written
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 

@@ -58,7 +58,7 @@ def read_back(folder: Path) -> Found:
     return read_run(folder, folder / "objects", RUN, KEY.public, None)
 
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_node_that_ended_as_its_process_died_ended_now(flow: Graph) -> None:
