@@ -12,7 +12,7 @@ from attrs import evolve
 from ryecore.lillux.processes import current_process
 from ryecore.state.store import ThreadStore
 from tests.unit.cli.conftest import Run
-from tests.unit.state.test_locking import HOLD_GATE, HOLD_SQLITE, holder
+from tests.unit.state.test_waiting import HOLD_GATE, HOLD_SQLITE, holder
 from tests.workspace import Workspace
 
 

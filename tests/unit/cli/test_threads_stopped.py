@@ -6,7 +6,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.transcript import Transcript
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_threads_records import DURABILITY, made_threads, threads_folder
-from tests.unit.state.test_locking import HOLD_GATE, holder
+from tests.unit.state.test_waiting import HOLD_GATE, holder
 from tests.workspace import Workspace
 
 
