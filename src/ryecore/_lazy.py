@@ -1,4 +1,4 @@
-"""Public names that are imported when they are first used."""
+"""Lazy imports of public names."""
 
 import sys
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The types of what calls return, for annotations and `isinstance`.
+"""The types of the results of calls, for annotations and `isinstance`.
 
-Only ryecore makes instances of them.
+Only ryecore makes instances.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""`Rye`: the host of a project, made from its folders, its settings and the environment."""
+"""`Rye`: an open project, the one entry to all that ryecore does."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,20 +49,20 @@ __all__ = ["Rye"]
 
 
 class Rye:
-    """An open project: execute its tools and directives, those of the user and of bundles too.
+    """An open project, with the items of user space and of the system bundles.
 
     Open one with `Rye.open`, and close it: `async with Rye.open(".") as rye: ...`. Two open Ryes
     never see each other's state.
 
     Attributes:
         project: The project's folder.
-        spaces: Where items are looked for.
-        trust: Which keys count.
+        spaces: The spaces in which items are searched.
+        trust: The keys that are trusted.
         keys: The signing key of the person who works here.
         env: The names of the project's `.env` that are set.
-        graphs: The project's graphs, walked in this process.
-        threads: What runs, and ran, in processes of its own.
-        recovered: The threads and runs that had died and were to be resumed on entry.
+        graphs: The project's graphs, run in this process.
+        threads: The project's threads and runs, of this process and of others.
+        recovered: The threads and runs found dead when the Rye was entered, with `recover=True`.
     """
 
     def __init__(self, parts: Parts, *, recover: bool = False) -> None:
@@ -112,35 +112,34 @@ class Rye:
         Args:
             project_path: The project's folder, which may hold `.ai`.
             user_space: The folder that holds the user's `.ai`; `USER_SPACE`, else the home folder.
-            system_spaces: The system bundles; by default the built-in one and those that
-                installed packages offer.
+            system_spaces: The system bundles; by default the built-in and the installed ones.
             environ: The environment that tools may inherit from; this process's by default.
-            inherit_env: What they inherit of it: `safe` leaves out what looks like a credential,
-                `all`, `none` but what a process needs to start, or names that are let through.
-            allow_env: Names of the project's `.env` that count though no signed element asks for
-                them; other names of it are dropped.
-            trusted_keys: Public keys, or their PEM, that the host vouches for.
+            inherit_env: What they inherit: `safe` leaves out what looks like a credential, `all`
+                leaves out nothing, `none` passes only what a process needs to start; or a
+                collection of the names to pass.
+            allow_env: Names of the project's `.env` that are set for every tool; others are set
+                only for tools with a signed element that names them.
+            trusted_keys: Public keys, or their PEM, that are trusted besides those of the spaces.
             trust_project_interpreters: Whether an interpreter inside the project may run.
-            config: What the host sets, by the path below `.ai/config/`; it beats every file.
-            cache_dir: Where verified files are sealed; `.ai/cache/sealed` in user space by default.
-            approve: Asked before a model, a tool or an MCP client signs or copies anything; without
-                it they can't.
-            agent: The models, keys and tools with which directives run in threads of their own.
-            deps_factory: `package.module:function`, called in a detached process: it returns the
-                arguments of `Rye.open` that hold callables, such as `approve` and `agent`: they
-                can't travel.
-            durability: What a change of `.ai/state` survives: the death of the `process`, or the
-                loss of power too (`machine`).
-            warm_memory_mib: What the templates that Python tools start warm from may take, in MiB,
-                with what they have forked ahead; with 0 every process starts cold.
-            recover: Whether to resume all that died, once it is entered; see `recovered`.
+            config: The host's configuration, by path below `.ai/config/`; it overrides every file.
+            cache_dir: The folder of sealed copies; `.ai/cache/sealed` in user space by default.
+            approve: Decides whether a model, a tool or an MCP client may sign or copy something;
+                without it they can't.
+            agent: The models, keys and tools for directives' threads and agents in graphs.
+            deps_factory: `package.module:function`, called in each process that ryecore starts for
+                a run: it returns options that can't be sent there, such as `approve` and `agent`.
+            durability: Whether changes of `.ai/state` survive only the death of the `process`, or
+                also the loss of power (`machine`).
+            warm_memory_mib: The most memory, in MiB, for the templates of warm starts and their
+                forked children; with 0 every process starts cold.
+            recover: Whether to resume every run whose process died, on entry; see `recovered`.
 
         Returns:
-            The open Rye, to be used as an asynchronous context manager.
+            The open Rye, an asynchronous context manager.
 
         Raises:
-            ConfigError: The project isn't a folder, another path can be none, a bundle can't be
-                loaded, or an option has no such value.
+            ConfigError: The project isn't a folder, another path can't be used, a bundle can't be
+                loaded, or an option has an invalid value.
         """
         environ = dict(os.environ if environ is None else environ)
         base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
@@ -172,33 +171,33 @@ class Rye:
         thread: str = "inline",
         async_: bool = False,
         model: str | None = None,
-        limits: Mapping[str, float] | None = None,
+        limits: Limits | Mapping[str, float] | None = None,
         timeout_s: float | None = None,
         trace: bool = False,
         output_log: str | os.PathLike[str] | None = None,
         idempotency_key: str | None = None,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
-        """Execute a tool in a fresh process, or get a directive's directions; all verified first.
+        """Execute a tool in a process of its own, or a directive, verified first.
 
         Args:
             ref: `tool:ID`, `directive:ID`, or a bare id: the directive, else the tool.
-            parameters: What the tool is given, checked against its schema; or the directive's
+            parameters: The tool's parameters, checked against its schema; or the directive's
                 inputs, each checked against its declared type.
-            dry_run: Verify, validate and plan, and run nothing.
-            target: Where: `local`.
-            thread: How: `inline`, or for a directive `fork`: a managed thread with a model loop.
-            async_: Return at once.
-            model: A directive's: `provider/model`, or a tier or name of `agent/agent.yaml`.
-            limits: A directive's: limits by name, such as `{"turns": 8}`.
-            timeout_s: A tool's: after how many seconds its whole process group ends.
+            dry_run: Whether to verify, validate and plan only.
+            target: Where to execute: `local`.
+            thread: `inline`; or for a directive `fork`, a managed thread with a model.
+            async_: Whether to return as soon as the run is registered, in a process of its own.
+            model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
+            limits: For a directive: limits, such as `{"turns": 8}`.
+            timeout_s: For a tool: the seconds after which its process group is ended.
             trace: Whether the result carries the events of every decision.
-            output_log: A file that a tool's output is also written to as it comes.
-            idempotency_key: With `async_` or `fork`: a start repeated with it finds its run.
-            ctx: On whose behalf; the host's own by default, which may do everything.
+            output_log: A file to which a tool's output is also written, as it comes.
+            idempotency_key: With `async_` or `fork`: a repeated start finds the first one's run.
+            ctx: The caller; the host itself by default, which may do everything.
 
         Returns:
-            What came of it; a tool that ran and failed has the status `error`. A directive's is a
+            The result; a tool that ran and failed has the status `error`. For a directive it is a
             `DirectiveResult` with `your_directions`, or a `ThreadResult`.
 
         Raises:
@@ -228,17 +227,16 @@ class Rye:
             ref: `directive:ID`, or its bare id.
             inputs: The directive's inputs, each checked against its declared type.
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
-            limits: What bounds it, above what the directive and configuration say.
-            idempotency_key: A start repeated with it, here or elsewhere, finds its thread.
-            ctx: On whose behalf; the host's own by default.
+            limits: Limits that override those of the directive and the configuration.
+            idempotency_key: A repeated start, in any process, finds the first one's thread.
+            ctx: The caller; the host itself by default.
 
         Returns:
-            The thread: its events, its result, its cost, and a way to stop it. It is cancelled
-            when the Rye is closed.
+            The thread's handle. The thread is cancelled when the Rye is closed.
 
         Raises:
-            RyeError: Nothing runs: the Rye has no models or was not entered, or the directive
-                can't be found, verified or afforded.
+            RyeError: Nothing runs: the Rye has no models or was not entered, or the directive can't
+                be found, verified or afforded.
         """
         ctx = ctx or CallContext()
         key, start = idempotency_key, self._parts.execute.start
@@ -252,18 +250,18 @@ class Rye:
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> tuple[Recovered, ...]:
-        """Resume all threads and runs of graphs whose process died, as tasks of this Rye.
+        """Resume all threads and graph runs whose process died, as tasks of this Rye.
 
-        Those that were stopped, resumed already or started by another one are left out. Of several
-        processes that do this at once, exactly one resumes each.
+        Runs that were stopped, were resumed already or have a parent are left out. Where several
+        processes do this at once, exactly one resumes each run.
 
         Args:
-            dry_run: Whether to list only what would be resumed.
-            limits: The limits of each, as for `rye.threads.resume`.
-            ctx: On whose behalf; the host's own by default.
+            dry_run: Whether to list what would be resumed, and resume nothing.
+            limits: The limits of each run, as for `rye.threads.resume`.
+            ctx: The caller; the host itself by default.
 
         Returns:
-            Each that died, with the handle of the run that resumes it, or why it can't be resumed.
+            Each dead run, with the handle of the run that resumes it, or the reason why none can.
 
         Raises:
             StateError: The registry can't be read.
@@ -274,17 +272,17 @@ class Rye:
         return await self._running.run("threads", partial(call, dry_run=dry_run))
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
-        """Show a tool's chain and every decision that leads to it, and run nothing of it.
+        """Build a tool's chain, record every decision, and run nothing.
 
         Args:
             ref: `tool:ID`, or a bare id.
-            ctx: On whose behalf; the host's own by default.
+            ctx: The caller; the host itself by default.
 
         Returns:
             The chain and the decisions.
 
         Raises:
-            RyeError: The chain does not hold; the error carries the decisions so far.
+            RyeError: The chain is invalid; the error carries the decisions so far.
         """
         call = partial(self._parts.execute.inspect, ref, ctx or CallContext())
         prepared = await self._running.run(ref, call)
@@ -293,17 +291,17 @@ class Rye:
     async def schema(
         self, ref: str | ItemRef, *, ctx: CallContext | None = None
     ) -> Mapping[str, Any] | None:
-        """The JSON Schema of a tool's parameters or a directive's inputs, verified like itself.
+        """Return the verified JSON Schema of a tool's parameters or a directive's inputs.
 
         Args:
             ref: `tool:ID`, `directive:ID`, or a bare id.
-            ctx: On whose behalf; the host's own by default.
+            ctx: The caller; the host itself by default.
 
         Returns:
-            The schema; None where a tool declares none, and so takes anything.
+            The schema; None where a tool declares none, and so takes any parameters.
 
         Raises:
-            RyeError: The tool's chain does not hold, or the directive can't be read.
+            RyeError: The tool's chain is invalid, or the directive can't be read.
         """
         call = partial(self._parts.execute.schema, ref, ctx or CallContext())
         return await self._running.run(ref, call)
@@ -317,21 +315,21 @@ class Rye:
         overwrite: bool = False,
         ctx: CallContext | None = None,
     ) -> "FetchedItem":
-        """Read one item of any kind, verified; copy it to another space where that is wished.
+        """Read one verified item of any kind, and copy it to another space on request.
 
         Args:
             ref: `tool:ID`, `directive:ID`, `knowledge:ID` or `config:ID`.
-            source: The one space to look in; by default the first that has it.
-            destination: The space that gets a copy, signature and all, at the same place.
+            source: The only space to search; by default the first that holds it.
+            destination: The space that gets a copy, with its signature, at the same place.
             overwrite: Whether the copy may replace another file.
-            ctx: On whose behalf; the host's own by default. A model needs the capability, and the
+            ctx: The caller; the host itself by default. A model needs the capability, and the
                 host's approval for a copy.
 
         Returns:
             The item, and the copies in other spaces that it shadows or is shadowed by.
 
         Raises:
-            RyeError: It can't be found, doesn't verify, or can't be copied.
+            RyeError: The item can't be found, verified or copied.
         """
         from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
 
@@ -350,23 +348,24 @@ class Rye:
         records: bool = False,
         ctx: CallContext | None = None,
     ) -> "SearchResults":
-        """Find items by their names, what they say of themselves, and what they hold.
+        """Find items by name, description and content.
 
         Args:
-            query: Words; `AND`, `OR`, `NOT`, `"a phrase"`, `prefix*`, `title: word`; `*` for all.
-            scope: `*`, a kind, or such as `tool.acme.*`; or a list of these.
-            source: The one space to look in; all by default.
-            limit: How many results at most, 1 to 100.
-            offset: How many to pass over.
-            records: Whether to look through the records of threads, too. A scope that names their
+            query: Words, with `AND`, `OR`, `NOT`, `"a phrase"`, `prefix*`, `title: word`; `*` for
+                all.
+            scope: `*`, a kind, or a pattern such as `tool.acme.*`; or a list of these.
+            source: The only space to search; all by default.
+            limit: The most results, 1 to 100.
+            offset: The number of results to skip.
+            records: Whether to search the records of threads, too. A scope that names their
                 folder, such as `knowledge.agent.threads.*`, does so without it.
-            ctx: On whose behalf; the host's own by default. A model finds what it may fetch.
+            ctx: The caller; the host itself by default. A model finds what it may fetch.
 
         Returns:
-            The page, the best first and records last, each result verified just now.
+            The page, the best results first and records last, each verified just now.
 
         Raises:
-            RyeError: The query, the scope or a number can't be used.
+            RyeError: The query, the scope or a number is invalid.
         """
         call = partial(
             self._parts.search, query, scope, source, limit, offset, ctx or CallContext(),
@@ -385,32 +384,33 @@ class Rye:
 
         Args:
             pattern: `kind:id`, `kind:path.ext`, a glob such as `tool:acme/*`, or a file's path.
-            space: Where to look.
-            ctx: On whose behalf. Only the host's own calls may sign; see `request_signing`.
+            space: The space to search.
+            ctx: The caller. Only the host itself may sign; see `request_signing`.
 
         Returns:
-            What was signed, and what could not be.
+            The items that were signed, and those that could not be.
 
         Raises:
-            RyeError: There is no key, nothing matches, or a model asks for it.
+            RyeError: There is no key, nothing matches, or the caller is a model.
         """
         return self._parts.sign(os.fspath(pattern), ctx or CallContext(), space=space)
 
     async def request_signing(
         self, pattern: str, *, ctx: CallContext, space: Literal["project", "user"] = "project"
     ) -> "SignReport":
-        """Sign on behalf of a model, a tool or an MCP client, once the host has approved.
+        """Sign for a model, a tool or an MCP client, once the host has approved.
 
         Args:
             pattern: `kind:id`, `kind:path.ext` or a glob such as `tool:acme/*`.
-            ctx: On whose behalf. It needs each item's `rye.sign.KIND.ID` by name.
-            space: Where to look.
+            ctx: The caller. It needs the capability `rye.sign.KIND.ID` of each item, by name.
+            space: The space to search.
 
         Returns:
-            What was signed: exactly the content that was approved.
+            The items that were signed, with exactly the content that was approved.
 
         Raises:
-            RyeError: It may not, the approval is missing or refused, or nothing matches.
+            RyeError: The caller lacks the capability, the approval is missing or refused, or
+                nothing matches.
         """
         call = partial(self._parts.sign.on_behalf, pattern, ctx, space=space)
         return await self._running.run(pattern, call)
@@ -422,13 +422,13 @@ class Rye:
 
         Args:
             ref: A canonical ref, a bare id, `kind:path.ext`, or a file's path.
-            ctx: On whose behalf; the host's own by default.
+            ctx: The caller; the host itself by default.
 
         Returns:
-            The verified item. The record of a thread is refused: no author has signed it.
+            The verified item. A thread's record is refused, because no author signed it.
 
         Raises:
-            RyeError: It can't be found, or doesn't verify.
+            RyeError: The item can't be found or verified.
         """
         return self._parts.verify(os.fspath(ref), ctx or CallContext())
 
@@ -443,11 +443,11 @@ class Rye:
 
         Args:
             pattern: A glob such as `tool:acme/*`, which recurses.
-            space: Where to look.
-            ctx: On whose behalf; the host's own by default.
+            space: The space to search.
+            ctx: The caller; the host itself by default.
 
         Returns:
-            What verified, and what did not.
+            The files that verified, and those that did not.
 
         Raises:
             RyeError: Nothing matches.
@@ -458,10 +458,10 @@ class Rye:
         """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.
 
         Returns:
-            The signed file in user space that says so; removing it takes the trust back.
+            The signed file in user space that records the trust; removing it takes the trust back.
 
         Raises:
-            SigningError: The author has no key to sign that with.
+            SigningError: The author has no key to sign the file with.
         """
         return trust_project(self.spaces.user, self.project, self.keys.load())
 

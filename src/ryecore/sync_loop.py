@@ -30,7 +30,7 @@ _NAME: Final = "ryecore-loop"
 
 
 class _Call(Generic[T]):
-    """A call that one thread waits for while another one runs it."""
+    """A call that runs on the event loop while another thread waits for it."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self._function = function
@@ -42,7 +42,7 @@ class _Call(Generic[T]):
         self._error: BaseException | None = None
 
     async def run(self) -> None:
-        """Run it; on the event loop's thread."""
+        """Run the call, on the event loop's thread."""
         try:
             with anyio.CancelScope() as self._scope:
                 self._results.append(await self._function())
@@ -54,7 +54,7 @@ class _Call(Generic[T]):
             self.end()
 
     def fail(self, error: BaseException) -> None:
-        """End it with an exception, unless it has ended."""
+        """End the call with an exception, unless it has ended."""
         if not self._is_ended:
             self._error = error
             self.end()
@@ -66,19 +66,19 @@ class _Call(Generic[T]):
             self._ended.release()
 
     def cancel(self) -> None:
-        """Cancel it; on the event loop's thread. One that never arrived there has ended."""
+        """Cancel the call, on the event loop's thread; one that never arrived there has ended."""
         if self._scope is None:
             self.end()
         else:
             self._scope.cancel()
 
     def wait(self) -> None:
-        """Wait for its end; an exception of a signal's handler ends the wait."""
+        """Wait for the end of the call, or for an exception of a signal's handler."""
         while not self._is_ended:
             self._ended.acquire()
 
     def result(self) -> T:
-        """Return its result, or raise its exception."""
+        """Return the call's result, or raise its exception."""
         if self._error is not None:
             try:
                 raise self._error
@@ -157,7 +157,7 @@ class EventLoopThread:
         return call.result()
 
     def close(self) -> None:
-        """Close the Rye, wait until nothing of it is left, and end the thread."""
+        """Close the Rye, wait until it has ended, and end the thread."""
         if not self._thread.is_alive():  # in a forked child, which has only the forking thread
             return
         self._is_closing = True

@@ -1,7 +1,7 @@
-"""The parts of a `Rye`, and how they are put together.
+"""The parts of a `Rye`, wired together.
 
-What executes tools is made at once. Every other part is made, and its module imported, when it is
-first needed.
+The parts that execute tools are made at once. Each other part is made, and its module imported,
+when it is first needed.
 """
 
 import os
@@ -62,27 +62,27 @@ _DEV_MODE: Final = "RYE_DEV_MODE"
 
 
 class Parts:
-    """What a Rye is made of.
+    """The parts of one Rye.
 
     Args:
-        settings: How the Rye is opened.
+        settings: The settings with which the Rye is opened.
         environ: The environment that tools may inherit from.
-        approve: Asked before anything is signed or copied on behalf of a model.
-        agent: What the threads of directives ask models with; None where they can't.
+        approve: Decides whether something is signed or copied for a model.
+        agent: The models, keys and tools for threads and agents; None without models.
 
     Attributes:
         project: The project's folder.
-        spaces: Where items are looked for.
-        trust: Which keys count.
+        spaces: The spaces in which items are searched.
+        trust: The keys that are trusted.
         keys: The author's keys.
         store: The project's threads.
-        env: Which names of the project's `.env` the user allows.
+        env: The names of the project's `.env` that the user allows.
         execute: Executes tools and directives.
-        tasks: What runs in the Rye without anybody waiting for it.
+        tasks: The runs that go on in the Rye in the background.
 
     Raises:
-        ConfigError: A setting can't be used.
-        SigningError: A trusted key is none.
+        ConfigError: A setting is invalid.
+        SigningError: A trusted key is invalid.
     """
 
     def __init__(
@@ -160,14 +160,14 @@ class Parts:
 
     @cached_property
     def fetch(self) -> "FetchAction":
-        """Reads and copies items."""
+        """The action that reads and copies items."""
         from ryecore.actions.fetch import FetchAction  # noqa: PLC0415
 
         return FetchAction(self.spaces, self._export_verifier, self._forms, self._approve)
 
     @cached_property
     def search(self) -> "SearchAction":
-        """Finds items."""
+        """The action that finds items."""
         from ryecore.actions.search import SearchAction  # noqa: PLC0415
         from ryecore.state.exports import ExportVerifier  # noqa: PLC0415
 
@@ -177,14 +177,14 @@ class Parts:
 
     @cached_property
     def sign(self) -> "SignAction":
-        """Signs items."""
+        """The action that signs items."""
         from ryecore.actions.sign import SignAction  # noqa: PLC0415
 
         return SignAction(self.spaces, self.keys, self._strict_verifier, self._forms, self._approve)
 
     @cached_property
     def verify(self) -> "VerifyAction":
-        """Verifies items."""
+        """The action that verifies items."""
         from ryecore.actions.verify import VerifyAction  # noqa: PLC0415
 
         return VerifyAction(self.spaces, self._export_verifier, self._forms)
@@ -197,7 +197,7 @@ class Parts:
 
     @cached_property
     def planner(self) -> "DirectivePlanner":
-        """Reads directives and what their threads run under."""
+        """The planner of directives and their threads."""
         from ryecore.threads.planner.planning import DirectivePlanner  # noqa: PLC0415
 
         return DirectivePlanner(self.spaces, self._verifier, self._configs)
@@ -209,12 +209,12 @@ class Parts:
         return AutomaticPruning(self.store.open, self.planner)
 
     async def prune(self) -> None:
-        """Prune what signed configuration doesn't keep, where that is due."""
+        """Prune the threads that signed retention doesn't keep, where that is due."""
         await self._pruning()
 
     @cached_property
     def threads(self) -> "ThreadService":
-        """Runs directives in managed threads."""
+        """The service that runs directives in managed threads."""
         from ryecore.threads.host import ThreadHost  # noqa: PLC0415
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
@@ -234,14 +234,14 @@ class Parts:
 
     @cached_property
     def graph_results(self) -> "Entries":
-        """The results that graphs remember."""
+        """The cached results of graph nodes."""
         from ryecore.graph.result_cache import Entries  # noqa: PLC0415
 
         return Entries(self.spaces.project.root, self.spaces.user.root, self._settings.durability)
 
     @cached_property
     def graphs(self) -> "GraphService":
-        """Runs graphs."""
+        """The service that runs graphs."""
         from ryecore.graph.host import Declares, GraphHost  # noqa: PLC0415
         from ryecore.graph.result_cache import ResultsCache  # noqa: PLC0415
         from ryecore.graph.service import GraphService  # noqa: PLC0415
@@ -305,22 +305,22 @@ class Parts:
 
     @cached_property
     def _export_verifier(self) -> "ExportVerifier":
-        """Verifies items, and proves exports of threads."""
+        """The verifier of items and of threads' exports."""
         from ryecore.state.exports import ExportVerifier  # noqa: PLC0415
 
         return ExportVerifier(self._verifier, self.spaces.user.root)
 
     @cached_property
     def _strict_verifier(self) -> Verifier:
-        """Verifies in dev mode too."""
+        """The verifier that refuses in dev mode, too."""
         return Verifier(self.trust, file_types=self._forms)
 
     def __copy__(self) -> "Parts":
-        """The parts of another Rye with the same settings."""
+        """Return the parts of another Rye with the same settings."""
         return Parts(self._settings, self._environ, self._approve, self._agent)
 
     async def aclose(self) -> None:
-        """End what is kept, and close what is open."""
+        """End the processes that are kept, and close the store and the search index."""
         await self._executor.aclose()
         if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
             await anyio.to_thread.run_sync(self.store.close)
