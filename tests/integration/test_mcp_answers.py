@@ -83,7 +83,7 @@ def test_an_answer_that_is_none_is_a_failure_at_once(
     workspace: Workspace, answer: bytes, warm: bool
 ):
     done: Any = workspace.execute(odd_tool(workspace, answer, warm=warm))
-    assert "none of the protocol's" in done.error
+    assert "not one of the protocol" in done.error
 
 
 def test_a_servers_own_error_does_not_end_its_session(workspace: Workspace):

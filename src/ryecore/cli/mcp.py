@@ -25,10 +25,10 @@ from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.mcp_client.authoring import (
     PinnedItem,
-    choose_tools,
-    declarations,
     pin_tool,
-    unpinnable,
+    read_declarations,
+    select_tools,
+    why_unpinnable,
 )
 from ryecore.rye import Rye
 
@@ -266,8 +266,8 @@ def tools(server: str, project_path: str, as_json: bool) -> None:
     server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
         listed = _list(project_path, server, as_json=as_json)
-        declared = declarations(listed)
-        unfit = {name: unpinnable(one) for name, one in declared.items()}
+        declared = read_declarations(listed)
+        unfit = {name: why_unpinnable(one) for name, one in declared.items()}
         pins = {name: None if unfit[name] else one.pin for name, one in declared.items()}
         if as_json:
             found = [_with_pin(one, pins, unfit) for one in listed]
@@ -323,7 +323,7 @@ def pin(
     server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
         listed = _list(project_path, server, as_json=as_json)
-        chosen = choose_tools(declarations(listed), names, everything=everything)
+        chosen = select_tools(read_declarations(listed), names, everything=everything)
         opened = Rye.open(project_path)
         config: Any = _server(opened, server).get("config")
         space = opened.spaces.user if user else opened.spaces.project

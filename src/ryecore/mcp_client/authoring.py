@@ -1,4 +1,4 @@
-"""Write the items of pinned tools, from what a server says of them."""
+"""Items of pinned tools, written from the declarations of a server."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from ryecore.items.spaces import Space
 from ryecore.lillux.schema import MAX_SCHEMA_CHARS, SchemaValidator
 from ryecore.mcp_client.pins import ToolDeclaration, check_pin, item_name, read_tool
 
-__all__ = ["PinnedItem", "choose_tools", "declarations", "pin_tool", "unpinnable"]
+__all__ = ["PinnedItem", "pin_tool", "read_declarations", "select_tools", "why_unpinnable"]
 
 _MAX_DESCRIPTION: Final = 64 * 1024
 
@@ -27,10 +27,10 @@ class PinnedItem:
 
     Attributes:
         item_id: Its id.
-        tool_name: What the server calls it.
+        tool_name: The server's name of the tool.
         path: Its file.
         pin: The digest.
-        state: `written`; `unchanged` where it stood there already, or `signed` where it did and
+        state: `written`, `unchanged` where the same item was there already, or `signed` where that
             was then signed.
     """
 
@@ -41,7 +41,7 @@ class PinnedItem:
     state: Literal["written", "unchanged", "signed"]
 
     def to_dict(self) -> dict[str, object]:
-        """The item as a JSON-ready object."""
+        """Return the item as a JSON-ready object."""
         return {
             "item_id": f"tool:{self.item_id}",
             "tool_name": self.tool_name,
@@ -51,8 +51,8 @@ class PinnedItem:
         }
 
 
-def declarations(listed: Sequence[Mapping[str, Any]]) -> dict[str, ToolDeclaration]:
-    """What a server says of its tools, by name, from what its item's execution gave."""
+def read_declarations(listed: Sequence[Mapping[str, Any]]) -> dict[str, ToolDeclaration]:
+    """Return a server's declarations of tools, by name, from the result of its item."""
     return {
         str(one["name"]): ToolDeclaration(
             str(one["name"]), str(one.get("description") or ""), one.get("inputSchema") or {}
@@ -61,13 +61,13 @@ def declarations(listed: Sequence[Mapping[str, Any]]) -> dict[str, ToolDeclarati
     }
 
 
-def choose_tools(
+def select_tools(
     offered: Mapping[str, ToolDeclaration], names: Sequence[str], *, everything: bool
 ) -> list[ToolDeclaration]:
-    """The tools that are asked for.
+    """Return the tools that are requested.
 
     Raises:
-        InputError: One isn't there, or none is named.
+        InputError: The server doesn't offer one, or none is named.
     """
     missing = [name for name in names if name not in offered]
     if missing or not (names or everything):
@@ -87,14 +87,14 @@ def pin_tool(
     space: Space,
     force: bool = False,
 ) -> PinnedItem:
-    """Write the item of a tool, unsigned: whoever signs it has read it.
+    """Write the item of a tool, without a signature: who signs it reads it first.
 
     Args:
         tool: The server's description of it.
         server: The id of the server's item.
-        transport: How the server is reached.
+        transport: The server's transport.
         folder: The id below which the item stands, such as `mcp/context7`.
-        space: Where it is written.
+        space: The space that it is written to.
         force: Whether an item of another declaration is replaced.
 
     Returns:
@@ -103,14 +103,14 @@ def pin_tool(
     Raises:
         ConfigError: The tool's declaration can't be kept in an item, or the file not written.
         McpToolChanged: An item of another declaration stands there, with the difference.
-        InvalidItemId: `folder` is no id.
+        InvalidItemId: `folder` isn't an id.
         LinkLeavesSpace: A link among its folders leads out of the space.
     """
     item_id = check_item_id(f"{folder}/{item_name(tool.name)}")
     path = space.folder("tool") / f"{item_id}.yaml"
     content = _content(tool, server, transport, folder, path)
     if path.exists():
-        if _stands_there(path, content):
+        if _is_same_item(path, content):
             return PinnedItem(item_id, tool.name, path, tool.pin, "unchanged")
         if not force:
             _refuse(path, tool)
@@ -128,7 +128,7 @@ def pin_tool(
 def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, path: Path) -> bytes:
     from ruamel.yaml import YAML  # noqa: PLC0415 - for writing items alone
 
-    problem = unpinnable(tool)
+    problem = why_unpinnable(tool)
     if problem:
         raise ConfigError(
             f"The tool {json.dumps(tool.name[:100])} of '{server}' can't be pinned: {problem}.",
@@ -162,14 +162,14 @@ def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, pa
     )
 
 
-def unpinnable(tool: ToolDeclaration) -> str:
+def why_unpinnable(tool: ToolDeclaration) -> str:
     """Return why a tool can't be pinned; empty where it can.
 
     Args:
         tool: The server's description of it.
 
     Returns:
-        The reason with the bound that it passes, in a part of a sentence.
+        The reason, with the bound that is exceeded, as a part of a sentence.
     """
     if len(tool.description) > _MAX_DESCRIPTION:
         return (
@@ -182,12 +182,12 @@ def unpinnable(tool: ToolDeclaration) -> str:
             return f"its schema has {len(schema)} characters, more than {MAX_SCHEMA_CHARS:,}"
         SchemaValidator(schema)
     except (ValueError, RecursionError) as problem:
-        return f"its inputSchema is no JSON Schema that can be used ({problem})"
+        return f"its inputSchema isn't a JSON Schema that can be used ({problem})"
     return ""
 
 
-def _stands_there(path: Path, content: bytes) -> bool:
-    """Whether an item says just that: the pin alone leaves open whose tool it is."""
+def _is_same_item(path: Path, content: bytes) -> bool:
+    """Return whether a file holds this item; the pin alone doesn't name the server."""
     try:
         return parse_document(path.read_bytes(), path) == parse_document(content, path)
     except (OSError, RyeError):

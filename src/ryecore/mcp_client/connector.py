@@ -32,12 +32,12 @@ from ryecore.items.metadata import parse_metadata
 from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, fill_in, read_server
-from ryecore.mcp_client.watchdog import Guard
+from ryecore.mcp_client.watchdog import Watchdog
 from ryecore.mcp_client.wire import (
     Kind,
-    as_json,
+    encode_json,
+    error_document,
     receive_frame,
-    refusal_of,
     send_frame,
 )
 from ryecore.policy.environment import is_short_listed
@@ -45,23 +45,23 @@ from ryecore.policy.environment import is_short_listed
 if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession
 
-__all__ = ["Request", "answer", "main", "open_server", "read_request", "serve_calls"]
+__all__ = ["Request", "execute_request", "main", "prepare_session", "read_request", "serve_calls"]
 
 
 @frozen
 class Request:
-    """What the connector is asked for.
+    """What a connector has to do, from its command line.
 
     Attributes:
-        server: What errors call the server.
+        server: The name of the server in errors.
         server_config: The server's item, sealed.
-        transport: What the runtime expects of it; None takes any.
-        tool: The tool's item, sealed; None where the tools are to be listed.
-        tool_name: What the server calls it.
+        transport: The transport that the runtime expects; None for any.
+        tool: The tool's item, sealed; None to list the tools.
+        tool_name: The server's name of the tool.
         project: The project's folder.
-        is_project_trusted: Whether programs inside it may run.
-        server_variables: The variables that a server gets that is started; None for those that
-            every program gets.
+        is_project_trusted: Whether programs inside the project may run.
+        server_variables: The names of the variables that a started server gets; None for those
+            that every program gets.
         keep: The name of the host's control socket; None for one call.
     """
 
@@ -112,46 +112,46 @@ def main(arguments: Sequence[str]) -> int:
         The exit code: 0 where a document was printed, be it of a failure.
     """
     request = read_request(arguments)
-    guard = Guard()  # before anything makes a thread
+    watchdog = Watchdog()  # before anything makes a thread
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)  # the SDK logs what servers send
     if request.keep is None:
-        document = anyio.run(_answer_once, request, guard)
+        document = anyio.run(_serve_once, request, watchdog)
         _print(document)
     else:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the host, too
-        anyio.run(serve_calls, request, guard)
-    guard.dismiss()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the host, too
+        anyio.run(serve_calls, request, watchdog)
+    watchdog.dismiss()
     return 0
 
 
-async def _answer_once(request: Request, guard: Guard) -> Mapping[str, object]:
+async def _serve_once(request: Request, watchdog: Watchdog) -> Mapping[str, object]:
     try:
         arguments = _read_arguments(sys.stdin.buffer.read()) if request.tool else {}
-        _, opened = open_server(request, guard)
+        _, opened = prepare_session(request, watchdog)
         async with opened as session:
-            return await answer(request, session, arguments)
+            return await execute_request(request, session, arguments)
     except RyeError as error:
-        return refusal_of(error)
+        return error_document(error)
 
 
-def _read_arguments(given: bytes) -> dict[str, Any]:
-    arguments = json.loads(given or b"{}")
+def _read_arguments(payload: bytes) -> dict[str, Any]:
+    arguments = json.loads(payload or b"{}")
     if not isinstance(arguments, dict):
         raise McpError("The arguments of a tool are a JSON object.", server="")
     return arguments
 
 
 def _print(document: Mapping[str, object]) -> None:
-    sys.stdout.buffer.write(as_json(document))
+    sys.stdout.buffer.write(encode_json(document))
     sys.stdout.buffer.flush()
 
 
-_LAST_WORDS_S: Final = 5.0
+_REFUSING_S: Final = 5.0
 
 
 class _Service:
-    """The calls that are served, and the session that serves them once it is there."""
+    """The calls of a kept connector, and the session that serves them once it is open."""
 
     def __init__(self, whole: anyio.CancelScope) -> None:
         self._whole = whole
@@ -159,14 +159,14 @@ class _Service:
         self.is_called = anyio.Event()
         self._session: ServerSession | None = None
         self._refusal: RyeError | None = None
-        self._answers_again: anyio.Event | None = None
-        """Set once the server has answered a ping, or is given up; None while no ping is open."""
-        self._is_asking = False
+        self._ping_done: anyio.Event | None = None
+        """Set once the server has answered a ping or was given up; None while no ping is open."""
+        self._is_pinging = False
         self._calls = 0
         self._last_call = anyio.current_time()
 
     async def accept(self, control: socket.socket, calls: TaskGroup) -> None:
-        """Take calls until the host is gone, and then end everything."""
+        """Accept calls until the host is gone, then end everything."""
         while True:
             await anyio.wait_readable(control)
             message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -177,23 +177,23 @@ class _Service:
                 calls.start_soon(self._serve, socket.socket(fileno=descriptor))
 
     async def end_when_idle(self, idle_s: float) -> None:
-        """Wait until nobody has called for a while, and then end everything."""
+        """Wait until there was no call for a while, then end everything."""
         while True:
             left_s = self._last_call + idle_s - anyio.current_time()
             if not self._calls and left_s <= 0:
                 self._whole.cancel()
             await anyio.sleep(idle_s if self._calls else left_s)
 
-    async def hold(self, request: Request, guard: Guard) -> None:
-        """Have the session open for as long as the server can be used."""
+    async def keep_session(self, request: Request, watchdog: Watchdog) -> None:
+        """Keep the session open as long as the server can be used."""
         try:
-            server, opened = open_server(request, guard)
+            server, opened = prepare_session(request, watchdog)
             async with opened as session, anyio.create_task_group() as waiting:
                 self._session = session
                 self._is_settled.set()
                 waiting.start_soon(self.end_when_idle, server.idle_timeout_s)
                 await session.until_broken()
-                self._session = None  # closing it takes a while, and new calls can't wait for that
+                self._session = None  # new calls can't wait until it is closed
                 waiting.cancel_scope.cancel()
         except RyeError as error:
             self._refusal = error
@@ -209,59 +209,59 @@ class _Service:
                 connection.setblocking(False)
                 frame = await receive_frame(connection)
                 if frame is not None:
-                    await self._answer_unless_left(connection, frame[1])
+                    await self._serve_unless_left(connection, frame[1])
         finally:
             self._calls -= 1
             self._last_call = anyio.current_time()
 
-    async def _answer_unless_left(self, connection: socket.socket, payload: bytes) -> None:
+    async def _serve_unless_left(self, connection: socket.socket, payload: bytes) -> None:
         is_answered = False
         async with anyio.create_task_group() as group:
 
-            async def cancel_when_left() -> None:
-                await anyio.wait_readable(connection)  # the host says no more, so this is its end
-                self._hold_back()
+            async def cancel_when_host_left() -> None:
+                await anyio.wait_readable(connection)  # the host sends no more: it closed its end
+                self._pause_calls()
                 group.cancel_scope.cancel()
 
-            group.start_soon(cancel_when_left)
+            group.start_soon(cancel_when_host_left)
             with suppress(OSError):  # the host may have left, which ends this call alone
-                await self._answer(connection, payload)
+                await self._execute(connection, payload)
                 is_answered = True
             group.cancel_scope.cancel()
-        if self._session is not None and self._session.is_doubtful:
-            self._hold_back()
+        if self._session is not None and self._session.may_hang:
+            self._pause_calls()
         how = "timed out" if is_answered else "was cancelled"
-        await self._make_sure(f"stopped answering after a call {how}")
+        await self._ping_if_paused(f"stopped answering after a call {how}")
 
-    def _hold_back(self) -> None:
-        """Hold back calls that have not been sent, until it is known whether the server answers."""
-        if self._answers_again is None:
-            self._answers_again = anyio.Event()
+    def _pause_calls(self) -> None:
+        """Pause calls that have not been sent until it is known whether the server answers."""
+        if self._ping_done is None:
+            self._ping_done = anyio.Event()
 
-    async def _make_sure(self, problem: str) -> None:
-        """While calls are held back, ping the server, and give it up where it doesn't answer."""
-        session, again = self._session, self._answers_again
-        if again is None or self._is_asking:
+    async def _ping_if_paused(self, problem: str) -> None:
+        """While calls are paused, ping the server, and give it up where it doesn't answer."""
+        session, again = self._session, self._ping_done
+        if again is None or self._is_pinging:
             return
-        self._is_asking = True
+        self._is_pinging = True
         try:
             if session is not None:
-                session.is_doubtful = False
-                if not await session.still_answers():
+                session.may_hang = False
+                if not await session.answers_ping():
                     self._session = None
                     session.give_up(problem)
         finally:
-            self._is_asking, self._answers_again = False, None
+            self._is_pinging, self._ping_done = False, None
             again.set()
 
-    async def _answer(self, connection: socket.socket, payload: bytes) -> None:
+    async def _execute(self, connection: socket.socket, payload: bytes) -> None:
         await self._is_settled.wait()
-        while self._answers_again is not None:
-            await self._answers_again.wait()
+        while self._ping_done is not None:
+            await self._ping_done.wait()
         session = self._session
         if session is None:
             if self._refusal is not None:
-                await send_frame(connection, b"R", as_json(refusal_of(self._refusal)))
+                await send_frame(connection, b"R", encode_json(error_document(self._refusal)))
             return
 
         async def begin() -> None:
@@ -271,13 +271,13 @@ class _Service:
         arguments = call["args"]
         try:
             request = _read_call(tuple(arguments[arguments.index(sys.argv[0]) + 1 :]))
-            document = await answer(request, session, call["params"], begin)
+            document = await execute_request(request, session, call["params"], begin)
         except RyeError as error:
-            # Where the server has gone meanwhile, another one may take the call.
+            # Where the server broke off meanwhile, another one may take the call.
             kind: Kind = b"A" if session.is_broken else b"R"
-            await send_frame(connection, kind, as_json(refusal_of(error)))
+            await send_frame(connection, kind, encode_json(error_document(error)))
         else:
-            await send_frame(connection, b"D", as_json(document))
+            await send_frame(connection, b"D", encode_json(document))
 
 
 @lru_cache(maxsize=1024)
@@ -285,8 +285,8 @@ def _read_call(arguments: tuple[str, ...]) -> Request:
     return read_request(arguments)
 
 
-async def serve_calls(request: Request, guard: Guard) -> None:
-    """Serve calls until the host is gone, nobody calls, or the server breaks off."""
+async def serve_calls(request: Request, watchdog: Watchdog) -> None:
+    """Serve calls until the host is gone, no call comes, or the server breaks off."""
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control,
         anyio.CancelScope() as whole,
@@ -297,33 +297,33 @@ async def serve_calls(request: Request, guard: Guard) -> None:
         async with anyio.create_task_group() as accepting:
             async with anyio.create_task_group() as calls:
                 accepting.start_soon(service.accept, control, calls)
-                await service.hold(request, guard)
-                # Those who still wait are told why, and who is about to call first; not for long.
-                whole.deadline = anyio.current_time() + _LAST_WORDS_S
+                await service.keep_session(request, watchdog)
+                # Waiting calls, and a first one on its way, still get the reason; not for long.
+                whole.deadline = anyio.current_time() + _REFUSING_S
                 await service.is_called.wait()
             accepting.cancel_scope.cancel()
 
 
-def open_server(
-    request: Request, guard: Guard
+def prepare_session(
+    request: Request, watchdog: Watchdog
 ) -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
-    """Read a server's item, and get ready to reach it.
+    """Read a server's item, and prepare its session.
 
     Returns:
-        The server, and its session, which is opened when it is entered.
+        The server, and its session, which opens when it is entered.
 
     Raises:
         ConfigError: The item can't be used.
     """
     path = request.server_config
     server = fill_in(_read_server(request), os.environ, path)
-    import_client()  # behind what can be refused without it
-    from ryecore.mcp_client.session import Place, open_session  # noqa: PLC0415 - imports the SDK
+    import_client()  # after the checks that don't need it
+    from ryecore.mcp_client.session import ServerSetting, open_session  # noqa: PLC0415 - imports the SDK
 
-    place = Place(
+    place = ServerSetting(
         request.project,
         request.is_project_trusted,
-        guard.leads_group,
+        watchdog.leads_group,
         _server_environ(request, os.environ),
     )
     return server, open_session(server, request.server, place)
@@ -344,7 +344,7 @@ def _read_server(request: Request) -> Server:
 
 
 def _server_environ(request: Request, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return a server's environment: a short list of names, and those that were asked for.
+    """Return a server's environment: a short list of names, or those that were requested.
 
     Source: decision 20.
     """
@@ -356,19 +356,19 @@ def _server_environ(request: Request, environ: Mapping[str, str]) -> dict[str, s
     }
 
 
-async def answer(
+async def execute_request(
     request: Request,
     session: "ServerSession",
     arguments: Mapping[str, Any],
     begin: Callable[[], Awaitable[None]] = checkpoint,
 ) -> Mapping[str, object]:
-    """Do what is asked for: list the tools, or call one.
+    """Execute a request: list the tools, or call one.
 
     Args:
-        request: What is asked for.
-        session: The server.
-        arguments: The tool's.
-        begin: Awaited right before a call leaves.
+        request: The request.
+        session: The session with the server.
+        arguments: The tool's arguments.
+        begin: Awaited right before a call is sent.
 
     Raises:
         RyeError: Nothing ran.
@@ -376,13 +376,13 @@ async def answer(
     if request.tool is None:
         return {
             "success": True,
-            "tools": [_listed(one) for one in (await session.tools()).values()],
+            "tools": [_tool_document(one) for one in (await session.tools()).values()],
         }
     tool = _read_pinned(request)
     return await session.call(tool, arguments, begin)
 
 
-def _listed(tool: Any) -> dict[str, object]:
+def _tool_document(tool: Any) -> dict[str, object]:
     document: dict[str, object] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
     return document
 
@@ -401,4 +401,4 @@ def _read_pinned(request: Request) -> PinnedTool:
 
 
 def _document_at(path: Path) -> Mapping[str, object]:
-    return parse_metadata(path.read_bytes(), path)  # which remembers by content
+    return parse_metadata(path.read_bytes(), path)  # cached by content

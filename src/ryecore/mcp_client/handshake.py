@@ -17,40 +17,40 @@ from pydantic import ValidationError
 from ryecore.errors import McpError
 from ryecore.mcp_client.peer import Peer
 
-__all__ = ["BAD_ANSWER", "reason_of", "say_hello", "unless_broken"]
+__all__ = ["MALFORMED_RESPONSE", "agree_on_version", "await_response", "reason_of"]
 
 T = TypeVar("T")
 
-BAD_ANSWER: Final = (RuntimeError, ValueError)
-"""What the SDK makes of an answer that is none of the protocol's."""
+MALFORMED_RESPONSE: Final = (RuntimeError, ValueError)
+"""The exceptions of the SDK for a response that is not one of the protocol."""
 
 
-async def say_hello(client: ClientSession, peer: Peer) -> None:
+async def agree_on_version(client: ClientSession, peer: Peer) -> None:
     """Agree on a version: by `initialize`, which servers since 2024 know, else by `discover`.
 
-    A server that speaks 2026-07-28 alone may refuse `initialize` with any error, or answer it with
+    A server that speaks only 2026-07-28 may refuse `initialize` with any error, or answer it with
     its own version.
 
     Raises:
-        McpError: It has no version in common, refuses, or broke off the connection.
+        McpError: The server has no version in common, refuses, or broke off the connection.
     """
     try:
-        await unless_broken(peer, client.initialize)
+        await await_response(peer, client.initialize)
     except McpError as broke:
         if isinstance(refused := broke.__cause__, MCPError) and not _is_closed(refused):
             problem = f"can't be used: {_refusal_of(refused)}; then it {peer.problem}"
             raise peer.error(problem, _versions_step(refused)) from None
         raise
-    except (MCPError, *BAD_ANSWER) as error:
+    except (MCPError, *MALFORMED_RESPONSE) as error:
         first = error
     else:
         return
     refusal = f"can't be used: {_refusal_of(first)}"
-    if peer.next_step:  # it wants other credentials, not another version
+    if peer.next_step:  # it needs other credentials, not another version
         raise peer.error(refusal)
     try:
-        await unless_broken(peer, client.discover)
-    except (MCPError, *BAD_ANSWER) as error:
+        await await_response(peer, client.discover)
+    except (MCPError, *MALFORMED_RESPONSE) as error:
         if _refusal_of(error) != _refusal_of(first):
             refusal += f"; asked by server/discover: {_refusal_of(error)}"
         raise peer.error(refusal, _versions_step(first, error)) from None
@@ -86,24 +86,28 @@ def _versions_step(*errors: Exception) -> str:
     return ""
 
 
-async def unless_broken(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
-    """Send a request, and wait for its answer as long as the server can be used."""
-    answers: list[T] = []
+async def await_response(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
+    """Send a request, and wait for its response as long as the server can be used.
+
+    Raises:
+        McpError: The server can't be used any more.
+    """
+    responses: list[T] = []
     error: Exception | None = None
-    async with anyio.create_task_group() as asking:
+    async with anyio.create_task_group() as group:
 
         async def give_up() -> None:
             await peer.broken.wait()
-            asking.cancel_scope.cancel()
+            group.cancel_scope.cancel()
 
-        asking.start_soon(give_up)
+        group.start_soon(give_up)
         try:
-            answers.append(await ask())
+            responses.append(await ask())
         except Exception as problem:  # not through the group, which would wrap it
             error = problem
-        asking.cancel_scope.cancel()
-    if answers:
-        return answers[0]
+        group.cancel_scope.cancel()
+    if responses:
+        return responses[0]
     if isinstance(error, MCPError) and _is_closed(error):
         peer.fail(f"broke off: {error.error.message}")
     if peer.broken.is_set() or error is None:
@@ -117,7 +121,7 @@ def _is_closed(error: MCPError) -> bool:
 
 
 def reason_of(problem: Exception) -> str:
-    """Return the problem of an answer in a few words."""
+    """Return the problem of a response in a few words."""
     if isinstance(problem, ValidationError):
         first = problem.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ryecore.bounded_http import BodyBounds, bound_body
-from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Outbox, Peer
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer, TrackedStream
 from ryecore.mcp_client.servers import HttpServer
 
 __all__ = ["is_session_unknown", "number_of", "open_connection"]
@@ -36,8 +36,8 @@ async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Stre
     """Connect to a server.
 
     Args:
-        server: How it is reached.
-        peer: Told why it can't be used any more.
+        server: Its address, headers and timeouts.
+        peer: Marked as unusable when the connection breaks.
 
     Yields:
         The streams of a session.
@@ -50,9 +50,9 @@ async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Stre
     )
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     async with transport as (read, write), anyio.create_task_group() as pump:
-        pump.start_soon(_count, read, to_session, peer)
+        pump.start_soon(_forward, read, to_session, peer)
         try:
-            yield from_server, Outbox(write, peer.deliveries, sends=True)
+            yield from_server, TrackedStream(write, peer.pending, sends=True)
         finally:
             pump.cancel_scope.cancel()
             to_session.close()
@@ -72,7 +72,7 @@ async def _streamable(url: str, client: httpx2.AsyncClient) -> AsyncIterator[_St
 
 @frozen
 class _Factory:
-    """Gives the SDK the client that was made already."""
+    """A factory that gives the SDK the client that exists already."""
 
     client: httpx2.AsyncClient
 
@@ -86,10 +86,10 @@ class _Factory:
 
 
 class _Client(httpx2.AsyncClient):
-    """A client that reports requests that the server refused without reading them."""
+    """A client that notes which requests the server refused without reading them."""
 
     def __init__(self, server: HttpServer, peer: Peer) -> None:
-        # The one stream of `sse` stays open between calls, whose own timeout the session keeps.
+        # The one stream of `sse` stays open between calls; the session times each call.
         call_timeout_s = None if server.transport == "sse" else server.timeout_s
         super().__init__(
             headers={**server.headers, "accept-encoding": "identity"},
@@ -102,11 +102,11 @@ class _Client(httpx2.AsyncClient):
         self._peer = peer
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; where no connection can be made, it was not sent."""
+        """Send a request, and note it as unsent where no connection can be made."""
         try:
             return await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as problem:
-            self._peer.deliveries.unsent(number_of(request.content))
+            self._peer.pending.mark_unsent(number_of(request.content))
             self._peer.fail(f"can't be reached: {problem or 'it took too long'}")
             raise
 
@@ -118,7 +118,7 @@ class _Client(httpx2.AsyncClient):
     async def _note_refusal(self, response: httpx2.Response) -> None:
         status, request = response.status_code, response.request
         refusal = f"HTTP {status} {response.reason_phrase}"
-        self._peer.heard(refusal + "\n")
+        self._peer.add_output(refusal + "\n")
         if status in (401, 403):
             self._peer.next_step = _credentials_step(status, self._server)
         if request.method != "POST":
@@ -126,11 +126,11 @@ class _Client(httpx2.AsyncClient):
         number = number_of(request.content)
         body = await response.aread() if status < 500 else b""
         if is_session_unknown(status, body, number, has_session=_SESSION_ID in request.headers):
-            self._peer.deliveries.refused(number, status)
+            self._peer.pending.mark_refused(number, status)
             self._peer.fail(f"no longer knows the session (HTTP {status})")
         elif status in (401, 403) or (self._is_sse and status < 500):
-            self._peer.deliveries.refused(number, status)
-        if self._is_sse:  # its transport would wait for an answer for ever
+            self._peer.pending.mark_refused(number, status)
+        if self._is_sse:  # its transport would wait for a response for ever
             self._peer.fail(f"refused a message ({refusal})")
 
 
@@ -150,19 +150,19 @@ def _credentials_step(status: int, server: HttpServer) -> str:
     )
 
 
-async def _count(
+async def _forward(
     read: ReadStream[SessionMessage | Exception],
     to_session: MemoryObjectSendStream[SessionMessage | Exception],
     peer: Peer,
 ) -> None:
-    """Pass messages on, and count those that nobody asked for."""
+    """Pass messages on, and count those that are no response."""
     async with to_session:
         async for item in read:
             if isinstance(item, SessionMessage) and isinstance(
                 item.message, JSONRPCResponse | JSONRPCError
             ):
-                peer.answered()
-            elif peer.unasked():
+                peer.note_response()
+            elif peer.note_unrequested():
                 return
             try:
                 await to_session.send(item)

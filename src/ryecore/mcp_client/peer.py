@@ -20,11 +20,11 @@ from mcp_types import JSONRPCRequest, RequestId
 
 from ryecore.errors import McpError
 
-__all__ = ["MAX_MESSAGE_BYTES", "Deliveries", "Delivery", "Outbox", "Peer"]
+__all__ = ["MAX_MESSAGE_BYTES", "Peer", "PendingRequest", "PendingRequests", "TrackedStream"]
 
 
 @define(eq=False)
-class Delivery:
+class PendingRequest:
     """One request that is being sent.
 
     Attributes:
@@ -41,75 +41,75 @@ class Delivery:
         return self.is_sent and not self.status
 
 
-_current: Final[ContextVar[Delivery | None]] = ContextVar("delivery", default=None)
+_current: Final[ContextVar[PendingRequest | None]] = ContextVar("request", default=None)
 
 
-class Deliveries:
-    """The requests of a session that have not been answered yet."""
+class PendingRequests:
+    """The requests of a session that wait for a response."""
 
     def __init__(self) -> None:
-        self._by_id: dict[RequestId, Delivery] = {}
+        self._by_id: dict[RequestId, PendingRequest] = {}
 
     @contextmanager
-    def following(self) -> Iterator[Delivery]:
-        """Follow the one request that the block sends."""
-        delivery = Delivery()
-        token = _current.set(delivery)
+    def track(self) -> Iterator[PendingRequest]:
+        """Track the one request that the block sends."""
+        request = PendingRequest()
+        token = _current.set(request)
         try:
-            yield delivery
+            yield request
         finally:
             _current.reset(token)
             for number, one in tuple(self._by_id.items()):
-                if one is delivery:
+                if one is request:
                     del self._by_id[number]
 
-    def submitted(self, message: object) -> None:
+    def note_submitted(self, message: object) -> None:
         """Note which request the running task is about to send."""
-        delivery = _current.get()
-        if delivery is not None and isinstance(message, JSONRPCRequest):
-            self._by_id[message.id] = delivery
+        request = _current.get()
+        if request is not None and isinstance(message, JSONRPCRequest):
+            self._by_id[message.id] = request
 
-    def sent(self, number: RequestId) -> None:
+    def mark_sent(self, number: RequestId) -> None:
         """Note that the server may have received all of a request."""
-        if delivery := self._by_id.get(number):
-            delivery.is_sent = True
+        if request := self._by_id.get(number):
+            request.is_sent = True
 
-    def unsent(self, number: object) -> None:
+    def mark_unsent(self, number: object) -> None:
         """Note that a request could not be sent after all."""
-        if isinstance(number, int | str) and (delivery := self._by_id.get(number)):
-            delivery.is_sent = False
+        if isinstance(number, int | str) and (request := self._by_id.get(number)):
+            request.is_sent = False
 
-    def refused(self, number: object, status: int) -> None:
+    def mark_refused(self, number: object, status: int) -> None:
         """Note that the server refused a request unread."""
-        if isinstance(number, int | str) and (delivery := self._by_id.get(number)):
-            delivery.status = status
+        if isinstance(number, int | str) and (request := self._by_id.get(number)):
+            request.status = status
 
 
-class Outbox:
+class TrackedStream:
     """The stream that a session writes to, which notes each request before it is sent.
 
     Args:
         stream: The stream of the transport.
-        deliveries: The session's requests.
+        pending: The session's requests.
         sends: Whether a message counts as sent once the stream has taken it.
     """
 
     def __init__(
-        self, stream: WriteStream[SessionMessage], deliveries: Deliveries, *, sends: bool
+        self, stream: WriteStream[SessionMessage], pending: PendingRequests, *, sends: bool
     ) -> None:
         self._stream = stream
-        self._deliveries = deliveries
+        self._pending = pending
         self._sends = sends
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send a message."""
-        self._deliveries.submitted(item.message)
+        self._pending.note_submitted(item.message)
         if self._sends and isinstance(item.message, JSONRPCRequest):
-            self._deliveries.sent(item.message.id)  # even a cancelled send may have sent it
+            self._pending.mark_sent(item.message.id)  # even a cancelled send may have sent it
         await self._stream.send(item)
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the stream."""
         await self._stream.aclose()
 
     async def __aenter__(self) -> Self:
@@ -125,24 +125,24 @@ class Outbox:
 
 
 MAX_MESSAGE_BYTES: Final = 15 * 1024 * 1024
-"""How large one message may be; a result that is wrapped then still fits into 16 MiB."""
+"""The largest message: a result, wrapped, still fits into 16 MiB."""
 
-_MAX_UNASKED: Final = 10_000
-_MAX_SAID: Final = 4096
+_MAX_UNREQUESTED: Final = 10_000
+_MAX_OUTPUT_CHARS: Final = 4096
 _MIN_SECRET: Final = 6
 
 
 @define
 class Peer:
-    """A server.
+    """The server at the other end of a connection.
 
     Attributes:
-        name: What errors call it.
-        secrets: Values that no error repeats.
+        name: Its name in errors.
+        secrets: Values that errors leave out.
         broken: Set once it can't be used any more.
-        problem: Why; empty until then.
-        next_step: The next step that follows from its answers; empty for none.
-        deliveries: The requests that it hasn't answered.
+        problem: Why it can't be used; empty until then.
+        next_step: The next step that its responses suggest; empty for none.
+        pending: The requests that wait for its response.
     """
 
     name: str
@@ -150,42 +150,42 @@ class Peer:
     broken: anyio.Event = field(factory=anyio.Event)
     problem: str = ""
     next_step: str = ""
-    deliveries: Deliveries = field(factory=Deliveries)
-    _said: str = ""
-    _unasked: int = 0
+    pending: PendingRequests = field(factory=PendingRequests)
+    _output: str = ""
+    _unrequested: int = 0
 
     def fail(self, problem: str) -> None:
-        """Say why it can't be used any more; the first reason counts."""
+        """Mark it as unusable; the first problem counts."""
         self.problem = self.problem or problem
         self.broken.set()
 
-    def heard(self, text: str) -> None:
-        """Keep what it said beside the protocol; the end of it."""
-        # Secrets go first: what is left of one that was cut in two would not be known as one.
-        self._said = self.without_secrets(self._said + text)[-_MAX_SAID:]
+    def add_output(self, text: str) -> None:
+        """Keep the end of what it writes beside the protocol, such as its standard error."""
+        # Secrets go first: the rest of a secret that was cut in two would not be recognised.
+        self._output = self.without_secrets(self._output + text)[-_MAX_OUTPUT_CHARS:]
 
-    def answered(self) -> None:
-        """It answered."""
-        self._unasked = 0
+    def note_response(self) -> None:
+        """Note that it sent a response."""
+        self._unrequested = 0
 
-    def unasked(self) -> bool:
-        """It sent something that is no answer; whether that is too much by now."""
-        self._unasked += 1
-        if self._unasked > _MAX_UNASKED:
-            self.fail(f"sent more than {_MAX_UNASKED} messages that nobody asked for")
+    def note_unrequested(self) -> bool:
+        """Note a message that is no response; return whether there are too many of them."""
+        self._unrequested += 1
+        if self._unrequested > _MAX_UNREQUESTED:
+            self.fail(f"sent more than {_MAX_UNREQUESTED} messages that nobody asked for")
             return True
         return False
 
     def error(self, problem: str, next_step: str = "") -> McpError:
-        """An error about it, with the end of what it said, and without its secrets."""
-        said = self._said.strip()
+        """Return an error about it, with the end of its output and without its secrets."""
+        said = self._output.strip()
         text = f"The MCP server '{self.name}' {problem}." + (f" It said: {said}" if said else "")
         return McpError(
             self.without_secrets(text), next_step=next_step or self.next_step, server=self.name
         )
 
     def without_secrets(self, text: str) -> str:
-        """A text in which no secret of this server stands, plainly or as JSON writes it."""
+        """Return a text without the secrets, whether they stand there as such or as JSON."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             if len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "***").replace(json.dumps(secret)[1:-1], "***")

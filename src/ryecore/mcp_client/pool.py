@@ -1,8 +1,8 @@
-"""Connectors that are kept: the host's side.
+"""The pool of kept connectors, in the host.
 
-One connector process stands for one server as one project uses it. It is started when it is first
-needed, serves any number of calls at once, and ends when the Rye closes, when nobody has called
-for a while, when others are needed more, or with its host, however that ends.
+Each connector process serves one server for one project. It starts at the first call, serves many
+calls at once, and ends when the Rye closes, when no call came for a while, when its place is needed
+for another one, or with its host, however that ends.
 """
 
 import json
@@ -19,13 +19,13 @@ from attrs import define, field
 
 from ryecore.errors import McpError, RyeError, SpawnFailed
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, RunningProcess
-from ryecore.mcp_client.wire import error_from, receive_frame, send_frame
+from ryecore.mcp_client.wire import load_error, receive_frame, send_frame
 
 __all__ = ["ConnectorPool"]
 
-_MAX_KEPT: Final = 8
+_MAX_CONNECTORS: Final = 8
 _MAX_CALLS: Final = 100
-"""How many calls one connector serves at once; each takes a descriptor here and there."""
+"""How many calls one connector serves at once; each takes a descriptor in both processes."""
 _GRACE_S: Final = 3.0
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -35,20 +35,20 @@ _Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 @define(eq=False)
 class _Connector:
-    """A connector that runs."""
+    """A running connector."""
 
     process: RunningProcess
     control: socket.socket
     pid: int
     calls: int = 0
-    room: anyio.Semaphore = field(factory=lambda: anyio.Semaphore(_MAX_CALLS))
+    slots: anyio.Semaphore = field(factory=lambda: anyio.Semaphore(_MAX_CALLS))
     _sending: anyio.Lock = field(factory=anyio.Lock)
 
     async def hand_over(self, connection: socket.socket) -> None:
-        """Send it the socket of a call.
+        """Send the socket of a call to the connector.
 
         Raises:
-            OSError: It is gone.
+            OSError: The connector is gone.
         """
         async with self._sending:
             while True:
@@ -60,14 +60,14 @@ class _Connector:
                     return
 
     def retire(self) -> None:
-        """Tell it that nobody needs it any more; it tidies up and ends."""
-        with suppress(OSError):  # it has gone
-            self.control.shutdown(socket.SHUT_RDWR)  # a forked child may have the socket, too
+        """Have the connector clean up and end."""
+        with suppress(OSError):  # it is gone
+            self.control.shutdown(socket.SHUT_RDWR)  # a forked child may hold the socket, too
         self.control.close()
 
 
-async def _ended(process: RunningProcess, grace_s: float = _GRACE_S) -> ProcessResult | None:
-    """Wait for a process's end, after a while by force; None if it was never started."""
+async def _wait_for_end(process: RunningProcess, grace_s: float = _GRACE_S) -> ProcessResult | None:
+    """Wait for a process's end, and end it after the grace; None if it was never started."""
     try:
         with anyio.move_on_after(grace_s):
             return await process.wait()
@@ -81,12 +81,12 @@ class ConnectorPool:
     """The connectors of one Rye.
 
     Args:
-        max_kept: How many are kept at most; the one that was used the longest time ago goes first.
+        max_connectors: The most connectors; the least recently used one ends first.
     """
 
-    def __init__(self, max_kept: int = _MAX_KEPT) -> None:
-        self._max_kept = max_kept
-        self._kept: dict[_Key, _Connector] = {}
+    def __init__(self, max_connectors: int = _MAX_CONNECTORS) -> None:
+        self._max_connectors = max_connectors
+        self._connectors: dict[_Key, _Connector] = {}
         self._starting: dict[_Key, anyio.Lock] = {}
         self._retired: list[_Connector] = []
         self._closing = anyio.Lock()
@@ -94,8 +94,8 @@ class ConnectorPool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes that are kept, the one used last at the end."""
-        return tuple(connector.pid for connector in self._kept.values())
+        """The ids of the connectors' processes, the last used one at the end."""
+        return tuple(connector.pid for connector in self._connectors.values())
 
     async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
         """Make a call in its connector; one that has gone meanwhile is started again, once.
@@ -118,7 +118,7 @@ class ConnectorPool:
                 outcome = await self._call(connector, spec)
                 if isinstance(outcome, bytes):
                     return _result("exited", outcome, started, connector.pid)
-                self._drop(connector)
+                self._forget(connector)
                 if is_last:
                     raise outcome or await self._why_gone(connector, key)
         return _result("timed_out", b"", started, 0)
@@ -126,12 +126,12 @@ class ConnectorPool:
     async def aclose(self) -> None:
         """End all connectors, and wait until none is left."""
         self._forget_if_forked()
-        for connector in self._kept.values():
+        for connector in self._connectors.values():
             self._retire(connector)
-        self._kept.clear()
+        self._connectors.clear()
         async with self._closing, anyio.create_task_group() as group:
             for connector in self._retired:
-                group.start_soon(_ended, connector.process)
+                group.start_soon(_wait_for_end, connector.process)
         self._retired.clear()
 
     async def _connector(self, spec: ProcessSpec, key: str) -> _Connector:
@@ -139,14 +139,14 @@ class ConnectorPool:
         lock = self._starting.setdefault(full_key, anyio.Lock())
         try:
             async with lock:
-                found = self._kept.pop(full_key, None)
+                found = self._connectors.pop(full_key, None)
                 if found is not None and found.process.result() is None:
-                    self._kept[full_key] = found  # at the end: it was used last
+                    self._connectors[full_key] = found  # at the end: it was used last
                     return found
                 if found is not None:
                     found.retire()
                 self._make_room(1)
-                self._kept[full_key] = started = await _start(spec)
+                self._connectors[full_key] = started = await _start(spec)
                 return started
         finally:
             if not lock.statistics().locked:
@@ -154,45 +154,49 @@ class ConnectorPool:
 
     def _make_room(self, wanted: int = 0) -> None:
         self._retired = [one for one in self._retired if one.process.result() is None]
-        idle = [key for key, one in self._kept.items() if not one.calls]
-        for key in idle[: max(0, len(self._kept) + wanted - self._max_kept)]:
-            self._retire(self._kept.pop(key))
+        idle = [key for key, one in self._connectors.items() if not one.calls]
+        for key in idle[: max(0, len(self._connectors) + wanted - self._max_connectors)]:
+            self._retire(self._connectors.pop(key))
 
     def _retire(self, connector: _Connector) -> None:
         connector.retire()
         self._retired.append(connector)
 
     async def _call(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
-        """Make one call; not bytes where its server was gone before it began, but maybe why."""
+        """Make one call.
+
+        Returns:
+            Its document; an error or None where the server was gone before the call began.
+        """
         connector.calls += 1
         try:
-            async with connector.room:
-                return await self._call_now(connector, spec)
+            async with connector.slots:
+                return await self._send_call(connector, spec)
         except OSError:
             return None
         finally:
             connector.calls -= 1
             self._make_room()
 
-    async def _call_now(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
+    async def _send_call(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
         try:
             ours, theirs = socket.socketpair()
         except OSError as problem:
-            raise _unmade(problem) from problem
+            raise _cannot_call(problem) from problem
         with ours:
             with theirs:
                 ours.setblocking(False)
                 await connector.hand_over(theirs)
             call = {"args": spec.args, "params": json.loads(spec.stdin or b"{}")}
             await send_frame(ours, b"C", json.dumps(call).encode())
-            return await self._answer(ours, spec)
+            return await self._response(ours, spec)
 
-    async def _answer(
+    async def _response(
         self, connection: socket.socket, spec: ProcessSpec
     ) -> bytes | RyeError | None:
         has_begun = False
         while True:
-            frame = await receive_frame(connection)  # its server's messages are bounded
+            frame = await receive_frame(connection)  # the connector bounds its messages
             match frame:
                 case None if has_begun:
                     return _failure(
@@ -207,18 +211,18 @@ class ConnectorPool:
                 case (b"D", document):
                     return document
                 case (b"A", why):
-                    return error_from(why)
+                    return load_error(why)
                 case (_, refusal):
-                    raise error_from(refusal)
+                    raise load_error(refusal)
 
-    def _drop(self, connector: _Connector) -> None:
-        for key, one in list(self._kept.items()):
+    def _forget(self, connector: _Connector) -> None:
+        for key, one in list(self._connectors.items()):
             if one is connector:
-                del self._kept[key]
+                del self._connectors[key]
                 self._retire(connector)
 
     async def _why_gone(self, connector: _Connector, key: str) -> McpError:
-        done = await _ended(connector.process)
+        done = await _wait_for_end(connector.process)
         said = done.stderr.decode(errors="replace").strip()[-2000:] if done is not None else ""
         return McpError(
             "The MCP server's connector ended before it took the call."
@@ -227,22 +231,22 @@ class ConnectorPool:
         )
 
     def _forget_if_forked(self) -> None:
-        """A child that was forked has its parent's sockets, but none of its processes."""
+        """Forget the connectors in a forked child, which has the sockets but not the processes."""
         if os.getpid() == self._pid:
             return
-        for connector in (*self._kept.values(), *self._retired):
+        for connector in (*self._connectors.values(), *self._retired):
             connector.control.close()
-        self._kept, self._retired, self._starting = {}, [], {}
+        self._connectors, self._retired, self._starting = {}, [], {}
         self._pid = os.getpid()
 
 
 async def _start(spec: ProcessSpec) -> _Connector:
-    """Start a connector and wait until it has taken the control socket.
+    """Start a connector, and wait until it has connected to the control socket.
 
-    The socket has a name of the kernel's alone, so that nothing stays on disk whoever is killed.
+    The socket has an abstract name, so that nothing stays on disk when a process is killed.
 
     Raises:
-        RyeError: It ended at once.
+        RyeError: The connector ended at once.
     """
     name = f"rye-{os.urandom(16).hex()}"
     process: RunningProcess | None = None
@@ -265,15 +269,18 @@ async def _start(spec: ProcessSpec) -> _Connector:
     except BaseException as problem:
         if process is not None:
             with anyio.CancelScope(shield=True):
-                await _ended(process, 0)
+                await _wait_for_end(process, 0)
         if isinstance(problem, OSError):
-            raise _unmade(problem) from problem
+            raise _cannot_call(problem) from problem
         raise
 
 
 async def _accepted(listener: socket.socket, process: RunningProcess) -> _Connector:
-    """The connector, once it has called. Such a name has no owner, so each caller is looked at."""
-    while await _someone_calls(listener, process):
+    """Return the connector once it has connected.
+
+    An abstract name has no owner, so the user of each process that connects is checked.
+    """
+    while await _is_connecting(listener, process):
         control = listener.accept()[0]
         control.setblocking(False)
         credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -290,12 +297,12 @@ async def _accepted(listener: socket.socket, process: RunningProcess) -> _Connec
     )
 
 
-async def _someone_calls(listener: socket.socket, process: RunningProcess) -> bool:
-    """Whether a call came before the connector's end."""
+async def _is_connecting(listener: socket.socket, process: RunningProcess) -> bool:
+    """Return whether a connection came before the connector's end."""
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
-            with suppress(SpawnFailed):  # `result` says so again
+            with suppress(SpawnFailed):  # `result` raises it again
                 await process.wait()
             group.cancel_scope.cancel()
 
@@ -305,7 +312,7 @@ async def _someone_calls(listener: socket.socket, process: RunningProcess) -> bo
     return process.result() is None
 
 
-def _unmade(problem: OSError) -> McpError:
+def _cannot_call(problem: OSError) -> McpError:
     return McpError(
         f"The call of the MCP server can't be made: {problem.strerror or problem}.",
         next_step="See that this process may open more files.",

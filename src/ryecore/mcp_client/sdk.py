@@ -1,7 +1,7 @@
-"""The SDK's client, imported alone.
+"""Import of the SDK's client without its server.
 
-`import mcp` also imports the SDK's server, with a web framework: a third of the time that a call
-of a cold server takes until it leaves. A process that merely calls has no use for it.
+`import mcp` also imports the SDK's server, with a web framework: a third of the time until the call
+of a cold server is sent. A process that only calls doesn't need it.
 """
 
 import gc
@@ -19,15 +19,15 @@ _NEEDED: Final = ("mcp.client.session", "mcp.client.sse", "mcp.client.streamable
 
 
 def import_client() -> None:
-    """Import the SDK's client without what its packages import besides.
+    """Import the SDK's client without the other imports of its packages.
 
-    For a process of our own: the packages `mcp` and `mcp.client` are empty there but for their
-    modules. Where the SDK's modules turn out to need more, and where it isn't installed, nothing
-    has been imported afterwards, and whoever needs the SDK imports all of it.
+    For ryecore's own processes: `mcp` and `mcp.client` hold nothing but submodules there. Where the
+    SDK's modules need more, or it isn't installed, all imports are undone, and a later import of
+    the SDK imports all of it.
     """
     if "mcp" in sys.modules:
         return
-    gc.disable()  # what is imported stays
+    gc.disable()  # modules stay in memory
     try:
         for name in _PACKAGES:
             _enter(name)
@@ -57,7 +57,7 @@ def _models_built_when_used() -> Iterator[None]:
 
 
 def _enter(name: str) -> None:
-    """Have a package whose modules can be imported, without running it."""
+    """Enter a package in `sys.modules` without running it, so that its modules can be imported."""
     spec = find_spec(name)
     if spec is None:
         raise ImportError(name)

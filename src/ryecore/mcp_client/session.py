@@ -36,15 +36,20 @@ from ryecore import __version__
 from ryecore.errors import McpError, RyeError
 from ryecore.items.paths import find_on_path, lies_inside
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.mcp_client.handshake import BAD_ANSWER, reason_of, say_hello, unless_broken
+from ryecore.mcp_client.handshake import (
+    MALFORMED_RESPONSE,
+    agree_on_version,
+    await_response,
+    reason_of,
+)
 from ryecore.mcp_client.http import open_connection
-from ryecore.mcp_client.peer import Delivery, Peer
+from ryecore.mcp_client.peer import Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.servers import Server, StdioServer
 from ryecore.mcp_client.stdio import open_process
 from ryecore.policy.environment import is_credential
 
-__all__ = ["Place", "ServerSession", "check_output", "declaration_of", "open_session"]
+__all__ = ["ServerSession", "ServerSetting", "check_output", "declaration_of", "open_session"]
 
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
@@ -53,8 +58,8 @@ _UNKNOWN_EFFECT: Final = "the call was sent, and may have had its effect"
 
 
 @frozen
-class Place:
-    """Where a server is used.
+class ServerSetting:
+    """The surroundings that a server is used in.
 
     Attributes:
         project: The project's folder.
@@ -70,22 +75,22 @@ class Place:
 
 
 class _Client(ClientSession):
-    """The SDK's session without its check of results, which nothing can interrupt."""
+    """The SDK's session without its own check of results, which can't be interrupted."""
 
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
         """Leave the check to `check_output`."""
 
 
 class ServerSession:
-    """An initialised session.
+    """A session with a server, once both have agreed on a version.
 
     Args:
         client: The SDK's session.
         peer: The server.
-        timeout_s: How long one call may take; None for as long as the caller waits.
+        timeout_s: How long one call may take; None for no bound but the caller's.
 
     Attributes:
-        is_doubtful: Whether a call took too long, so that the server may hang.
+        may_hang: Whether a call took too long, so that the server may hang.
     """
 
     def __init__(self, client: ClientSession, peer: Peer, timeout_s: float | None) -> None:
@@ -94,34 +99,34 @@ class ServerSession:
         self._timeout_s = timeout_s
         self._tools: dict[str, Tool] | None = None
         self._lock = anyio.Lock()
-        self.is_doubtful = False
+        self.may_hang = False
 
     def forget_tools(self) -> None:
-        """Have the tools listed anew before the next call."""
+        """Forget the tools, so that they are listed again before the next call."""
         self._tools = None
 
     async def tools(self) -> Mapping[str, Tool]:
-        """The server's tools by name, as it lists them now.
+        """Return the server's tools by name, as it lists them now.
 
-        A server that promises to tell of changes is asked again once it told of one; any other
-        one each time.
+        A server that announces changes is asked again after an announcement; any other one each
+        time.
 
         Raises:
-            McpError: It lists none, or no end of them.
+            McpError: It doesn't list them, or lists too many.
         """
         async with self._lock:
-            if self._tools is not None and self._tells_of_changes:
+            if self._tools is not None and self._announces_changes:
                 return self._tools
             try:
-                self._tools = found = await unless_broken(self._peer, self._list_tools)
+                self._tools = found = await await_response(self._peer, self._list_tools)
             except MCPError as error:
                 raise self._peer.error(f"doesn't list its tools: {error.error.message}") from None
-            except BAD_ANSWER as problem:
+            except MALFORMED_RESPONSE as problem:
                 raise self._peer.error(f"answered badly: {reason_of(problem)}") from None
             return found
 
     @property
-    def _tells_of_changes(self) -> bool:
+    def _announces_changes(self) -> bool:
         known = self._client.server_capabilities
         return bool(
             self._client.initialize_result is not None
@@ -151,26 +156,26 @@ class ServerSession:
         arguments: Mapping[str, Any],
         begin: Callable[[], Awaitable[None]],
     ) -> dict[str, object]:
-        """Call a tool, once its declaration is seen to be the pinned one.
+        """Call a tool whose declaration is the pinned one.
 
         Args:
             tool: The tool.
             arguments: Its arguments.
-            begin: Awaited right before the call leaves; from then on it may have had effects.
+            begin: Awaited right before the call is sent; from then on it may have effects.
 
         Returns:
             The result as a tool's document: `success`, `content`, and `structured_content` or
             `error` where there is one.
 
         Raises:
-            McpError: It did not run.
+            McpError: The call did not run.
         """
         listed = await self.tools()
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
         await begin()
-        with self._peer.deliveries.following() as delivery:
+        with self._peer.pending.track() as request:
             try:
-                result = await unless_broken(
+                result = await await_response(
                     self._peer,
                     lambda: self._client.call_tool(
                         tool.declaration.name, dict(arguments), self._timeout_s
@@ -178,45 +183,45 @@ class ServerSession:
                 )
                 await check_output(listed[tool.declaration.name].output_schema, result)
             except McpError:
-                if not delivery.may_have_run:
+                if not request.may_have_run:
                     raise
                 spoilt = self._peer.error(f"{self._peer.problem}; {_UNKNOWN_EFFECT}")
                 return _broken_off(str(spoilt))
             except MCPError as error:
-                return self._failed(error, delivery)
-            except BAD_ANSWER as problem:
+                return self._failed(error, request)
+            except MALFORMED_RESPONSE as problem:
                 spoilt = self._peer.error(f"answered badly: {reason_of(problem)}")
                 return _broken_off(str(spoilt))
         return _document(result)
 
-    def _failed(self, error: MCPError, delivery: Delivery) -> dict[str, object]:
+    def _failed(self, error: MCPError, request: PendingRequest) -> dict[str, object]:
         """Return the document of a call that was answered with an error.
 
         Raises:
             McpError: The server refused it without reading it.
         """
-        if delivery.status:
-            raise self._peer.error(f"refused the call with HTTP {delivery.status}")
+        if request.status:
+            raise self._peer.error(f"refused the call with HTTP {request.status}")
         message = self._peer.without_secrets(error.error.message)
         if error.error.code == REQUEST_TIMEOUT:
-            self.is_doubtful = True
+            self.may_hang = True
             return _broken_off(f"{message}: {_UNKNOWN_EFFECT}.")
         return {"success": False, "error": message}
 
-    async def still_answers(self) -> bool:
-        """Whether it answers a ping soon."""
+    async def answers_ping(self) -> bool:
+        """Return whether the server answers a ping within 2 s."""
         with anyio.move_on_after(_PING_TIMEOUT_S):
             try:
                 await self._client.send_ping()
             except MCPError as error:
-                return error.error.code == METHOD_NOT_FOUND  # some know no ping, and say so
-            except BAD_ANSWER:
+                return error.error.code == METHOD_NOT_FOUND  # an answer, too
+            except MALFORMED_RESPONSE:
                 pass  # an answer it is
             return True
         return False
 
     def give_up(self, problem: str) -> None:
-        """Say why the server can't be used any more."""
+        """Mark the server as unusable."""
         self._peer.fail(problem)
 
     @property
@@ -230,7 +235,7 @@ class ServerSession:
 
 
 def declaration_of(tool: Tool) -> ToolDeclaration:
-    """A tool's declaration, as far as it is pinned."""
+    """Return the part of a tool's declaration that a pin covers."""
     return ToolDeclaration(tool.name, tool.description or "", tool.input_schema)
 
 
@@ -252,7 +257,7 @@ def _document(result: CallToolResult) -> dict[str, object]:
 
 
 def _as_json(document: dict[str, object]) -> dict[str, object]:
-    """The document; what JSON has no form for, such as NaN, is null."""
+    """Return the document with null for values that JSON has no form for, such as NaN."""
     try:
         json.dumps(document, allow_nan=False)
     except ValueError:
@@ -262,35 +267,39 @@ def _as_json(document: dict[str, object]) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def open_session(server: Server, name: str, place: Place) -> AsyncIterator[ServerSession]:
-    """Reach a server and say hello.
+async def open_session(
+    server: Server, name: str, setting: ServerSetting
+) -> AsyncIterator[ServerSession]:
+    """Connect to a server, and agree with it on a version.
 
     Args:
-        server: How it is reached, variables filled in.
-        name: What errors call it.
-        place: Where it is used.
+        server: Its configuration, with variables filled in.
+        name: Its name in errors.
+        setting: Where it is used.
 
     Yields:
         The session, until the block ends or the server breaks off.
 
     Raises:
-        McpError: It can't be reached, says nothing in time, or broke off.
+        McpError: It can't be reached, doesn't respond in time, or broke off.
     """
     peer = Peer(name, _secrets(server))
     starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
         with starting:
-            async with _streams(server, peer, place) as (read, write):
+            async with _streams(server, peer, setting) as (read, write):
                 session: ServerSession | None = None
 
-                async def hear(message: IncomingMessage) -> None:
+                async def on_message(message: IncomingMessage) -> None:
                     if isinstance(message, ToolListChangedNotification) and session is not None:
                         session.forget_tools()
 
                 me = Implementation(name="ryecore", version=__version__)
-                async with _Client(read, write, message_handler=hear, client_info=me) as client:
+                async with _Client(
+                    read, write, message_handler=on_message, client_info=me
+                ) as client:
                     session = ServerSession(client, peer, server.timeout_s)
-                    await say_hello(client, peer)
+                    await agree_on_version(client, peer)
                     starting.deadline = math.inf
                     yield session
         if starting.cancelled_caught:
@@ -305,21 +314,28 @@ async def open_session(server: Server, name: str, place: Place) -> AsyncIterator
         raise found from None
 
 
-def _streams(server: Server, peer: Peer, place: Place) -> AbstractAsyncContextManager[Any]:
+def _streams(
+    server: Server, peer: Peer, setting: ServerSetting
+) -> AbstractAsyncContextManager[Any]:
     if isinstance(server, StdioServer):
-        program = _program(server, peer, place)
+        program = _program(server, peer, setting)
         # This process was started in the working folder of a server whose item names none.
-        cwd = place.project / server.cwd if server.cwd is not None else Path.cwd()
+        cwd = setting.project / server.cwd if server.cwd is not None else Path.cwd()
         command = [program, *server.args]
-        return open_process(command, str(cwd), place.environ, peer, leads_group=place.leads_group)
+        return open_process(
+            command, str(cwd), setting.environ, peer, leads_group=setting.leads_group
+        )
     return open_connection(server, peer)
 
 
-def _program(server: StdioServer, peer: Peer, place: Place) -> str:
-    """The server's program; one inside an untrusted project is passed over. Source: decision 21."""
+def _program(server: StdioServer, peer: Peer, setting: ServerSetting) -> str:
+    """Find the server's program, outside an untrusted project.
+
+    Source: decision 21.
+    """
     is_passed_over = False
     for program in find_on_path(server.command, os.environ.get("PATH", "")):
-        if place.is_project_trusted or not lies_inside(program, place.project):
+        if setting.is_project_trusted or not lies_inside(program, setting.project):
             return program
         is_passed_over = True
     if is_passed_over:
@@ -335,7 +351,7 @@ def _program(server: StdioServer, peer: Peer, place: Place) -> str:
 
 
 def _secrets(server: Server) -> set[str]:
-    """Values that no error may repeat."""
+    """Return the values that errors leave out."""
     found = {value for name, value in os.environ.items() if is_credential(name, value)}
     if not isinstance(server, StdioServer):
         found |= set(server.headers.values())
@@ -345,15 +361,15 @@ def _secrets(server: Server) -> set[str]:
 
 
 def _error_in(problem: BaseException, peer: Peer) -> RyeError | None:
-    """What to tell of an exception that came out of task groups; None for a cancellation."""
+    """Return the error for an exception of a task group; None for a cancellation."""
     leaves = list(_leaves(problem))
     for leaf in leaves:
         if isinstance(leaf, RyeError):
             return leaf
     for leaf in leaves:
         if isinstance(leaf, Exception):
-            said = leaf.error.message if isinstance(leaf, MCPError) else str(leaf)
-            return peer.error(peer.problem or f"can't be used: {said or type(leaf).__name__}")
+            reason = leaf.error.message if isinstance(leaf, MCPError) else str(leaf)
+            return peer.error(peer.problem or f"can't be used: {reason or type(leaf).__name__}")
     return None
 
 

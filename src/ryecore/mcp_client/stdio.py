@@ -1,6 +1,6 @@
-"""A server that is started here: its process, and its messages as bounded lines.
+"""A server that runs as a child process, with messages as bounded lines.
 
-It runs in this process's own group, so that whoever ends the group ends the server, and what the
+It belongs to this process's group, so that a signal to the group reaches the server and what the
 server has started. The SDK's own transport gives it a session of its own, and keeps a line of any
 length in memory.
 """
@@ -26,16 +26,16 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Outbox, Peer
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer, TrackedStream
 
 __all__ = ["Streams", "open_process"]
 
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], Outbox]
-"""What a session reads from, and writes to."""
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], TrackedStream]
+"""The streams of a session: what it reads from, and what it writes to."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _GRACE_S: Final = 1.0
-_SHOWN: Final = 200
+_MAX_SHOWN_CHARS: Final = 200
 
 
 @asynccontextmanager
@@ -47,13 +47,13 @@ async def open_process(
     *,
     leads_group: bool,
 ) -> AsyncIterator[Streams]:
-    """Start a server and talk with it.
+    """Start a server, and connect its standard streams to a session.
 
     Args:
         command: The program, an absolute path, and its arguments.
         cwd: Its working folder.
         environ: Its environment.
-        peer: Told what it says beside the protocol, and why it ended.
+        peer: Collects its other output, and why it ended.
         leads_group: Whether this process leads a group of its own, which may be signalled.
 
     Yields:
@@ -78,7 +78,7 @@ async def open_process(
         pumps.start_soon(_read_errors, stderr, peer)
         pumps.start_soon(_write_messages, stdin, from_session, peer)
         try:
-            yield from_server, Outbox(to_server, peer.deliveries, sends=False)
+            yield from_server, TrackedStream(to_server, peer.pending, sends=False)
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(process, leads_group=leads_group)
@@ -99,7 +99,7 @@ def _unblocked(descriptor: int) -> int:
 
 
 async def _read(descriptor: int) -> bytes:
-    """Some bytes; none at the end."""
+    """Read some bytes; none at the end."""
     while True:
         await anyio.wait_readable(descriptor)
         with suppress(BlockingIOError):
@@ -126,34 +126,39 @@ async def _read_messages(
                 if len(line) > MAX_MESSAGE_BYTES:
                     peer.fail(f"wrote a line of more than {MAX_MESSAGE_BYTES >> 20} MiB")
                     return
-            peer.fail(await _how_it_ended(process))
+            peer.fail(await _describe_end(process))
 
 
 async def _take(
     line: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception], peer: Peer
 ) -> bool:
-    """Hand over a message; whether the server may go on."""
+    """Pass a line's message to the session; return whether the server may continue."""
     message = _message(line)
     if message is None:
-        # Some print a banner there. It is shown where the server then doesn't answer.
+        # Some servers print a banner. It is shown where the server then doesn't respond.
         start = line[:_CHUNK_BYTES].decode(errors="replace")
-        peer.heard(peer.without_secrets(start)[:_SHOWN] + "\n")
-        return not peer.unasked()
+        peer.add_output(peer.without_secrets(start)[:_MAX_SHOWN_CHARS] + "\n")
+        return not peer.note_unrequested()
     if isinstance(message, JSONRPCResponse | JSONRPCError):
-        peer.answered()
-    elif peer.unasked():
+        peer.note_response()
+    elif peer.note_unrequested():
         return False
     await to_session.send(SessionMessage(message))
     return True
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:
-    """The message on a line. Of an answer that can't be read, that it can't; of the rest, None."""
+    """Parse the message of a line.
+
+    Returns:
+        The message; an error under the request's id where a response can't be read; None for any
+        other line.
+    """
     with suppress(ValueError):
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     try:
         document = json.loads(line.decode(errors="replace"))
-        # Half a character, which JavaScript leaves where it cuts a text, spoils only itself.
+        # A lone surrogate, which JavaScript leaves where it cuts a text, is replaced.
         whole = json.dumps(document, ensure_ascii=False).encode(errors="replace")
     except (ValueError, RecursionError):
         return None
@@ -161,13 +166,15 @@ def _message(line: bytes) -> JSONRPCMessage | None:
         return jsonrpc_message_adapter.validate_json(whole, by_name=False)
     if not isinstance(document, dict) or "method" in document or document.get("id") is None:
         return None
-    problem = ErrorData(code=PARSE_ERROR, message="The server's answer is none of the protocol's.")
-    with suppress(ValueError):  # its id is none
+    problem = ErrorData(
+        code=PARSE_ERROR, message="The server's response is not one of the protocol."
+    )
+    with suppress(ValueError):  # its id is not one of JSON-RPC
         return JSONRPCError(jsonrpc="2.0", id=document["id"], error=problem)
     return None
 
 
-async def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+async def _describe_end(process: subprocess.Popen[bytes]) -> str:
     if not await _ended_within(process, _GRACE_S):
         return "closed its output"
     if process.returncode < 0:
@@ -177,7 +184,7 @@ async def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
 
 async def _read_errors(stderr: int, peer: Peer) -> None:
     while chunk := await _read(stderr):
-        peer.heard(chunk.decode(errors="replace"))
+        peer.add_output(chunk.decode(errors="replace"))
 
 
 async def _write_messages(
@@ -198,11 +205,11 @@ async def _write_messages(
                     peer.fail("closed its input")
                     return
                 if len(left) <= 1 and isinstance(item.message, JSONRPCRequest):
-                    peer.deliveries.sent(item.message.id)  # only its line end may be missing
+                    peer.pending.mark_sent(item.message.id)  # at most its line end is missing
 
 
 async def _end(process: subprocess.Popen[bytes], *, leads_group: bool) -> None:
-    """End it as the protocol wants: its input ends, then TERM, then KILL. Waits for its end."""
+    """End a server as the protocol asks: close its input, then TERM, then KILL; then wait."""
     if process.stdin is not None:
         process.stdin.close()
     if not await _ended_within(process, _GRACE_S):
@@ -224,7 +231,7 @@ async def _ended_within(process: subprocess.Popen[bytes], time_s: float) -> bool
         return True
     try:
         descriptor = os.pidfd_open(process.pid)
-    except OSError:  # the kernel knows none
+    except OSError:  # there is no such process
         return False
     try:
         with anyio.move_on_after(time_s):

@@ -1,8 +1,8 @@
-"""A process that ends its whole group when the process that made it is gone.
+"""The watchdog of a connector: a process that kills their group when the connector dies.
 
-What a server starts is nobody's child that could be told of by the kernel: `npx` starts node, and
-node the server. So when a connector ends without having tidied up, even by SIGKILL, its guard kills
-what is left of the group.
+The kernel can't tie a server's own children to the connector: `npx` starts node, and node the
+server. So when a connector ends without having cleaned up, even by SIGKILL, its watchdog kills the
+rest of the group.
 """
 
 import os
@@ -10,18 +10,18 @@ import signal
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["Guard"]
+__all__ = ["Watchdog"]
 
 _IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
 
-class Guard:
-    """Made by the leader of a process group, before it has threads."""
+class Watchdog:
+    """A watchdog over the group that this process leads. Made before there are threads."""
 
     def __init__(self) -> None:
         self._pid, self._alive = 0, -1
         if os.getpgrp() != os.getpid():
-            return  # somebody else's group, such as a shell's
+            return  # the group of another process, such as a shell
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -36,10 +36,10 @@ class Guard:
         return self._pid != 0
 
     def dismiss(self) -> None:
-        """Tell it that all is tidied up, and wait for its end."""
+        """Dismiss the watchdog, as all is cleaned up, and wait for its end."""
         if self._pid == 0:
             return
-        with suppress(OSError):  # somebody has killed it
+        with suppress(OSError):  # it was killed
             os.write(self._alive, b".")
         os.close(self._alive)
         with suppress(ChildProcessError):
@@ -48,13 +48,13 @@ class Guard:
 
 
 def _watch(alive: int) -> None:
-    """Wait for the end of the other side; runs in the guard, and never returns."""
+    """Wait in the watchdog for the end of the connector; never return."""
     is_dismissed = False
     try:
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # or whoever reads them would wait for this process
+        for stream in (0, 1, 2):  # else their readers would wait for this process
             os.dup2(nothing, stream)
         is_dismissed = bool(os.read(alive, 1))
     finally:

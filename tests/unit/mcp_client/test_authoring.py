@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ryecore.errors import ConfigError, InputError, InvalidItemId, McpToolChanged
 from ryecore.items.documents import parse_document
 from ryecore.items.spaces import Space
-from ryecore.mcp_client.authoring import PinnedItem, choose_tools, declarations, pin_tool
+from ryecore.mcp_client.authoring import PinnedItem, pin_tool, read_declarations, select_tools
 from ryecore.mcp_client.pins import ToolDeclaration, read_tool
 
 ECHO = ToolDeclaration("echo", "Says it again.", {"type": "object"})
@@ -101,7 +101,7 @@ def _bomb() -> dict[str, object]:
     ("tool", "said"),
     [
         (ToolDeclaration("x", "y" * 70_000, {}), "70000 characters"),
-        (ToolDeclaration("x", "", {"type": "no such type"}), "no JSON Schema"),
+        (ToolDeclaration("x", "", {"type": "no such type"}), "isn't a JSON Schema"),
         (ToolDeclaration("x", "", {"a": "b" * 2_000_000}), "characters, more than 1,048,576"),
         (ToolDeclaration("x", "", {"a": "b" * 16 * 1024 * 1024}), '"x" .* more than 1,048,576'),
         (ToolDeclaration("x", "", _bomb()), '"x" .* more than 1000000 subschemas'),
@@ -120,10 +120,12 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path):
 
 
 def test_tools_are_chosen_by_name():
-    offered = declarations([{"name": "a", "inputSchema": {}}, {"name": "b", "description": "B"}])
-    assert [one.name for one in choose_tools(offered, ["b"], everything=False)] == ["b"]
-    assert [one.name for one in choose_tools(offered, [], everything=True)] == ["a", "b"]
+    offered = read_declarations(
+        [{"name": "a", "inputSchema": {}}, {"name": "b", "description": "B"}]
+    )
+    assert [one.name for one in select_tools(offered, ["b"], everything=False)] == ["b"]
+    assert [one.name for one in select_tools(offered, [], everything=True)] == ["a", "b"]
     for names in ([], ["c"]):
         with pytest.raises(InputError, match="--all") as refusal:
-            choose_tools(offered, names, everything=False)
+            select_tools(offered, names, everything=False)
         assert "a, b" in refusal.value.next_step

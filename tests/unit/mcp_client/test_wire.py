@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.errors import ConfigError, McpError, McpToolChanged, RyeError
-from ryecore.mcp_client.wire import error_from, receive_frame, refusal_of, send_frame
+from ryecore.mcp_client.wire import error_document, load_error, receive_frame, send_frame
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -67,7 +67,7 @@ async def test_a_frame_that_is_too_large_is_refused_before_it_is_read(anyio_back
     ],
 )
 def test_an_error_is_the_same_on_the_other_side(error: RyeError):
-    there = error_from(json.dumps(refusal_of(error)).encode())
+    there = load_error(json.dumps(error_document(error)).encode())
     assert type(there) is type(error)
     assert (there.message, there.next_step) == (error.message, error.next_step)
     for name in ("server", "tool", "difference"):
@@ -77,4 +77,4 @@ def test_an_error_is_the_same_on_the_other_side(error: RyeError):
 @given(st.sampled_from(["input", "nonsense", ""]), st.text(max_size=20))
 def test_an_error_that_nobody_knows_is_an_mcp_error(kind: str, message: str):
     payload = json.dumps({"error_type": kind, "message": message}).encode()
-    assert error_from(payload).message == message
+    assert load_error(payload).message == message
