@@ -200,7 +200,7 @@ class ChainBuilder:
             key_fp=item.fingerprint,
         )
         with trace.failing("read_metadata", item_id=source.ref.id):
-            spec = read_spec(parse_metadata(item.content, source.path), source.path)
+            spec = read_spec(parse_metadata(item.content, source.path), source.path, item.content)
             _check_category(spec, source)
         return ChainElement(source.ref.id, source.space.label, item, spec)
 

@@ -4,16 +4,17 @@ A declaration that doesn't fit is one error that lists everything that is wrong 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
-from ryecore.chain.spec_schema import SPEC_SCHEMA
+from ryecore.convert.config import ConfigFile, Configuration, did_you_mean
+from ryecore.convert.lines import Place
 from ryecore.errors import MetadataError
-from ryecore.lillux.schema import SchemaValidator
+from ryecore.lillux.schema import SchemaFailure, SchemaValidator
 
 __all__ = [
     "AnchorSpec",
@@ -27,6 +28,8 @@ __all__ = [
     "WarmSpec",
     "read_spec",
 ]
+
+T = TypeVar("T")
 
 InterpreterType = Literal["local_binary", "system_binary", "command", "own"]
 AnchorMode = Literal["auto", "always", "never"]
@@ -53,10 +56,10 @@ class InterpreterSpec:
 
     type: InterpreterType
     var: str
-    names: tuple[str, ...] = ()
-    search_paths: tuple[str, ...] = ()
-    search_roots: tuple[str, ...] = ()
-    resolve_cmd: tuple[str, ...] = ()
+    names: tuple[str, ...] = field(default=(), converter=tuple)
+    search_paths: tuple[str, ...] = field(default=(), converter=tuple)
+    search_roots: tuple[str, ...] = field(default=(), converter=tuple)
+    resolve_cmd: tuple[str, ...] = field(default=(), converter=tuple)
     fallback: str | None = None
     system_tools: Literal["own"] | None = None
     modules: Mapping[str, str] = {}
@@ -68,6 +71,19 @@ class EnvSpec:
 
     interpreter: InterpreterSpec | None = None
     env: Mapping[str, str] = {}
+
+
+def _anchor_mode(declared: AnchorMode | Literal["disabled"]) -> AnchorMode:
+    return "never" if declared == "disabled" else declared
+
+
+def _env_paths(
+    declared: Mapping[str, Mapping[str, Sequence[str]]],
+) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    return {
+        name: (tuple(change.get("prepend", ())), tuple(change.get("append", ())))
+        for name, change in declared.items()
+    }
 
 
 @frozen
@@ -87,12 +103,14 @@ class AnchorSpec:
     """
 
     enabled: bool = False
-    mode: AnchorMode = "auto"
-    markers_any: tuple[str, ...] = ()
+    mode: AnchorMode = field(default="auto", converter=_anchor_mode)
+    markers_any: tuple[str, ...] = field(default=(), converter=tuple)
     root: Literal["tool_dir", "tool_parent", "project_path"] = "tool_dir"
     lib: str | None = None
     cwd: str | None = None
-    env_paths: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    env_paths: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(
+        factory=dict, converter=_env_paths
+    )
     default_files: Mapping[str, str] = {}
 
 
@@ -112,9 +130,11 @@ class VerifyDepsSpec:
     enabled: bool = False
     scope: DepsScope = "anchor"
     recursive: bool = True
-    extensions: tuple[str, ...] = ()
-    exclude_dirs: tuple[str, ...] = ("__pycache__", ".venv", "node_modules", ".git")
-    files: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = field(default=(), converter=tuple)
+    exclude_dirs: tuple[str, ...] = field(
+        default=("__pycache__", ".venv", "node_modules", ".git"), converter=tuple
+    )
+    files: tuple[str, ...] = field(default=(), converter=tuple)
 
 
 @frozen
@@ -166,7 +186,7 @@ class WarmSpec:
 
     template: str
     fork_point: str
-    preload: tuple[str, ...] = ()
+    preload: tuple[str, ...] = field(default=(), converter=tuple)
     leading_imports: bool = False
 
 
@@ -208,17 +228,166 @@ class ElementSpec:
     warm: WarmSpec | Literal[False] | None = None
 
 
+# The form of a declaration
+
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_FLAG: Final = {"type": "boolean"}
+_NAME: Final = {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_]*$"}
+_LINE: Final = {"type": "string", "pattern": r"^[^\x00\r\n]+$"}
+
+
+def _object(properties: Mapping[str, object], *required: str) -> dict[str, object]:
+    """Return the schema of an object that has no other properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _map(values: Mapping[str, object], names: Mapping[str, object] = _TEXT) -> dict[str, object]:
+    """Return the schema of a mapping from names to values."""
+    return {"type": "object", "propertyNames": names, "additionalProperties": values}
+
+
+def _required_with(types: Sequence[str], key: str) -> Mapping[str, object]:
+    """Require a key of an interpreter of these types."""
+    return {
+        "if": {"properties": {"type": {"enum": types}}, "required": ["type"]},
+        "then": {"required": [key]},
+    }
+
+
+_VERSIONS: Final = _object({"min_version": _TEXT, "max_version": _TEXT})
+_INTERPRETER: Final = {
+    **_object(
+        {
+            "type": {"enum": ["local_binary", "system_binary", "command", "own"]},
+            "var": _NAME,
+            "binary": _TEXT,
+            "candidates": _TEXTS,
+            "search_paths": _TEXTS,
+            "search_roots": _TEXTS,
+            "resolve_cmd": {**_TEXTS, "minItems": 1},
+            "fallback": _TEXT,
+            "system_tools": {"const": "own"},
+            "modules": _map(_TEXT),
+        },
+        "type",
+        "var",
+    ),
+    "allOf": [
+        _required_with(["command"], "resolve_cmd"),
+        _required_with(["local_binary", "system_binary"], "binary"),
+    ],
+}
+_CONFIG_SPEC: Final = _object(
+    {
+        # Relative, and without a segment that leads upwards.
+        "path": {"type": "string", "pattern": r"^(?!.*(^|/)\.\.?(/|$))[^/\\\x00][^\\\x00]*$"},
+        "mode": {"enum": ["deep_merge", "first_match"]},
+        "signed": _FLAG,
+    },
+    "path",
+)
+_ANCHOR: Final = _object(
+    {
+        "enabled": _FLAG,
+        "mode": {"enum": ["auto", "always", "never", "disabled"]},
+        "markers_any": _TEXTS,
+        "root": {"enum": ["tool_dir", "tool_parent", "project_path"]},
+        "lib": _TEXT,
+        "cwd": _TEXT,
+        "env_paths": _map(_object({"prepend": _TEXTS, "append": _TEXTS})),
+        "default_files": _map(
+            {"type": "string", "maxLength": 4096}, {"pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"}
+        ),
+    }
+)
+_VERIFY_DEPS: Final = _object(
+    {
+        "enabled": _FLAG,
+        "scope": {"enum": ["anchor", "tool_dir", "tool_siblings", "tool_file"]},
+        "recursive": _FLAG,
+        "extensions": _TEXTS,
+        "exclude_dirs": _TEXTS,
+        "files": _TEXTS,
+    }
+)
+_WARM: Final = {
+    **_object(
+        {
+            # A name in the element's own folder.
+            "template": {"type": "string", "pattern": r"^(?!\.\.?$)[^/\\\x00]+$"},
+            "fork_point": _LINE,
+            "preload": {"type": "array", "items": _LINE},
+            "leading_imports": _FLAG,
+        },
+        "template",
+        "fork_point",
+    ),
+    "type": ["object", "boolean"],
+    "not": {"const": True},
+}
+_AS_DECLARED: Final = (
+    "executor_id", "version", "tool_type", "category", "description", "config", "config_schema",
+    "file_types", "item_paths", "own_process",
+)  # fmt: skip
+"""The keys that stand in `ElementSpec` as they are declared."""
+
+_NAMES: Final = {"anyOf": [_TEXTS, {"type": "object"}]}
+
+SPEC_SCHEMA: Final[Mapping[str, object]] = {
+    "type": "object",
+    "properties": {
+        "executor_id": _TEXT_OR_NULL,
+        "version": _TEXT,
+        "tool_type": _TEXT_OR_NULL,
+        "category": _TEXT,
+        "description": _TEXT,
+        "env_config": _object(
+            {
+                "interpreter": _INTERPRETER,
+                "env": _map({"type": ["string", "number", "boolean"]}),
+            }
+        ),
+        "config": {"type": "object"},
+        "config_schema": {"type": ["object", "null"]},
+        "config_resolve": {"anyOf": [_CONFIG_SPEC, {"type": "array", "items": _CONFIG_SPEC}]},
+        "anchor": _ANCHOR,
+        "verify_deps": _VERIFY_DEPS,
+        "inputs": _NAMES,
+        "outputs": _NAMES,
+        "child_constraints": {"anyOf": [_VERSIONS, _map(_VERSIONS)]},
+        "file_types": _map(
+            {"enum": ["#", "//", "<!--", "--", ";"]}, {"pattern": r"^\.[A-Za-z0-9_]+$"}
+        ),
+        "item_paths": _map(_NAME, _NAME),
+        "pinned_by": _object({"config_key": _TEXT, "next_step": _TEXT}, "config_key", "next_step"),
+        "own_process": _FLAG,
+        "warm": _WARM,
+    },
+}
+
+
 @cache
 def _validator() -> SchemaValidator:
     return SchemaValidator(json.dumps(SPEC_SCHEMA))
 
 
-def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
+def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = None) -> ElementSpec:
     """Read what an element declares.
+
+    The schema is checked by the extension, and not by cattrs, which takes 16 ms to load: a process
+    that runs one tool would pay that for 50 microseconds of work.
 
     Args:
         metadata: The keys that its source declares.
         path: The source, for the error's text.
+        content: The source's bytes, in which the lines of problems are found.
 
     Returns:
         The declaration.
@@ -229,53 +398,45 @@ def read_spec(metadata: Mapping[str, Any], path: Path) -> ElementSpec:
     try:
         failures = _validator().failures(json.dumps(metadata))
     except (TypeError, ValueError) as problem:
-        raise _misdeclared(path, [str(problem)]) from None
+        raise _misdeclared(path, metadata, content, [((), str(problem))]) from None
     if failures:
-        raise _misdeclared(path, [f"{failure.path}: {failure.message}" for failure in failures])
+        found = [one for failure in failures for one in _problems(failure, metadata)]
+        raise _misdeclared(path, metadata, content, found)
+    declared: dict[str, Any] = {
+        name: metadata[name] for name in _AS_DECLARED if metadata.get(name) is not None
+    }
     resolve: Any = metadata.get("config_resolve")
     many = isinstance(resolve, list)
     return ElementSpec(
-        executor_id=metadata.get("executor_id"),
+        **declared,
         has_executor="executor_id" in metadata,
-        version=metadata.get("version"),
-        tool_type=metadata.get("tool_type"),
-        category=metadata.get("category"),
-        description=metadata.get("description", ""),
         env=_env(metadata.get("env_config", {})),
-        config=metadata.get("config", {}),
-        config_schema=metadata.get("config_schema"),
         config_resolve=tuple(
             ConfigSpec(**one) for one in (resolve if many else [resolve] if resolve else [])
         ),
         resolves_many=many,
-        anchor=_anchor(metadata["anchor"]) if "anchor" in metadata else None,
-        verify_deps=_verify_deps(metadata["verify_deps"]) if "verify_deps" in metadata else None,
+        anchor=_made(AnchorSpec, metadata.get("anchor")),
+        verify_deps=_made(VerifyDepsSpec, metadata.get("verify_deps")),
         inputs=frozenset(metadata.get("inputs", ())),
         outputs=frozenset(metadata.get("outputs", ())),
         child_constraints=_constraints(metadata.get("child_constraints", {})),
-        file_types=metadata.get("file_types", {}),
-        item_paths=metadata.get("item_paths", {}),
-        pinned_by=PinSpec(**metadata["pinned_by"]) if "pinned_by" in metadata else None,
-        own_process=metadata.get("own_process", False),
-        warm=_warm(metadata.get("warm")),
+        pinned_by=_made(PinSpec, metadata.get("pinned_by")),
+        warm=False if metadata.get("warm") is False else _made(WarmSpec, metadata.get("warm")),
     )
 
 
+def _made(spec: type[T], declared: Mapping[str, Any] | None) -> T | None:
+    return None if declared is None else spec(**declared)
+
+
 def _env(declared: Mapping[str, Any]) -> EnvSpec:
-    found = declared.get("interpreter")
     interpreter = None
-    if found is not None:
-        binary = [found["binary"]] if "binary" in found else []
+    if (found := declared.get("interpreter")) is not None:
+        found = {**found, "names": found.get("candidates", ())}
+        if "binary" in found:
+            found["names"] = (found["binary"], *found["names"])
         interpreter = InterpreterSpec(
-            type=found["type"],
-            var=found["var"],
-            names=(*binary, *found.get("candidates", ())),
-            search_paths=tuple(found.get("search_paths", ())),
-            search_roots=tuple(found.get("search_roots", ())),
-            resolve_cmd=tuple(found.get("resolve_cmd", ())),
-            fallback=found.get("fallback"),
-            system_tools=found.get("system_tools"),
-            modules=found.get("modules", {}),
+            **{name: value for name, value in found.items() if name not in ("binary", "candidates")}
         )
     env = {name: _as_text(value) for name, value in declared.get("env", {}).items()}
     return EnvSpec(interpreter, env)
@@ -285,48 +446,8 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _anchor(declared: Mapping[str, Any]) -> AnchorSpec:
-    mode = declared.get("mode", "auto")
-    return AnchorSpec(
-        enabled=declared.get("enabled", False),
-        mode="never" if mode == "disabled" else mode,
-        markers_any=tuple(declared.get("markers_any", ())),
-        root=declared.get("root", "tool_dir"),
-        lib=declared.get("lib"),
-        cwd=declared.get("cwd"),
-        env_paths={
-            name: (tuple(change.get("prepend", ())), tuple(change.get("append", ())))
-            for name, change in declared.get("env_paths", {}).items()
-        },
-        default_files=declared.get("default_files", {}),
-    )
-
-
-def _verify_deps(declared: Mapping[str, Any]) -> VerifyDepsSpec:
-    default = VerifyDepsSpec()
-    return VerifyDepsSpec(
-        enabled=declared.get("enabled", default.enabled),
-        scope=declared.get("scope", default.scope),
-        recursive=declared.get("recursive", default.recursive),
-        extensions=tuple(declared.get("extensions", default.extensions)),
-        exclude_dirs=tuple(declared.get("exclude_dirs", default.exclude_dirs)),
-        files=tuple(declared.get("files", default.files)),
-    )
-
-
-def _warm(declared: Mapping[str, Any] | Literal[False] | None) -> WarmSpec | Literal[False] | None:
-    if not declared:
-        return None if declared is None else False
-    return WarmSpec(
-        template=declared["template"],
-        fork_point=declared["fork_point"],
-        preload=tuple(declared.get("preload", ())),
-        leading_imports=declared.get("leading_imports", False),
-    )
-
-
 def _constraints(declared: Mapping[str, Any]) -> dict[str, VersionRange]:
-    """Both forms: flat for every child, or a map by child id."""
+    """Read both forms: flat for every child, or a map by child id."""
     if not declared:
         return {}
     if any(isinstance(value, str) for value in declared.values()):
@@ -334,10 +455,36 @@ def _constraints(declared: Mapping[str, Any]) -> dict[str, VersionRange]:
     return {child: VersionRange(**limits) for child, limits in declared.items()}
 
 
-def _misdeclared(path: Path, problems: Sequence[str]) -> MetadataError:
+def _problems(failure: SchemaFailure, metadata: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Yield the place and the text of a failure; each unknown key with a guess."""
+    place: Place = tuple(failure.path.split(".")) if failure.path else ()
+    known: Any = SPEC_SCHEMA
+    value: Any = metadata
+    for part in place:
+        known = known.get("properties", {}).get(part, {}) if isinstance(known, Mapping) else {}
+        value = value.get(part) if isinstance(value, Mapping) else None
+    names = known.get("properties", {}) if known.get("additionalProperties") is False else {}
+    unknown = sorted(set(value) - set(names)) if names and isinstance(value, Mapping) else []
+    if not unknown or "dditional" not in failure.message:
+        yield place, failure.message
+    for name in unknown:
+        yield (*place, name), f"is unknown.{did_you_mean(str(name), names)}"
+
+
+def _misdeclared(
+    path: Path,
+    metadata: Mapping[str, Any],
+    content: bytes | None,
+    found: Sequence[tuple[Place, str]],
+) -> MetadataError:
+    text = content if path.suffix in (".yaml", ".yml") else None
+    file = ConfigFile(str(path), metadata, text)
+    problems = Configuration(metadata, (file,)).locate(found)
+    listed = "; ".join(one.in_file().rstrip(".") for one in problems)
     return MetadataError(
-        f"{path} declares what can't be read: {'; '.join(problems)}.",
-        next_step="Mend it and sign it again.",
+        f"{path} declares what can't be read: {listed}.",
+        next_step="Correct it and sign it again.",
         path=path,
-        problems=tuple(problems),
+        line=problems[0].line,
+        problems=problems,
     )

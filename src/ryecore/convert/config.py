@@ -90,7 +90,14 @@ class ConfigProblem:
 
     def __str__(self) -> str:
         where = self.file if self.line is None else f"{self.file}, line {self.line}"
-        return f"{where}: {key_path(self.place) or 'it'} {self.message}"
+        return f"{where}: {self._sentence()}"
+
+    def in_file(self) -> str:
+        """Return the problem without its file, for an error that names the file once."""
+        return self._sentence() if self.line is None else f"line {self.line}: {self._sentence()}"
+
+    def _sentence(self) -> str:
+        return f"{key_path(self.place) or 'it'} {self.message}"
 
 
 @frozen
@@ -150,8 +157,8 @@ class Configuration:
         except ConversionError as error:
             raise self.error((one.path, _message(one)) for one in error.problems) from None
 
-    def error(self, found: Iterable[tuple[Place, str]]) -> ConfigError:
-        """Return the error for problems of this configuration.
+    def locate(self, found: Iterable[tuple[Place, str]]) -> tuple[ConfigProblem, ...]:
+        """Return problems with their file and line.
 
         Args:
             found: The place of each problem, and what is wrong there.
@@ -159,10 +166,20 @@ class Configuration:
         lines = [cache(file.lines) for file in self.files]
         problems: list[ConfigProblem] = []
         for place, message in found:
+            # The nearest of the files that hold most of the place.
             at = max((_depth(file.values, place), at) for at, file in enumerate(self.files))[1]
             numbers = lines[at]()
             line = numbers.get(nearest(place, numbers))
             problems.append(ConfigProblem(self.files[at].name, line, place, message))
+        return tuple(problems)
+
+    def error(self, found: Iterable[tuple[Place, str]]) -> ConfigError:
+        """Return the error for problems of this configuration.
+
+        Args:
+            found: The place of each problem, and what is wrong there.
+        """
+        problems = self.locate(found)
         told = " ".join(
             f"{one}{'' if one.message[-1] in '.?' else '.'}" for one in problems[:_MAX_SHOWN]
         )
@@ -170,7 +187,7 @@ class Configuration:
         return ConfigError(
             f"{told} There are {more} more problems." if more > 0 else told,
             next_step=self.next_step,
-            problems=tuple(problems),
+            problems=problems,
         )
 
 

@@ -3,18 +3,17 @@
 Source: docs/design/runtimes.md#mcp; decisions 11 and 20.
 """
 
-import json
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from ryecore.convert.config import Check, ConfigProblem, Configuration, Reader
+from ryecore.convert.fields import key
 from ryecore.errors import ConfigError
-from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.command_lines import read_command_line
 from ryecore.policy.environment import looks_like_credential
 
@@ -22,6 +21,19 @@ __all__ = ["HttpServer", "Server", "StdioServer", "fill_in", "read_server"]
 
 _STARTUP_TIMEOUT_S: Final = 30.0
 _IDLE_TIMEOUT_S: Final = 300.0
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def _read_header(value: object) -> str:
+    # Its text doesn't stand in the error: it may be a secret.
+    if not isinstance(value, str) or any(character in value for character in "\r\n\0"):
+        raise ValueError("must be text without a line end or a NUL")
+    return value
+
+
+_Text = Annotated[str, Check("text that is not empty", bool)]
+_Seconds = Annotated[float, Check("above 0 and up to 86400", lambda value: 0 < value <= 86400)]
+_HeaderName = Annotated[str, Check("the name of a header", _HEADER_NAME.fullmatch)]
 
 
 @frozen
@@ -38,12 +50,12 @@ class StdioServer:
         idle_timeout_s: How long it is kept without a call.
     """
 
-    command: str
+    command: _Text
     args: tuple[str, ...] = ()
-    cwd: str | None = None
-    timeout_s: float | None = None
-    startup_timeout_s: float = _STARTUP_TIMEOUT_S
-    idle_timeout_s: float = _IDLE_TIMEOUT_S
+    cwd: _Text | None = None
+    timeout_s: _Seconds | None = field(default=None, metadata=key("timeout"))
+    startup_timeout_s: _Seconds = field(default=_STARTUP_TIMEOUT_S, metadata=key("startup_timeout"))
+    idle_timeout_s: _Seconds = field(default=_IDLE_TIMEOUT_S, metadata=key("idle_timeout"))
 
     @property
     def transport(self) -> str:
@@ -62,53 +74,18 @@ class HttpServer:
     """
 
     transport: Literal["http", "sse"]
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(factory=dict, repr=False)
-    timeout_s: float | None = None
-    startup_timeout_s: float = _STARTUP_TIMEOUT_S
-    idle_timeout_s: float = _IDLE_TIMEOUT_S
+    url: _Text = field(repr=False)
+    headers: Mapping[_HeaderName, Annotated[str, Reader(_read_header)]] = field(
+        factory=dict, repr=False
+    )
+    timeout_s: _Seconds | None = field(default=None, metadata=key("timeout"))
+    startup_timeout_s: _Seconds = field(default=_STARTUP_TIMEOUT_S, metadata=key("startup_timeout"))
+    idle_timeout_s: _Seconds = field(default=_IDLE_TIMEOUT_S, metadata=key("idle_timeout"))
 
 
 Server = StdioServer | HttpServer
 
-_TEXT: Final = {"type": "string", "minLength": 1}
-_SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 86400}
-_TIMEOUTS: Final = {"timeout": _SECONDS, "startup_timeout": _SECONDS, "idle_timeout": _SECONDS}
-_SCHEMAS: Final[Mapping[str, object]] = {
-    "stdio": {
-        "type": "object",
-        "properties": {
-            "transport": {"const": "stdio"},
-            "command": _TEXT,
-            "args": {"type": "array", "items": {"type": "string"}},
-            "cwd": _TEXT,
-            **_TIMEOUTS,
-        },
-        "required": ["transport", "command"],
-        "additionalProperties": False,
-    },
-    "http": {
-        "type": "object",
-        "properties": {
-            "transport": {"enum": ["http", "sse"]},
-            "url": _TEXT,
-            "headers": {
-                "type": "object",
-                "propertyNames": {"pattern": r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"},
-                "additionalProperties": {"type": "string", "pattern": r"^[^\r\n\x00]*$"},
-            },
-            **_TIMEOUTS,
-        },
-        "required": ["transport", "url"],
-        "additionalProperties": False,
-    },
-}
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-
-
-@cache
-def _validator(form: str) -> SchemaValidator:
-    return SchemaValidator(json.dumps(_SCHEMAS[form]))
 
 
 def read_server(document: Mapping[str, Any], path: Path) -> Server:
@@ -132,33 +109,30 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
     transport = config.get("transport")
     if transport not in ("stdio", "http", "sse"):
         raise _unusable(path, ["its config.transport is none of stdio, http and sse"])
-    failures = _validator("stdio" if transport == "stdio" else "http").failures(json.dumps(config))
-    if failures:
-        where = [f"config.{one.path}".rstrip(".") for one in failures]
-        problems = [f"{at}: {one.message}" for at, one in zip(where, failures, strict=True)]
-        raise _unusable(path, problems)
-    times = {
-        f"{name}_s": float(config[name])
-        for name in ("timeout", "startup_timeout", "idle_timeout")
-        if name in config
-    }
-    if transport == "stdio":
-        command, args = config["command"], tuple(config.get("args", ()))
-        secrets = [
-            name
-            for text in (command, *args)
-            for name, _ in _VARIABLE.findall(text)
-            if looks_like_credential(name)
-        ]
-        if secrets:
-            raise _unusable(
-                path,
-                [f"every process can read arguments, and ${{{secrets[0]}}} looks like a secret"],
-                "Name the variable in env_config.env instead, which the server inherits.",
-            )
-        _check_programs(command, args, path)
-        return StdioServer(command, args, config.get("cwd"), **times)
-    return HttpServer(transport, config["url"], dict(config.get("headers", {})), **times)
+    try:
+        if transport != "stdio":
+            return Configuration.of(str(path), config).read(HttpServer)
+        declared = {name: value for name, value in config.items() if name != "transport"}
+        server = Configuration.of(str(path), declared).read(StdioServer)
+    except ConfigError as error:
+        found = cast("Sequence[ConfigProblem]", error.facts["problems"])
+        # Without the values, which may be secrets.
+        problems = [f"config.{one.in_file()}".partition(", not ")[0] for one in found]
+        raise _unusable(path, problems) from None
+    secrets = [
+        name
+        for text in (server.command, *server.args)
+        for name, _ in _VARIABLE.findall(text)
+        if looks_like_credential(name)
+    ]
+    if secrets:
+        raise _unusable(
+            path,
+            [f"every process can read arguments, and ${{{secrets[0]}}} looks like a secret"],
+            "Name the variable in env_config.env instead, which the server inherits.",
+        )
+    _check_programs(server.command, server.args, path)
+    return server
 
 
 def _check_programs(command: str, args: tuple[str, ...], path: Path) -> None:
@@ -190,23 +164,16 @@ def fill_in(server: Server, environ: Mapping[str, str], path: Path) -> Server:
     """
     fill = _filler(environ, path)
     if isinstance(server, StdioServer):
-        return StdioServer(
-            fill(server.command),
-            tuple(map(fill, server.args)),
-            fill(server.cwd) if server.cwd is not None else None,
-            server.timeout_s,
-            server.startup_timeout_s,
-            server.idle_timeout_s,
+        return evolve(
+            server,
+            command=fill(server.command),
+            args=tuple(map(fill, server.args)),
+            cwd=fill(server.cwd) if server.cwd is not None else None,
         )
     url = fill(server.url)
     _check_url(url, path)
-    return HttpServer(
-        server.transport,
-        url,
-        {name: fill(value) for name, value in server.headers.items()},
-        server.timeout_s,
-        server.startup_timeout_s,
-        server.idle_timeout_s,
+    return evolve(
+        server, url=url, headers={name: fill(value) for name, value in server.headers.items()}
     )
 
 

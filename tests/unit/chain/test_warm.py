@@ -244,7 +244,7 @@ def test_a_process_of_ryecores_own_takes_none_from_its_tool() -> None:
 def test_another_form_is_refused_with_its_place(warm) -> None:
     with pytest.raises(MetadataError) as refusal:
         element("a/run", warm=warm)
-    assert all(problem.startswith("warm") for problem in refusal.value.problems)
+    assert all(problem.place[0] == "warm" for problem in refusal.value.problems)
 
 
 async def test_a_tool_may_say_that_it_starts_cold(workspace: Workspace) -> None:

@@ -33,12 +33,13 @@ def test_a_http_server_is_read():
         ({"config": {}}, "tool_type is not mcp_server"),
         ({"tool_type": "mcp_server"}, "no config"),
         (item(command="x"), "transport is none of"),
-        (item(transport="stdio", command=""), "config.command: "),
+        (item(transport="stdio", command=""), "config.command must be text"),
         (item(transport="stdio", command="x", url="https://a.b"), "url"),
         (item(transport="http", url="https://a.b", command="x"), "command"),
         (item(transport="http", url="https://a.b", headers={"a b": "c"}), "headers"),
         (item(transport="http", url="https://a.b", headers={"a": "b\r\nc: d"}), "headers"),
         (item(transport="stdio", command="x", timeout=0), "timeout"),
+        (item(transport="stdio", comand="x"), "Did you mean 'command'"),
         (item(transport="stdio", command="x", args=["${A_KEY}", "${B_TOKEN}"]), "A_KEY"),
     ],
 )
@@ -88,6 +89,13 @@ def test_a_value_can_not_end_a_header():
 def test_a_url_that_is_none_is_refused(url: str):
     with pytest.raises(ConfigError):
         fill_in(HttpServer("http", "${URL}"), {"URL": url}, HERE)
+
+
+@pytest.mark.parametrize("headers", ["hidden", {"a": "hidden\n"}, {"hid den": "hidden"}])
+def test_an_error_does_not_show_the_values_of_headers(headers: object):
+    with pytest.raises(ConfigError, match="headers") as refusal:
+        read_server(item(transport="http", url="https://a.b", headers=headers), HERE)
+    assert "hidden" not in str(refusal.value)
 
 
 def test_secrets_are_not_shown():
