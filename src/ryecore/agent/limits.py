@@ -1,10 +1,11 @@
-"""What an agent's turns are bounded by."""
+"""The limits of an agent's turns."""
 
 from attrs import field, frozen
 from attrs.validators import optional
 
 from ryecore.llm.checks import above, at_least, of
 from ryecore.llm.plan import Backoff
+from ryecore.policy.limits import DEFAULT_TOOL_TURNS
 
 __all__ = ["AgentTurnLimits"]
 
@@ -29,7 +30,7 @@ class AgentTurnLimits:
     Source: docs/design/agent-node.md; decisions 50 and 51.
     """
 
-    max_tool_turns: int = field(default=24, validator=at_least(0))
+    max_tool_turns: int = field(default=DEFAULT_TOOL_TURNS, validator=at_least(0))
     max_calls_a_turn: int = field(default=128, validator=at_least(1))
     correction_budget: int = field(default=3, validator=at_least(0))
     max_output_tokens: int | None = field(default=None, validator=optional(above(0)))

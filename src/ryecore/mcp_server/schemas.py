@@ -6,6 +6,8 @@ Source: docs/design/execute.md#parameters.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ryecore.policy.limits import LIMIT_NAMES
+
 __all__ = ["DESCRIPTIONS", "INPUT_SCHEMAS", "INSTRUCTIONS"]
 
 _PROJECT: Final = {"type": "string", "description": "Absolute path to the project root."}
@@ -56,10 +58,7 @@ INPUT_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
             },
             "limit_overrides": {
                 "type": "object",
-                "description": (
-                    "For directives: limits (turns, tokens, spend, spawns, duration_seconds, "
-                    "depth)."
-                ),
+                "description": f"For directives: limits ({', '.join(LIMIT_NAMES)}).",
             },
         },
         "required": ["item_id", "project_path"],

@@ -8,22 +8,33 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 if TYPE_CHECKING:
     from attrs import Attribute
 
-__all__ = ["DEFAULT_LIMITS", "LIMIT_NAMES", "Amount", "Limits", "read_limits"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "DEFAULT_TOOL_TURNS",
+    "LIMIT_NAMES",
+    "LIMIT_SPELLINGS",
+    "Amount",
+    "Limits",
+    "read_limits",
+]
 
 Amount: TypeAlias = float | int | str | Decimal
 """An amount of US dollars or seconds. A float counts as its shortest text: 0.1 is one tenth."""
 
 _Number = TypeVar("_Number", int, Decimal)
 
+_NAME: Final = "name"
+"""The metadata of a limit with its name in files."""
+
 _MAX: Final = 2**53
 """No limit is larger, so that every one is exact in JSON and in SQLite."""
 
-_MICROCENTS_A_USD: Final = 10**8
+_MICROCENTS_PER_USD: Final = 10**8
 
 
 def _brief(value: object) -> str:
@@ -68,16 +79,18 @@ def _amount(name: str, value: object) -> Decimal | None:
     return Decimal(read)
 
 
-def _check_whole(_: object, attribute: "Attribute[int | None]", value: object) -> None:
-    lowest = -1 if attribute.name == "depth" else 0
+def _check_whole(_: object, limit: "Attribute[int | None]", value: object) -> None:
+    lowest = -1 if limit.name == "depth" else 0
     if value is not None and not (type(value) is int and lowest <= value <= _MAX):
-        name = attribute.name
+        name = limit.name
         raise ValueError(f"{name} is {_brief(value)}, not a whole number from {lowest} to 2^53")
 
 
 @frozen
 class Limits:
     """What a thread may use; None where a layer says nothing.
+
+    A new limit is a field here: its name in files is that of its metadata, else its own.
 
     Attributes:
         turns: Calls to the model.
@@ -95,10 +108,12 @@ class Limits:
 
     turns: int | None = field(default=None, validator=_check_whole)
     tokens: int | None = field(default=None, validator=_check_whole)
-    spend_usd: Decimal | None = field(default=None, converter=_spend)
+    spend_usd: Decimal | None = field(default=None, converter=_spend, metadata={_NAME: "spend"})
     spawns: int | None = field(default=None, validator=_check_whole)
     depth: int | None = field(default=None, validator=_check_whole)
-    duration_s: Decimal | None = field(default=None, converter=_duration)
+    duration_s: Decimal | None = field(
+        default=None, converter=_duration, metadata={_NAME: "duration_seconds"}
+    )
 
     @cached_property
     def spend_microcents(self) -> int | None:
@@ -107,7 +122,7 @@ class Limits:
             return None
         # Not Decimal arithmetic, which rounds to the digits of the caller's context.
         above, below = self.spend_usd.as_integer_ratio()
-        return above * _MICROCENTS_A_USD // below
+        return above * _MICROCENTS_PER_USD // below
 
     def capped_by(self, parent: "Limits") -> "Limits":
         """These limits, within those of the parent: none is higher, and the depth is one less.
@@ -130,12 +145,7 @@ class Limits:
             bounds: The others; an open limit of theirs is ignored.
         """
         return Limits(
-            turns=_lower(self.turns, bounds.turns),
-            tokens=_lower(self.tokens, bounds.tokens),
-            spend_usd=_lower(self.spend_usd, bounds.spend_usd),
-            spawns=_lower(self.spawns, bounds.spawns),
-            depth=_lower(self.depth, bounds.depth),
-            duration_s=_lower(self.duration_s, bounds.duration_s),
+            **{one: _lower(getattr(self, one), getattr(bounds, one)) for one in _NAMES.values()}
         )
 
     def under(self, above: "Limits") -> "Limits":
@@ -156,25 +166,28 @@ class Limits:
 
 CURRENCY: Final = "USD"
 _NAMES: Final[Mapping[str, str]] = {
-    "turns": "turns",
-    "tokens": "tokens",
-    "spend": "spend_usd",
-    "spawns": "spawns",
-    "depth": "depth",
-    "duration_seconds": "duration_s",
+    limit.metadata.get(_NAME, limit.name): limit.name for limit in fields(Limits)
 }
-LIMIT_NAMES: Final = (*_NAMES, "spend_currency")
-"""The names of limits in files; each number may be written with `max_` in front."""
+_EXACT: Final = frozenset(limit.name for limit in fields(Limits) if _NAME in limit.metadata)
+LIMIT_NAMES: Final = tuple(_NAMES)
+"""The names of limits in files; each may also be written with `max_` in front."""
+
+LIMIT_SPELLINGS: Final = (
+    *LIMIT_NAMES, "spend_currency", *(f"max_{name}" for name in LIMIT_NAMES),
+)  # fmt: skip
+
+DEFAULT_TOOL_TURNS: Final = 24
+"""How many turns of an agent may call tools. Source: decision 51."""
 
 DEFAULT_LIMITS: Final = Limits(
-    turns=25,
+    turns=DEFAULT_TOOL_TURNS + 1,  # the last one answers
     tokens=1_000_000,
     spend_usd=Decimal(5),
     spawns=50,
     depth=10,
     duration_s=Decimal(1800),
 )
-"""What holds where neither configuration nor a directive says anything."""
+"""The limits where neither configuration nor a directive sets any."""
 
 
 def read_limits(given: Mapping[str, object]) -> Limits:
@@ -203,9 +216,9 @@ def read_limits(given: Mapping[str, object]) -> Limits:
         if attribute is None:
             problems.append(f"there is no limit {name!r}: the limits are {', '.join(LIMIT_NAMES)}")
             continue
-        number = _read(value, whole=attribute not in ("spend_usd", "duration_s"))
+        number = _read(value, whole=attribute not in _EXACT)
         if number is None:
-            kind = "number" if attribute in ("spend_usd", "duration_s") else "whole number"
+            kind = "number" if attribute in _EXACT else "whole number"
             problems.append(f"{name} is {_brief(value)}, not a {kind} from 0 to 2^53")
         elif found.setdefault(attribute, number) != number:
             problems.append(f"{short} and max_{short} say different things")

@@ -13,7 +13,7 @@ from ryecore.graph.model import Action, Tries
 from ryecore.graph.validation.fields import Fields, brief
 from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff
-from ryecore.policy.limits import LIMIT_NAMES
+from ryecore.policy.limits import LIMIT_NAMES, LIMIT_SPELLINGS
 
 __all__ = [
     "NODE_FIELDS",
@@ -26,10 +26,6 @@ __all__ = [
 
 _KEYS: Final = ("item_id", "item_type", "params", "thread", "model", "limits")
 _OF_FORKS: Final = ("model", "limits")
-_LIMITS: Final = (
-    *LIMIT_NAMES,
-    *(f"max_{name}" for name in LIMIT_NAMES if name != "spend_currency"),
-)
 _NOT_YET: Final = "Actions can't run elsewhere: this is not available yet. Leave {!r} out."
 
 
@@ -94,8 +90,8 @@ def _limits(action: Fields) -> Mapping[str, float]:
     limits = action.mapping("limits")
     for name, value in limits.items():
         place = (*action.at("limits"), name)
-        if name not in _LIMITS:
-            guess = did_you_mean(name, _LIMITS) or f" There is {listed(LIMIT_NAMES)}."
+        if name not in LIMIT_SPELLINGS:
+            guess = did_you_mean(name, LIMIT_SPELLINGS) or f" There is {listed(LIMIT_NAMES)}."
             action.problems.error(place, f"{name!r} is no limit.{guess}")
         elif name != "spend_currency" and (
             isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2**53

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.errors import InvalidInputs, RyeError, ToolCallError
+from ryecore.policy.limits import LIMIT_NAMES
 from ryecore.policy.permissions import Action
 from ryecore.runs.ports import Dispatcher, ForkOptions
 from ryecore.threads.calls.guard import strip_envelope
@@ -67,7 +68,7 @@ _EXECUTE: Final[Mapping[str, Any]] = {
         "limit_overrides": {
             "type": "object",
             "additionalProperties": {"type": "number"},
-            "description": "With fork: turns, tokens, spend, spawns, duration_seconds, depth.",
+            "description": f"With fork: {', '.join(LIMIT_NAMES)}.",
         },
         "dry_run": {
             "type": "boolean",
