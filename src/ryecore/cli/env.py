@@ -1,8 +1,8 @@
 """`rye env`: which names of a project's `.env` count."""
 
-import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,6 +10,9 @@ from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.display.text import StyledText
 from ryecore.rye import Rye
+
+if TYPE_CHECKING:
+    from ryecore.chain.environment import DotenvName
 
 __all__ = ["env"]
 
@@ -73,22 +76,28 @@ def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
             str(path),
             as_json=as_json,
         )
-        listed = {one.name: one for one in opened.env.names()}
-        absent = [name for name in names if listed[name].state == "missing"]
-        if absent and not as_json:
-            there = [one.name for one in listed.values() if one.state != "missing"]
-            near = {one: get_close_matches(one, there, n=1) for one in absent}
-            meant = "".join(f"; did you mean {found[0]}?" for found in near.values() if found)
-            click.echo(
-                f"  {', '.join(absent)}: not in this project's .env yet{meant}", file=sys.stderr
-            )
-        withheld = [name for name in names if listed[name].needs_naming]
-        if withheld and not as_json:
-            click.echo(
-                f"  {', '.join(withheld)}: looks like a credential, so only tools get it whose "
-                f'signed env_config.env names it, as {withheld[0]}: "${{{withheld[0]}}}"',
-                file=sys.stderr,
-            )
+        if not as_json:
+            _show_notes(opened.env.names(), names)
+
+
+def _show_notes(listed: "Sequence[DotenvName]", allowed: Sequence[str]) -> None:
+    """Say on standard error what keeps an allowed name from counting."""
+    by_name = {one.name: one for one in listed}
+    notes = StyledText()
+    absent = [name for name in allowed if by_name[name].state == "missing"]
+    if absent:
+        there = [one.name for one in listed if one.state != "missing"]
+        near = [found[0] for one in absent if (found := get_close_matches(one, there, n=1))]
+        meant = "".join(f"; did you mean {one}?" for one in near)
+        notes.line(f"  {', '.join(absent)}: not in this project's .env yet{meant}")
+    withheld = [name for name in allowed if by_name[name].needs_naming]
+    if withheld:
+        notes.line(
+            f"  {', '.join(withheld)}: looks like a credential, so only tools get it whose "
+            f'signed env_config.env names it, as {withheld[0]}: "${{{withheld[0]}}}"'
+        )
+    if notes.lines:
+        show(notes, to_stderr=True)
 
 
 @env.command()

@@ -13,6 +13,7 @@ from typing import Final, TextIO
 
 from ryecore.chain.rendering import render_error
 from ryecore.display.notices import RyeWarning
+from ryecore.display.sanitize import escape_json, replace_controls
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.lillux.os_errors import exhaustion_of
@@ -91,7 +92,7 @@ def show_piece(text: str) -> None:
     if out is None:
         return
     if out.isatty():
-        text = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text)
+        text = replace_controls(text, keep="\n\t")
     _write(out, _encodable(out, text), end="")
 
 
@@ -105,13 +106,8 @@ def show_json(document: Mapping[str, object]) -> None:
         return
     for ensure_ascii in (False, True):
         text = json.dumps(document, ensure_ascii=ensure_ascii, indent=2, default=str)
-        if not text.replace("\n", "").isprintable():
-            text = "".join(
-                char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1]
-                for char in text
-            )
         with suppress(UnicodeEncodeError):
-            _write(out, text)
+            _write(out, escape_json(text))
             break
 
 

@@ -11,6 +11,8 @@ from typing import Final
 
 from attrs import frozen
 
+from ryecore.display.sanitize import replace_controls
+
 __all__ = ["LockHolder", "describe_holders", "find_lock_holders", "is_locked", "release_advice"]
 
 _MAX_COMMAND: Final = 80
@@ -180,6 +182,6 @@ def _command_of(pid: int) -> str:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()[: 4 * _MAX_COMMAND]
         raw = raw or Path(f"/proc/{pid}/comm").read_bytes()
         text = raw.replace(b"\0", b" ").decode(errors="replace").strip()
-        shown = "".join(one if one.isprintable() else "?" for one in text)
+        shown = replace_controls(text)
         return shown if len(shown) <= _MAX_COMMAND else f"{shown[: _MAX_COMMAND - 1]}…"
     return ""

@@ -13,6 +13,7 @@ from typing import Final
 
 from attrs import frozen
 
+from ryecore.display.sanitize import escape_json
 from ryecore.errors import McpError, McpToolChanged, MetadataError
 
 __all__ = ["PinnedTool", "ToolDeclaration", "check_pin", "item_name", "read_tool"]
@@ -62,9 +63,9 @@ class ToolDeclaration:
         yield f"name: {json.dumps(self.name)}"
         yield "description:"
         for line in self.description.splitlines():
-            yield f"  {json.dumps(line, ensure_ascii=False)[1:-1]}"
+            yield f"  {escape_json(json.dumps(line, ensure_ascii=False))[1:-1]}"
         schema = json.dumps(self.input_schema, indent=2, sort_keys=True, ensure_ascii=False)
-        yield from f"inputSchema: {schema}".splitlines()
+        yield from escape_json(f"inputSchema: {schema}").splitlines()
 
 
 @frozen

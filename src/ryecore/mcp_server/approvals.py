@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from ryecore.display.sanitize import is_visible
+from ryecore.display.sanitize import replace_invisible
 from ryecore.errors import NotApproved
 from ryecore.policy.permissions import ApprovalRequest, FileToApprove
 
@@ -204,7 +204,10 @@ def _excerpt(file: FileToApprove, max_lines: int) -> list[str]:
     hidden_lines, hidden_chars = file.hidden_lines, file.hidden_chars
     for line in file.preview.splitlines():
         rows = textwrap.wrap(
-            _plain(line.expandtabs(4)), _ROW_CHARS, drop_whitespace=False, replace_whitespace=False
+            replace_invisible(line.expandtabs(4)),
+            _ROW_CHARS,
+            drop_whitespace=False,
+            replace_whitespace=False,
         )
         if len(excerpt) + len(rows) <= max_lines:
             excerpt += [f"  | {row}" for row in rows or [""]]
@@ -221,8 +224,4 @@ def _excerpt(file: FileToApprove, max_lines: int) -> list[str]:
 
 def _quoted(name: str) -> str:
     """Return a name in quotes, without characters that end the line or turn its direction."""
-    return json.dumps(_plain(name), ensure_ascii=False)
-
-
-def _plain(text: str) -> str:
-    return "".join(char if is_visible(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return json.dumps(replace_invisible(name), ensure_ascii=False)

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from ryecore.display.sanitize import replace_controls
+
 __all__ = ["MAX_PREVIEW_CHARACTERS", "beginning", "excerpt", "plain"]
 
 MAX_PREVIEW_CHARACTERS: Final = 200
@@ -22,7 +24,7 @@ _GAP: Final = r"[\W_]+"
 
 def plain(text: str) -> str:
     """Text as it is indexed: what isn't printable, line ends too, is a space."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    return replace_controls(text, " ")
 
 
 def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:

@@ -20,6 +20,7 @@ from typing import Final, Literal, NoReturn
 
 from attrs import evolve, frozen
 
+from ryecore.display.sanitize import replace_controls
 from ryecore.errors import InvalidQuery
 from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS
 from ryecore.policy import allows, capability_of
@@ -190,7 +191,7 @@ def _phrase(text: str) -> str:
     if not any(unicodedata.category(char)[0] in "LN" for char in text):
         return ""
     # What isn't printable separates words, as in the index; half a character can't be bound.
-    clean = "".join(char if char.isprintable() else " " for char in text)
+    clean = replace_controls(text, " ")
     return f'"{clean.replace(chr(34), chr(34) * 2)}"' + (" *" if is_prefix else "")
 
 

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.display.notices import warn
-from ryecore.display.sanitize import is_visible
+from ryecore.display.sanitize import drop_invisible
 from ryecore.errors import (
     CallCancelled,
     ChainError,
@@ -238,7 +238,7 @@ def refusal(tool_name: str, error: RyeError) -> ToolCallError:
 
 def _cleaned(text: str) -> str:
     """Return a stranger's words without what doesn't show, and not too many of them."""
-    seen = "".join(one for one in text if one.isspace() or is_visible(one))
+    seen = drop_invisible(text)
     return seen if len(seen) <= _MAX_DESCRIPTION else f"{seen[:_MAX_DESCRIPTION]}…"
 
 

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ryecore import SigningKey
+from ryecore.display.sanitize import escape_markdown
 from ryecore.errors import LinkLeavesSpace, StateError
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
@@ -17,7 +18,7 @@ from ryecore.llm import ToolSpec
 from ryecore.state.exports import EXPORT_KIND, document_holds, sign_document
 from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.records.documents import fenced, frontmatter, visible
+from ryecore.threads.records.documents import fenced, frontmatter
 from ryecore.threads.records.export import (
     CAPABILITIES_KIND,
     Exported,
@@ -149,7 +150,7 @@ def test_a_fence_and_a_frontmatter_hold_whatever_stands_in_them(said: str) -> No
     block = frontmatter({"title": said, "tags": [said], "map": {said: said}})
     assert outside(block) == [""]
     front = block.removeprefix("```yaml\n").removesuffix("```\n")
-    shown = visible(said)
+    shown = escape_markdown(said)
     read = parse_document(front.encode(), Path("front.yaml"))
     assert read == {"title": shown, "tags": [shown], "map": {shown: shown}}
     assert all(char in "\n\t" or char.isprintable() for char in shown)

@@ -8,21 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["fenced", "frontmatter", "visible"]
+from ryecore.display.sanitize import escape_markdown
 
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
-)
+__all__ = ["fenced", "frontmatter"]
+
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 _number: Final = json.JSONEncoder(allow_nan=False).encode
 _FENCE: Final = re.compile(r"`{3,}")
-
-
-def visible(text: str) -> str:
-    r"""Text as it may be shown: what can't be seen, such as an escape, stands as `\x1b`."""
-    plain = text.replace("\r\n", "\n")
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), plain)
 
 
 def fenced(text: str, language: str = "text") -> str:
@@ -32,7 +24,7 @@ def fenced(text: str, language: str = "text") -> str:
         text: Anybody's.
         language: What the fence says that it holds; our own word.
     """
-    shown = visible(text)
+    shown = escape_markdown(text)
     longest = max(map(len, _FENCE.findall(shown)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{shown}{'' if shown.endswith(chr(10)) else chr(10)}{fence}\n"
@@ -51,7 +43,7 @@ def frontmatter(fields: Mapping[str, object]) -> str:
 def _scalar(value: object) -> str:
     """JSON is YAML, but for halves of characters, and what YAML doesn't print."""
     if isinstance(value, str):
-        return _quoted(visible(value))
+        return _quoted(escape_markdown(value))
     if isinstance(value, Mapping):
         return (
             "{"
