@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:8Taeo_XQj5rjuj4tPowO9r0SqomVarD1rSSKEGSeXyNiNml4Jyit2XzwsOMgkuMfoTAXmL4x-oPIl0s2XAXmAw:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:tXHe_aA_2ltyIXtm0MaGtcqQ3aXQQQsxpQZZYaCNU38O0aDFxAK9PZWQfd1MSrmXX2aA-QPJWULa3uHMrUqhCg:3585fd65ede05fac
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

@@ -1,11 +1,11 @@
-# rye:signed:2026-11-23T06:14:33Z:60eeec677b7401f050ea8cf1f1304f9594b44493d9ba029edfba6cd18d77147a:e31rztyIpvOBVlQSXncMI4mc3xUHAaTKvlsftEhYbAIxmfPI2dRmKLAkzj2nA7ymy8PU2iKLOeZJX8B6EMxRCg:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:qB5g7PBkAnFXJzmI617-Ek199LROu9VoaMf0pHUUKc4_YRjJc9qsgdcuHkkWspLT_i3pPqpm-xiP9-X9oxwNCg:3585fd65ede05fac
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "house"
-__tool_description__ = "List this project's source modules that have more lines than they should."
+__tool_description__ = "List this project's source modules that are too long."
 
 CONFIG_SCHEMA = {
     "type": "object",

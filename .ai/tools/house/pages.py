@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:-vG5BrVHE-TQBhtszHX8YDFrap5OSZ6vWSQhFObGycqUbqDJXpN01nf39ou_emImaRyNV7IOqqoR8zQk4AG2Aw:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:RIop9IfdMIXnj6KraSc2n-6n-HHcZO-6O8FXX-MU_HNeSKW51XUMN1RvEVuHMTIVqm6cgJCzp6waBStKgz5LCA:3585fd65ede05fac
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:0rNJp8TUjR09eHTxSSvDy7jX-vQpmQjNOCvgbqtjHcOauy87jz5Muv01XBqVRA5VHOH3OuIVe2YFr3_IpUGIDg:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:w547BOXIBTmjjo-G3Z5rt1mizaxtyIuqHBsXDitECQVb5oE3t1UR5NzOdQKmLtwl9PaX-CIf7C2M6InHoauPBg:3585fd65ede05fac
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

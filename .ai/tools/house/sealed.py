@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:2a6982c27b9fa80718e406b793839b00d5050d493fefb9f73ee4d752adfb50db:cnWpIRZaIGyj6vrMf6CN7ULeKRLnGWzgpYIufdOp20xv3bq-UkC6xNBe6WBhkBKDGeH7vcfRd6F_MAWZFmmRAQ:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:RHnk_vtjyv1HmRcKohrgUh1KaUxunlT6aGy8i8v3GRFRwYLssnxxqFSh2IQpUkg_P65uixN2iD41AndOmBbcAQ:3585fd65ede05fac
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"
@@ -9,7 +9,7 @@ __tool_description__ = "The files below a folder's .ai that don't verify with th
 
 CONFIG_SCHEMA = {
     "type": "object",
-    "properties": {"folder": {"type": "string", "description": "What holds the .ai."}},
+    "properties": {"folder": {"type": "string", "description": "The folder that holds the .ai."}},
     "required": ["folder"],
     "additionalProperties": False,
 }

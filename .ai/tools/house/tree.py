@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:2897b3ca8ab7ebb7e2a82cc79521eafc3520dba89a1afa365dc49488a76caaf6:AfhUKobaFYtCwYlMXCP4PPb69DUJBvPDSO8Ls3w4P4DlXrqSYhMuA_kSXxtJ9jVxmtOgziTdZ46pztraNr5EAA:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:kAYBO1LSgtowrQBVlbASiZEmPvZOJXRYk0tj9XwZ1fty93fU7DIOO7VC7oLEQ08L-irJXlOUkO7Ul4M40bppDw:3585fd65ede05fac
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"
@@ -11,7 +11,7 @@ CONFIG_SCHEMA = {
     "type": "object",
     "properties": {
         "version": {"type": "string"},
-        "tag": {"type": "string", "description": "Nothing is asked about a tag without it."},
+        "tag": {"type": "string", "description": "The tag to check; none without it."},
     },
     "required": ["version"],
     "additionalProperties": False,

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Ih04z2UfVmcMobFvmTTxgZJi-Toh9z0OB4BikpBLj3LXeXzpY3ItP1R3xEgVqZVGHKRYa481TQNTsPHahFCiBQ:178f8f11b93d6915
+# rye:signed:2026-11-23T07:03:04Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:gUvlhhQLVdunfjee8FnWfiIen2akK-vXEk5W7sO7NUK1Zo1U4vU1iXhnAiYLcey2JSxcABGLHcvZ5IO7OyHBDA:3585fd65ede05fac
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

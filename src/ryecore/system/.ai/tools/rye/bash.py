@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:7I0umdKh61c7KjRrCTWermjNL2qtk97mpu86J2Cnr0m9hYdzsUe8KusG0B1oR8dYvjGzCpZ2JwxoBxr4fPIzBQ:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:TnYvhpXoGCXwRYqtH5yyWbTFrJW28EwMaXj91iZx8nLgLeR-eaoz8PfO5PS5Mt1uFzHlpfwI-Lf6adFWJJT3Dw:dc9821d4799304d7
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

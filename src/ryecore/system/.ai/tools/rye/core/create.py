@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:693a485b481c35c3c4ee270af5402377b4b9e01a5351f4e3453f8ef78eb7370a:0cGaFdfFgGIN_s02IMC53rvuY955jhNg5h9DaJbkGuTxTW_RP-u21GSqLLky2gTlrj-cGFxeDLX6uOkZFwJ2AQ:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:u-D8WytxrsTGOQsQRPRR42JhI0UIJOhzrHGXh84IqTQi1BRgoLD31ptRpFfDoA82cnRqzksLbTh2UrtkybSMDA:dc9821d4799304d7
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that
@@ -53,13 +53,13 @@ CONFIG_SCHEMA = {
             "type": "string",
             "enum": ["python", "bash", "javascript"],
             "default": "python",
-            "description": "What a tool is written in.",
+            "description": "The language of a tool.",
         },
         "instructions": {
             "type": "string",
             "maxLength": 20000,
             "default": "",
-            "description": "What a directive tells whoever follows it, in Markdown.",
+            "description": "The instructions of a directive, in Markdown.",
         },
     },
     "required": ["kind", "name"],

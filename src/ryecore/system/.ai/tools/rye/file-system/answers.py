@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:8lJ5vUGeg95zfNODNWPSNwrGdaKpFipDWW4cKKscIGIkBmzfwtTywZ0_hLnBE6NXtTg9jhLiprWbOqKKP92UBw:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:cIZHDvt3tkNm0rtwRRTIYiw_ZupEl7wzzPEZi-6E_rlYHYVixD2pWifDMARM2w1dO5LlD1wv53mnEtCmCLb7CA:dc9821d4799304d7
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:4faf3862d89b813a411def08215c7ecbc82b7abcf9b15b4b7417322245380748:F2n2WMbPhoF8mCa-rj5lT7CkGErewL0PpyCwLBdSlXg1nq4btTcMVMkiSDEK_b_WQYOf9SuZ2ngaWkSp5CQtDw:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:757a169451dc38cb8e197a9b5fd7ec7502198e5257cd5945c77c8ac2318dab93:7BtgI-1WssLae3GsgKZJD_ih6xml8yuHlIe_GUXdAjnNA2dYiPEAfXR3_Feo3RwgCW2tapxuOhNY_w3MiOTvDA:dc9821d4799304d7
 """Replace a piece of a text file."""
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CONFIG_SCHEMA = {
             "type": "string",
             "minLength": 1,
             "maxLength": 1048576,
-            "description": "What stands in the file now, exactly, with its indentation.",
+            "description": "The exact text to replace, with its indentation.",
         },
         "new_text": {
             "type": "string",
             "maxLength": 1048576,
-            "description": "What stands there afterwards.",
+            "description": "The new text.",
         },
         "replace_all": {
             "type": "boolean",

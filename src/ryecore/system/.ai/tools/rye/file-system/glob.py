@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:vdl5-l8b59TGQK0Ahf7y6hiiYTc2QF_lRI9dls24tiWoT7oJAbyaMdDf9PUkb5s3mmjwhZIAOdRaLhPejnAZDQ:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:otOQvZFVxShFztTJ-bm2EvZP6y8bMNwm6hxg-BZbvJcV-A71Q_14hsszlRuFScVd4qp_R-HYks_3pAZNX2A0Bg:dc9821d4799304d7
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:pgDN7TB_XupmGp30yHzm8yzujF1gN20zDkfMfo88UMI5G1jRhUmqpJdcdD6KUSQDAlkua_D1McMB6KDBgeD6Dw:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:nZfPM3nt4IaoG82H4R5zkJXpuNj1wsu_zsqhAjbwvy_NL28yo-1dkcEiZOV2Oh18MAsRynyGJzMpQXleUF4vBQ:dc9821d4799304d7
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

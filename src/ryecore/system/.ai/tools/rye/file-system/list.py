@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:4zARHPkQzjmjnLy3WwQEhJPjLyQDtqqBhQucr0h7yvYBy_9VCvdz2E7O2hOakGHVzXfYy-ibnWxRPEkeDno_Bw:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:U1xi_YHLyPUzF0-tQPUA1IN_yRMLMKWufLD_iVF1khij3O4P4NPTGiGL3Z3T6ED2JGQy1Y63y7d2HYML1FBeCQ:dc9821d4799304d7
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:Tz0f_zworB7QlTurAl8PDITVjjYE-BwOMlvf1nWcuCV0P6icR_cen1t90trtJIu5HZnpP3qc9wF3MlpirE5tCw:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:2zFNewBLjON6qheRq5Ul2cbOHLKjGDspq1fsgfFFR_6qzu48DY6KoM9QCy9GhCYGl0GghpVzGeilbmFmzQwGDw:dc9821d4799304d7
 """Read a part of a text file."""
 
 from __future__ import annotations

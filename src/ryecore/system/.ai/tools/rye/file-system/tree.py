@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:9dElevYP3gNFP3BQ_C2NutOoKxRz1UyEhX2jRnutnQ5KG6CnWRmMv9XyirxBW2snIKiLOmoANvH40vrX6nC7CA:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:SaQNT-Q44oujNJmcW_N2H5f9yeiUHAzNXM2_pbwHVNJkCX82XwbxYC6QNh2MRaeNQImsErw9EtxKFJK54T3OBQ:dc9821d4799304d7
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

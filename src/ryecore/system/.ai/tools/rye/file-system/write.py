@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:zaTiChs6Je0Xhd_PtGgEvODEXgE1wMNp1zXX-glAaABMorx6_KeU9xCHZTcVtzrA9OMsfytS4eUiSJWDEdiKCQ:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:mN8ZfPMhRemrsAh-vsmZA1DaHSEnR0iWEbUUeN_I2h0I9UkWyATyKNZpG2YudkAA0Q5wrhaykwqwd1-zIIaYBQ:dc9821d4799304d7
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:44cc4f10eff84e1e63190b2262cd7665e5958449913cf0ca08167b67231646ed:Bwaf3xxZphrPCGBlAHMBq_KCFTegOChGii8loql3WGGDhbDGPUY2XFWowDvVijLGgaCWPfKG69Z-Wd4fMhPCDQ:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:a99b445846ae7aaebf34cc55baeb277cd0f439d08d7f78b9a1631d846aa6d331:qSvK6HPf0OvPp3yipFq-oJzRZrbMcwz-MEI7qk7-I8E7gEcXoK45ij-1qDeyCxdEsKaCsJCIeriIMZfCGJ6jBg:dc9821d4799304d7
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and
@@ -83,7 +83,7 @@ CONFIG_SCHEMA = {
             "minimum": 1,
             "maximum": 50,
             "default": 50,
-            "description": "chain_search: how many records to find.",
+            "description": "chain_search: the most records to find.",
         },
         "tail_lines": {
             "type": "integer",
@@ -103,7 +103,7 @@ CONFIG_SCHEMA = {
             "type": "string",
             "minLength": 1,
             "maxLength": 100_000,
-            "description": "resume_thread: what the thread is told.",
+            "description": "resume_thread: the message to the thread's model.",
         },
     },
     "required": ["operation"],

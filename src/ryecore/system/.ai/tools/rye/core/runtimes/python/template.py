@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T06:14:33Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:DdBe_qvtcDyjRhX75P6_qeMvgxLdDqPEeeE_-N3YH19j401vV7vULpPkE2-MOZB7BXTFodTWSOPTcdIPuglbCA:0cc2fd26c5e4a23d
+# rye:signed:2026-11-23T07:03:03Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:V_pJKX4tkBNA65xnmTyyWYUkkMIdvca1pW8dqBGWZsIM7NQnpxeFgPo50KsYD5eVnQS4NXn3DNFd0dY-HkmDBQ:dc9821d4799304d7
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

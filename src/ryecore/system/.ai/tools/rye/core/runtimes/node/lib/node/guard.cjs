@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T06:14:33Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:wgW4MS99wby9JZHCBSbjfeGj-2Qz99WqhRlTNpJDFiVpJmGhspWFpeLP2JlfqKZI828nglIBjcyMN2L29MsgCQ:0cc2fd26c5e4a23d
+// rye:signed:2026-11-23T07:03:03Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:oLNN6cqRs5OxS9ne_8Tl_NFYX-l22HWmUkr2UorzlWrosjKY70eqxYVfuTCyOnPU5tHrV7jxT0b8-T6exeekBQ:dc9821d4799304d7
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
