@@ -112,7 +112,7 @@ def test_a_repository_that_is_ready_can_be_released_and_the_report_names_each_ch
 def test_all_that_is_wrong_with_a_copy_is_found_at_once(clone: Clone) -> None:
     clone.edit("pyproject.toml", f'version = "{VERSION}"', 'version = "99.0.0"')
     clone.edit("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- More.\n")
-    clone.edit("src/ryecore/styled.py", "\n", "\n" * 501)
+    clone.edit("src/ryecore/caches.py", "\n", "\n" * 501)
     clone.edit("src/ryecore/system/.ai/tools/rye/bash.py", "import", "import ")
     clone.write(".ai/tools/house/more.py", "def execute(params, project_path):\n    return {}\n")
     clone.edit("docs/index.md", "\n", "\n\n[gone](concepts/gone.md)\n")
@@ -126,7 +126,7 @@ def test_all_that_is_wrong_with_a_copy_is_found_at_once(clone: Clone) -> None:
         f"src/ryecore/__init__.py says {VERSION}, and pyproject.toml 99.0.0.",
         "Below [Unreleased] stand changes that no version has.",
         f"The newest version is {VERSION}, and not 99.0.0.",
-        r"Modules of more than 500 lines: src/ryecore/styled.py has \d+.",
+        r"Modules of more than 500 lines: src/ryecore/caches.py has \d+.",
         ".ai/tools/house/more.py: it is not signed.",
         r"src/ryecore/system/.ai/tools/rye/bash.py: it was changed after the key \w+ signed it.*",
         "docs/index.md leads to concepts/gone.md, which isn't there.",

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:04Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:tXHe_aA_2ltyIXtm0MaGtcqQ3aXQQQsxpQZZYaCNU38O0aDFxAK9PZWQfd1MSrmXX2aA-QPJWULa3uHMrUqhCg:3585fd65ede05fac
+# rye:signed:2026-11-23T07:09:24Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:wGu3k5fbfaJ6bDx1ft-iq-fQ1IHVTpt3X3HUDPtoM6YezR2hRxssMQcBjbx-TFsvVEhFBv-0GFVxTRWPPvPjBw:2022232a71c36e18
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

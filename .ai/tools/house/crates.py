@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:04Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:FuKIV0bhAoehdTRheSfLffo5ncBxSjZcXo6o0bPXoScqdAfx4-6rLFV8dlAEctZ5hvMpRQI28BeS2d9xqgxBAw:3585fd65ede05fac
+# rye:signed:2026-11-23T07:09:24Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:-LwCVudxtbY6yaCnhbKReJSR6THQesj_ot42WKrzWwVkbJD-xa-xfyxLGcEbxH5BVuWxPbjCTsC3iDMdqxkLAQ:2022232a71c36e18
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:04Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:0NiEOYv3un_SNzc8o2G4G4zySqJLh_IpuG9Rfxtuiw2CTjlBDaXg_czeOSB9JJ2s5j78ZrUjL8BCf3ukTOKeDQ:3585fd65ede05fac
+# rye:signed:2026-11-23T07:09:24Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:KAxBPmfEnc5xgy0Hj1AdxJVZf1qBosJjZYgHVcU8MtwpNHdFj-mXhkg93_NbFLMuEboTiqBWkt1CeUhMEbqyDw:2022232a71c36e18
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

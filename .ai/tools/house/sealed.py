@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:04Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:RHnk_vtjyv1HmRcKohrgUh1KaUxunlT6aGy8i8v3GRFRwYLssnxxqFSh2IQpUkg_P65uixN2iD41AndOmBbcAQ:3585fd65ede05fac
+# rye:signed:2026-11-23T07:09:24Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:x7cUcdIdsTUmz9OdySBqs5Kl_jyzY9d5SGLZyULQz_aSN1wL8GNdTzTHcL3xlyjwL6c9t8a7e_4j92S418ZMDw:2022232a71c36e18
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

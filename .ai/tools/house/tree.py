@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:04Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:kAYBO1LSgtowrQBVlbASiZEmPvZOJXRYk0tj9XwZ1fty93fU7DIOO7VC7oLEQ08L-irJXlOUkO7Ul4M40bppDw:3585fd65ede05fac
+# rye:signed:2026-11-23T07:09:24Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:pc3_TqXLxSn2qJVvRdfjlFtUDwDkMthF9ph-cjgbnoiiEPtmdOWxXokvPIz-9LAUjINteDyg3wtxJPtp7RvxAA:2022232a71c36e18
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

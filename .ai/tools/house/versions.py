@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:04Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:gUvlhhQLVdunfjee8FnWfiIen2akK-vXEk5W7sO7NUK1Zo1U4vU1iXhnAiYLcey2JSxcABGLHcvZ5IO7OyHBDA:3585fd65ede05fac
+# rye:signed:2026-11-23T07:09:24Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:bgerpRUyKuLzSbqsKKi2PCoJUtMjSoVn0gGlE4XbH6a5PsgPGp3Dnn-vPxTYKiyiveXNOxuGaprn770-znXTCw:2022232a71c36e18
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

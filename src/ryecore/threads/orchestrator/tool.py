@@ -114,7 +114,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
             "minimum": 1,
             "maximum": MAX_RESULTS,
             "default": MAX_RESULTS,
-            "description": "chain_search: how many records to find.",
+            "description": "chain_search: the most records to find.",
         },
         "tail_lines": {
             "type": "integer",
@@ -134,7 +134,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
             "type": "string",
             "minLength": 1,
             "maxLength": 100_000,
-            "description": "resume_thread: what the thread is told.",
+            "description": "resume_thread: the message to the thread's model.",
         },
     },
     "required": ["operation"],

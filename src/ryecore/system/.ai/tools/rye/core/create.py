@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:u-D8WytxrsTGOQsQRPRR42JhI0UIJOhzrHGXh84IqTQi1BRgoLD31ptRpFfDoA82cnRqzksLbTh2UrtkybSMDA:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:JaRIHdxv_xq9Upv-W2wWJTDeOWZg8ACxi2qmUjbAXJIKWZJPFcsmpcUu1XgiriYMApVYwkpoW7wDCk8tvKunCQ:ad426c65d6cf697e
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

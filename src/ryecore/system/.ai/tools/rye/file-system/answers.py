@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:cIZHDvt3tkNm0rtwRRTIYiw_ZupEl7wzzPEZi-6E_rlYHYVixD2pWifDMARM2w1dO5LlD1wv53mnEtCmCLb7CA:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:EmASBgjSYjZ_1iD81K5ZkZ4ydxK9TQRZi0f0vPhxktncQwObQyQGL5an8vTqWeIU8dQh4rQQmORbfQPn_T-0AA:ad426c65d6cf697e
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

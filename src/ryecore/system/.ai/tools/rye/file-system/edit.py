@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:757a169451dc38cb8e197a9b5fd7ec7502198e5257cd5945c77c8ac2318dab93:7BtgI-1WssLae3GsgKZJD_ih6xml8yuHlIe_GUXdAjnNA2dYiPEAfXR3_Feo3RwgCW2tapxuOhNY_w3MiOTvDA:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:757a169451dc38cb8e197a9b5fd7ec7502198e5257cd5945c77c8ac2318dab93:HwnKV7S_xenyRQ07L5i3dTQxGBk0fqsZZnebC2bxg2dnSJS5ayo7kp7SRLayFJYxMNuaMvK4hAoxtadamQp5CQ:ad426c65d6cf697e
 """Replace a piece of a text file."""
 
 from __future__ import annotations

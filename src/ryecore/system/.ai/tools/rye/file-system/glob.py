@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:otOQvZFVxShFztTJ-bm2EvZP6y8bMNwm6hxg-BZbvJcV-A71Q_14hsszlRuFScVd4qp_R-HYks_3pAZNX2A0Bg:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:w8s5X5GZJSXnexgp-Rue9fDUqZ6viTY2GhtELtaLlKs-xSIgp52A1lW1OnfqcGbmJD4fHT8xwXdSg1S-QScjCQ:ad426c65d6cf697e
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

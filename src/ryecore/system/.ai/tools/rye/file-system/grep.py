@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:nZfPM3nt4IaoG82H4R5zkJXpuNj1wsu_zsqhAjbwvy_NL28yo-1dkcEiZOV2Oh18MAsRynyGJzMpQXleUF4vBQ:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:B3e92uOWTAZrCpoV5LdpwuXnrZ6RqVpOKfmLzJqoaorf0TOksKe_1sgzA3mvinw_6RoTqrRpyPWpmkYwoGtGBg:ad426c65d6cf697e
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

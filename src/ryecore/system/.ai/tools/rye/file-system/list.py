@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:U1xi_YHLyPUzF0-tQPUA1IN_yRMLMKWufLD_iVF1khij3O4P4NPTGiGL3Z3T6ED2JGQy1Y63y7d2HYML1FBeCQ:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:cucZRio-BEh9wOgbNl-Om9QKaoswTGsRy5qfoLADLQKszS-IXXVgvoGfEJiWsDg-OBiTN6PZzAwdoz2h9RQZAg:ad426c65d6cf697e
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:5EHtR_G9F8ZaAIXJTEuFDxqgQVi8O7qzsDZoWLbXZA8BoWqrnKqM7l9V4vZfBGqOdH3dEv9zASZ8jCKImw2qDA:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:WUS0JA5K1WrWtb1FMmEAdfCsvfKT4c-dC-xAe-1leKhW9rYV4LZtwFD4BgKluXmALFfNbWXBH3BuXNm1S9O5Ag:ad426c65d6cf697e
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:2zFNewBLjON6qheRq5Ul2cbOHLKjGDspq1fsgfFFR_6qzu48DY6KoM9QCy9GhCYGl0GghpVzGeilbmFmzQwGDw:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:fXyOxXgOfdyYRQ--F68CWkiSQCFUrnNGxgDCERC2_4r65pnnwKeUpZr2GLVQtz6pQxclSL1ng3mIoDiXtwfIAQ:ad426c65d6cf697e
 """Read a part of a text file."""
 
 from __future__ import annotations

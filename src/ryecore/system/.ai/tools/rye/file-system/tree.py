@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:SaQNT-Q44oujNJmcW_N2H5f9yeiUHAzNXM2_pbwHVNJkCX82XwbxYC6QNh2MRaeNQImsErw9EtxKFJK54T3OBQ:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:QEK-3vfYlSeJzIHxH0dabZySKqfbPCVKSwlucU98NuxB6Qaa13Kfy0SIiA66KpRBpGJJLkDiwAqVxYNe2qgODA:ad426c65d6cf697e
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

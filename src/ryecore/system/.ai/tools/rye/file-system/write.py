@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:mN8ZfPMhRemrsAh-vsmZA1DaHSEnR0iWEbUUeN_I2h0I9UkWyATyKNZpG2YudkAA0Q5wrhaykwqwd1-zIIaYBQ:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:u9wvoKaCgMs02nTIHS91hDG_O0fdAMuZJf2JU1RmnzYPrWjXxZI4tPYvsPUO0rGtJtZSULil3fI_iO026nLHCA:ad426c65d6cf697e
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:a99b445846ae7aaebf34cc55baeb277cd0f439d08d7f78b9a1631d846aa6d331:qSvK6HPf0OvPp3yipFq-oJzRZrbMcwz-MEI7qk7-I8E7gEcXoK45ij-1qDeyCxdEsKaCsJCIeriIMZfCGJ6jBg:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:a99b445846ae7aaebf34cc55baeb277cd0f439d08d7f78b9a1631d846aa6d331:Vp-w5o1Fa3Pph0etmG9BnKCUmj4m0HO2JaOH2vh7jBf9GM4G9JRDES4mJzPRcWqNPn-MrrL11jUodaHomMCpBA:ad426c65d6cf697e
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:03:03Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:V_pJKX4tkBNA65xnmTyyWYUkkMIdvca1pW8dqBGWZsIM7NQnpxeFgPo50KsYD5eVnQS4NXn3DNFd0dY-HkmDBQ:dc9821d4799304d7
+# rye:signed:2026-11-23T07:09:24Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:gnrN1PFbwG2ziqMMejYU63-h54RtFncXyaQsWGhnb4OINpBB95BgGEWv5yRWHxfU60j6im2YybdIrnjHSoQmDA:ad426c65d6cf697e
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T07:03:03Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:oLNN6cqRs5OxS9ne_8Tl_NFYX-l22HWmUkr2UorzlWrosjKY70eqxYVfuTCyOnPU5tHrV7jxT0b8-T6exeekBQ:dc9821d4799304d7
+// rye:signed:2026-11-23T07:09:24Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:SeZaXjtG-3sua1IuEdAYSHAfFQ_UILiqLrMKcbRuuAsyRsO9d9zNnbW94Iwnpvu54CN-4Ob_CUHO02qtjaWMDA:ad426c65d6cf697e
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T07:03:03Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:Z-9VUI2GIEDOaKnPnHUduHlH57lSXPLqYV-psz3EjyCnSyoCXk5C6tqjvV4Hv9O5Zrhx5gp4Yr2-Xb3i9z_pCw:dc9821d4799304d7
+// rye:signed:2026-11-23T07:09:24Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:t7LBFz2ZpS8CK9GAZjT0IoGCZeWonNomze6eYLJeZNctOfR-ew-jAWp4Zc4-UdOzn2icI1K8jlw0SgAmchgSAQ:ad426c65d6cf697e
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
